@@ -1,0 +1,76 @@
+"""A finding: one typed fact about one component of one node.
+
+A finding is *raised* once, may be *updated* (its count grows, its severity rises) and is *cleared* by proof, never by
+age. Its id is a pure function of what it is about and of the first evidence, so that reading the same kernel line
+again after a crash yields the same finding, not a second one.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+
+import msgspec
+
+from vocabulary.identity import Component
+
+
+class Severity(str, enum.Enum):
+    """How bad, from the component's point of view. UNCLASSIFIED is the zero value: hold and alert, never 'fine'."""
+
+    UNCLASSIFIED = "unclassified"
+    INFO = "info"  # recorded, nothing to do
+    WARNING = "warning"  # works; watch it
+    ERROR = "error"  # works, but takes no new work until something is done
+    FATAL = "fatal"  # does not work
+
+    @property
+    def rank(self) -> int:
+        """Order for comparisons. Unclassified stands between warning and error: not good, not yet proven bad."""
+        return _RANK[self]
+
+
+_RANK = {Severity.INFO: 0, Severity.WARNING: 1, Severity.UNCLASSIFIED: 2, Severity.ERROR: 3, Severity.FATAL: 4}
+
+Evidence = dict[str, str | int | float | bool]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One fact. Times are UTC seconds; `origin` names the first evidence, e.g. ``<boot id>:<kernel sequence>``."""
+
+    id: str
+    node: str
+    check: str
+    code: str
+    component: Component
+    severity: Severity
+    summary: str
+    first_seen: float
+    last_seen: float
+    origin: str
+    boot_id: str = ""
+    count: int = 1
+    active: bool = True
+    cleared_at: float | None = None
+    cleared_by: str = ""
+    injected: bool = False
+    evidence: Evidence = {}
+
+    @property
+    def kind(self) -> str:
+        """``check/code``, as playbooks and people name it: ``xid/79``, ``row_remap/pending``."""
+        return f"{self.check}/{self.code}"
+
+    def seen_again(self, at: float, count: int = 1) -> Finding:
+        """The same fact once more."""
+        return msgspec.structs.replace(self, last_seen=max(at, self.last_seen), count=self.count + count)
+
+    def cleared(self, at: float, by: str) -> Finding:
+        """The fact no longer holds, and what proved it."""
+        return msgspec.structs.replace(self, active=False, cleared_at=at, cleared_by=by)
+
+
+def finding_id(node: str, check: str, code: str, component: Component, origin: str) -> str:
+    """The id of the finding that `origin` raised: 20 hex digits, the same on every reading."""
+    text = "\x1f".join((node, check, code, component.key, origin))
+    return hashlib.sha256(text.encode()).hexdigest()[:20]

@@ -1,0 +1,39 @@
+"""The local verdict on a node. Unknown is a value of its own, and it is not good."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+from vocabulary.finding import Finding, Severity
+
+
+class Health(str, enum.Enum):
+    """What a node says of itself."""
+
+    UNKNOWN = "unknown"  # nothing is known, or a needed source is silent
+    HEALTHY = "healthy"
+    DEGRADED = "degraded"  # works; something wants watching
+    UNHEALTHY = "unhealthy"  # takes no new work
+
+
+_FROM_SEVERITY = {
+    Severity.INFO: Health.HEALTHY,
+    Severity.WARNING: Health.DEGRADED,
+    Severity.UNCLASSIFIED: Health.DEGRADED,
+    Severity.ERROR: Health.UNHEALTHY,
+    Severity.FATAL: Health.UNHEALTHY,
+}
+
+
+def health_of(findings: Iterable[Finding], *, sources_known: bool) -> Health:
+    """Combine active findings into one value.
+
+    A bad finding outweighs silence (we know it is bad); silence outweighs the absence of findings (we do not know
+    that it is good).
+    """
+    worst = max((f.severity for f in findings if f.active), key=lambda s: s.rank, default=Severity.INFO)
+    health = _FROM_SEVERITY[worst]
+    if health is Health.UNHEALTHY or sources_known:
+        return health
+    return Health.UNKNOWN

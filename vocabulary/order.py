@@ -1,0 +1,69 @@
+"""Orders: what the centre may ask of a node or of the ranks on it.
+
+An order is idempotent by its id. A node answers with the state it reached; it may refuse, and says why.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class OrderKind(str, enum.Enum):
+    """The verbs a node knows. Each must also be allowed by the node's own configuration."""
+
+    CHECKPOINT_THEN_EJECT = "checkpoint_then_eject"  # graceful: all ranks save at one agreed step, then leave
+    ABORT = "abort"  # survivors leave their collective now
+    RUN_PREFLIGHT = "run_preflight"
+    RESET_GPU = "reset_gpu"
+
+
+TRAINER_ORDERS = frozenset({OrderKind.CHECKPOINT_THEN_EJECT, OrderKind.ABORT})
+
+
+class OrderState(str, enum.Enum):
+    """How far an order got on the node."""
+
+    ISSUED = "issued"
+    RECEIVED = "received"  # durable on the node
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    REFUSED = "refused"  # the node said no
+    EXPIRED = "expired"
+
+    @property
+    def final(self) -> bool:
+        """Nothing more will be heard of it."""
+        return self in _FINAL
+
+
+_FINAL = frozenset({OrderState.SUCCEEDED, OrderState.FAILED, OrderState.REFUSED, OrderState.EXPIRED})
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One instruction for one node. `condemned` names the nodes that must leave the job; the others come back."""
+
+    id: str
+    kind: OrderKind
+    node: str
+    issued_at: float
+    expires_at: float
+    incident: str
+    reason: str
+    job: str = ""
+    condemned: tuple[str, ...] = ()
+    gpu: str = ""  # UUID, for reset_gpu
+    level: str = ""  # for run_preflight
+    injected: bool = False
+
+
+class OrderUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of an order. `data` carries figures: the agreed step, the checkpoint's path, timings."""
+
+    id: str
+    state: OrderState
+    at: float
+    detail: str = ""
+    data: dict[str, str | int | float | bool] = {}

@@ -1,0 +1,112 @@
+"""Messages between a node and the centre, as JSON over HTTP; `WIRE_VERSION` travels in every report.
+
+Unknown fields are ignored (a newer peer may say more); missing ones without a default are an error that names the
+field. Golden examples live in ``tests/golden/wire/``.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from vocabulary.finding import Finding
+from vocabulary.health import Health
+from vocabulary.order import Order
+
+WIRE_VERSION = 1
+REPORT_BYTES_MAX = 4 << 20
+CHANGES_PER_REPORT_MAX = 500
+
+T = TypeVar("T")
+
+
+class WireError(ValueError):
+    """A message that cannot be read. The text names the field and what was expected."""
+
+
+class FindingChange(msgspec.Struct, frozen=True):
+    """One entry of a node's outbox: the finding as it stood after change number `seq`."""
+
+    seq: int
+    finding: Finding
+
+
+class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One accelerator of a node."""
+
+    index: int
+    uuid: str
+    pci: str
+    name: str = ""
+    serial: str = ""
+
+
+class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one trainer rank's beacon says now. Times are UTC seconds."""
+
+    job: str
+    attempt: int
+    rank: int
+    world: int
+    pid: int
+    step: int
+    phase: str
+    at: float
+    step_seconds: float = 0.0
+    alive: bool = True
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything a node asserts, whole, every time: silence for longer than `ttl_s` means unknown, not healthy."""
+
+    version: int
+    node: str
+    boot_id: str
+    agent: str  # id of this agent process
+    seq: int  # counts this agent's reports
+    sent_at: float
+    ttl_s: float
+    health: Health
+    changes: tuple[FindingChange, ...] = ()
+    active: tuple[Finding, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    ranks: tuple[RankStatus, ...] = ()
+
+
+class ReportReply(msgspec.Struct, frozen=True):
+    """The centre has durably stored every change up to and including `acked_seq`."""
+
+    acked_seq: int
+    epoch: int
+
+
+class OrdersReply(msgspec.Struct, frozen=True):
+    """Orders that are open for the node; the same ones come again until they are answered with a final state."""
+
+    orders: tuple[Order, ...]
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error, for people and programs: what, where, and what to do."""
+
+    error: str
+    detail: str = ""
+    todo: str = ""
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """Compact JSON."""
+    return msgspec.json.encode(message)
+
+
+def decode(data: bytes | str, kind: type[T]) -> T:
+    """Parse and check JSON.
+
+    Raises:
+        WireError: not JSON, or a field is missing or of the wrong type; the text names it.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise WireError(f"{kind.__name__}: {error}") from error
