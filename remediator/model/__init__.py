@@ -1,0 +1,1 @@
+"""The nouns of the centre, as frozen records: no behaviour beyond what a record can answer about itself."""

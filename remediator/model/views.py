@@ -1,0 +1,129 @@
+"""What the API answers and people read: flat, self-contained, no join needed. Times are UTC seconds."""
+
+from __future__ import annotations
+
+import msgspec
+
+from vocabulary.finding import Finding
+from vocabulary.wire import Gpu, RankStatus
+
+
+class NodeView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One node as the centre sees it now. `health` is the node's own word, or unknown when it is silent."""
+
+    node: str
+    state: str
+    health: str
+    since: float
+    why: str
+    last_seen: float | None
+    incident: str = ""
+    held_by: str = ""
+    jobs: tuple[str, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    ranks: tuple[RankStatus, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One effect on the world and what became of it."""
+
+    id: str
+    verb: str
+    node: str
+    state: str
+    planned_at: float
+    deadline: float
+    finished_at: float | None = None
+    attempts: int = 0
+    detail: str = ""
+    data: dict[str, str | int | float | bool] = {}
+
+
+class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One step of the plan in words, e.g. ``preflight: gate``."""
+
+    text: str
+    state: str
+    detail: str = ""
+
+
+class DecisionView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was decided, by which rule of which policy, and why; also when the answer is 'nothing'."""
+
+    id: str
+    at: float
+    answer: str
+    rule: str
+    reason: str
+    policy: str
+    guards: tuple[str, ...] = ()
+
+
+class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One incident. In listings `findings`, `decisions` and `actions` are left empty."""
+
+    id: str
+    node: str
+    state: str
+    title: str
+    opened_at: float
+    closed_at: float | None = None
+    outcome: str = ""
+    injected: bool = False
+    steps: tuple[StepView, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    decisions: tuple[DecisionView, ...] = ()
+    actions: tuple[ActionView, ...] = ()
+
+
+class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of the audit log: what happened, to what, because of what, by whom."""
+
+    seq: int
+    at: float
+    kind: str
+    actor: str
+    text: str
+    node: str = ""
+    incident: str = ""
+    injected: bool = False
+    data: dict[str, str | int | float | bool] = {}
+
+
+class StatusView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The cluster in one look. `blocked` lists, in words, everything that keeps automation from acting."""
+
+    cluster: str
+    version: str
+    mode: str
+    epoch: int
+    policy: str
+    at: float
+    nodes_total: int
+    nodes_by_state: dict[str, int]
+    nodes_by_health: dict[str, int]
+    isolated: int
+    isolated_max: int
+    incidents_open: int
+    actions_open: int
+    scheduler: str
+    blocked: tuple[str, ...] = ()
+
+
+class NodeList(msgspec.Struct, frozen=True):
+    """`GET /v1/nodes`."""
+
+    nodes: tuple[NodeView, ...]
+
+
+class IncidentList(msgspec.Struct, frozen=True):
+    """`GET /v1/incidents`, newest first."""
+
+    incidents: tuple[IncidentView, ...]
+
+
+class EventList(msgspec.Struct, frozen=True):
+    """`GET /v1/events`, oldest first."""
+
+    events: tuple[EventView, ...]
