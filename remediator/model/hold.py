@@ -1,0 +1,45 @@
+"""What a scheduler says of a node, and what it answers when asked to change it."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+REASON_PREFIX = "gpu-healthd:"  # how we recognise our own hand in a scheduler's reason field
+
+
+class Owner(str, enum.Enum):
+    """Who placed a hold."""
+
+    NOBODY = "nobody"
+    US = "us"
+    OPERATOR = "operator"
+    SCHEDULER = "scheduler"  # it took the node out by itself, e.g. not responding
+
+
+class NodeHold(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One node as its scheduler sees it. `schedulable` is None when it could not be asked: unknown is not good."""
+
+    node: str
+    schedulable: bool | None
+    drained: bool = False  # no new work, and none left
+    owner: Owner = Owner.NOBODY
+    reason: str = ""
+    jobs: tuple[str, ...] = ()
+
+
+class Result(str, enum.Enum):
+    """How an attempt to act ended. FAILED may be tried again; REFUSED is an answer, not an error."""
+
+    DONE = "done"
+    ALREADY = "already"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The result of one attempt, with a sentence for the audit log."""
+
+    result: Result
+    detail: str = ""

@@ -1,0 +1,178 @@
+"""The rows of the journal: nodes, incidents with their plans, decisions, actions.
+
+Every record is frozen and replaced whole; ids are pure functions of their cause, so that doing the same thing again
+after a crash names the same thing.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from vocabulary.order import Order
+
+Facts = dict[str, str | int | float | bool]
+
+
+class NodeState(str, enum.Enum):
+    """Where a node stands in its life. `lifecycle.py` says which steps are legal."""
+
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"
+    DRAINING = "draining"
+    QUARANTINED = "quarantined"
+    RESETTING = "resetting"
+    REPLACING = "replacing"
+    TESTING = "testing"
+    PROBATION = "probation"
+    OPERATOR_HELD = "operator-held"
+    RETIRED = "retired"
+
+
+class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One node: its state, why, and whether *we* hold it out of service."""
+
+    node: str
+    state: NodeState = NodeState.HEALTHY
+    since: float = 0.0
+    cause: str = ""
+    held: bool = False  # we want it drained
+    held_since: float | None = None
+    hold_confirmed_at: float | None = None  # the scheduler said so
+
+
+class StepState(str, enum.Enum):
+    """How far one step of a plan is."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class Verb(str, enum.Enum):
+    """The words a playbook may use for a step."""
+
+    DRAIN = "drain"
+    NOTIFY_TRAINER = "notify_trainer"
+    WAIT_DRAINED = "wait_drained"
+    RESET_GPU = "reset_gpu"
+    PREFLIGHT = "preflight"
+    RETURN_TO_SERVICE = "return_to_service"
+    REPLACE = "replace"
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One step as the playbook wrote it. `on_failure` runs in its place when it fails."""
+
+    verb: Verb
+    how: str = ""
+    timeout_s: float = 300.0
+    on_failure: Step | None = None
+
+    def __str__(self) -> str:
+        return f"{self.verb.value}: {self.how}" if self.how else self.verb.value
+
+
+class StepRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step of one incident's plan with its progress; waiting is data: a state and a deadline."""
+
+    step: Step
+    state: StepState = StepState.PENDING
+    deadline: float | None = None
+    actions: tuple[str, ...] = ()
+    detail: str = ""
+
+
+class IncidentState(str, enum.Enum):
+    """OPEN: known, nothing planned. ACTING: a plan runs. WAITING: a human's turn. CLOSED: over."""
+
+    OPEN = "open"
+    ACTING = "acting"
+    WAITING = "waiting"
+    CLOSED = "closed"
+
+
+class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Findings of one node with one most likely cause, and the plan against it: stages run in turn, the steps of a
+    stage together."""
+
+    id: str
+    node: str
+    title: str
+    opened_at: float
+    state: IncidentState = IncidentState.OPEN
+    findings: tuple[str, ...] = ()
+    rule: str = ""
+    priority: int = -1
+    decision: str = ""
+    decisions: int = 0
+    plan: tuple[tuple[StepRun, ...], ...] = ()
+    closed_at: float | None = None
+    outcome: str = ""
+    injected: bool = False
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """An answer with its reason. `answer` is act, hold (a guard said no), recommend or watch."""
+
+    id: str
+    incident: str
+    node: str
+    at: float
+    answer: str
+    rule: str
+    reason: str
+    policy: str
+    findings: tuple[str, ...]
+    guards: tuple[str, ...] = ()
+
+
+class ActionState(str, enum.Enum):
+    """PLANNED is written before anything happens; every other state is final."""
+
+    PLANNED = "planned"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    REFUSED = "refused"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        """Nothing more will happen."""
+        return self is not ActionState.PLANNED
+
+
+class Action(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One durable, idempotent effect. `verb` is drain, resume, or an order's kind."""
+
+    id: str
+    incident: str
+    decision: str
+    node: str
+    verb: str
+    planned_at: float
+    deadline: float
+    state: ActionState = ActionState.PLANNED
+    attempts: int = 0
+    not_before: float = 0.0
+    finished_at: float | None = None
+    order: Order | None = None
+    reason: str = ""
+    detail: str = ""
+    data: Facts = {}
+
+
+class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One thing that happened, for the append-only log."""
+
+    at: float
+    kind: str
+    text: str
+    actor: str = "remediator"
+    node: str = ""
+    incident: str = ""
+    injected: bool = False
+    data: Facts = {}
