@@ -94,6 +94,15 @@ class IncidentState(str, enum.Enum):
     CLOSED = "closed"
 
 
+class Answer(str, enum.Enum):
+    """What a decision says."""
+
+    ACT = "act"
+    HOLD = "hold"  # a guard said no; asked again as time goes on
+    RECOMMEND = "recommend"  # would act, but the mode leaves it to people
+    WATCH = "watch"  # nothing to do, and why
+
+
 class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Findings of one node with one most likely cause, and the plan against it: stages run in turn, the steps of a
     stage together."""
@@ -105,23 +114,28 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     state: IncidentState = IncidentState.OPEN
     findings: tuple[str, ...] = ()
     rule: str = ""
-    priority: int = -1
-    decision: str = ""
-    decisions: int = 0
+    rank: int | None = None  # of the rule in force within the policy; lower outranks
+    answer: Answer | None = None  # of the last decision
+    decisions: int = 0  # made so far; the last one's id follows from it
     plan: tuple[tuple[StepRun, ...], ...] = ()
     closed_at: float | None = None
     outcome: str = ""
     injected: bool = False
 
+    @property
+    def decision(self) -> str:
+        """Id of the decision in force, empty before the first."""
+        return f"{self.id}.d{self.decisions}" if self.decisions else ""
+
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An answer with its reason. `answer` is act, hold (a guard said no), recommend or watch."""
+    """An answer with its reason, the rule it follows and what the guards said."""
 
     id: str
     incident: str
     node: str
     at: float
-    answer: str
+    answer: Answer
     rule: str
     reason: str
     policy: str

@@ -1,0 +1,60 @@
+"""The life of a node, as a table of legal steps.
+
+    healthy → suspect → draining → quarantined → (resetting | replacing) → testing → probation → healthy
+
+Findings may throw a node back to suspect from anywhere it works; an operator may take it from any state, and give it
+back. Whatever is not in the table is a bug, and raises.
+"""
+
+from __future__ import annotations
+
+from remediator.model.records import NodeRecord, NodeState
+
+S = NodeState
+
+_LEGAL: dict[NodeState, frozenset[NodeState]] = {
+    S.HEALTHY: frozenset({S.SUSPECT, S.DRAINING}),
+    S.SUSPECT: frozenset({S.HEALTHY, S.DRAINING, S.PROBATION}),
+    S.DRAINING: frozenset({S.QUARANTINED, S.RESETTING, S.TESTING, S.REPLACING, S.PROBATION, S.SUSPECT}),
+    S.QUARANTINED: frozenset({S.DRAINING, S.RESETTING, S.TESTING, S.REPLACING, S.PROBATION}),
+    S.RESETTING: frozenset({S.DRAINING, S.QUARANTINED, S.TESTING, S.REPLACING, S.PROBATION}),
+    S.TESTING: frozenset({S.DRAINING, S.QUARANTINED, S.RESETTING, S.REPLACING, S.PROBATION}),
+    S.REPLACING: frozenset({S.DRAINING, S.QUARANTINED, S.TESTING, S.PROBATION, S.RETIRED}),
+    S.PROBATION: frozenset({S.HEALTHY, S.SUSPECT, S.DRAINING}),
+    S.OPERATOR_HELD: frozenset(set(S) - {S.OPERATOR_HELD}),
+    S.RETIRED: frozenset(),
+}
+
+
+class IllegalTransition(Exception):
+    """A node was to make a step its life does not have; the message tells its story."""
+
+
+def legal(from_: NodeState, to: NodeState) -> bool:
+    """Whether a node in `from_` may go to `to`. An operator may take any node that is not retired."""
+    if to is S.OPERATOR_HELD:
+        return from_ not in {S.RETIRED, S.OPERATOR_HELD}
+    return to in _LEGAL[from_]
+
+
+def move(node: NodeRecord, to: NodeState, now: float, cause: str) -> NodeRecord:
+    """The node in its new state; the same record when it is there already.
+
+    Raises:
+        IllegalTransition: the table has no such step.
+    """
+    if node.state is to:
+        return node
+    if not legal(node.state, to):
+        raise IllegalTransition(
+            f"{node.node}: {node.state.value} (since {node.since:.0f}, {node.cause}) cannot become {to.value} ({cause})"
+        )
+    return NodeRecord(
+        node=node.node,
+        state=to,
+        since=now,
+        cause=cause,
+        held=node.held,
+        held_since=node.held_since,
+        hold_confirmed_at=node.hold_confirmed_at,
+    )

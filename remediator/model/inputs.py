@@ -1,0 +1,59 @@
+"""Everything the pipeline may be told. Each carries its own time; the same inputs in the same order give the same
+decisions, which is what makes a journal worth keeping."""
+
+from __future__ import annotations
+
+import msgspec
+
+from remediator.model.hold import NodeHold, Outcome
+from vocabulary.finding import Finding
+from vocabulary.order import OrderUpdate
+
+
+class Input(msgspec.Struct, frozen=True, tag_field="input", kw_only=True):
+    """Base of all inputs."""
+
+    at: float
+
+
+class FindingsReported(Input, frozen=True, tag="findings"):
+    """A node's changes in their order, and, where the report was current, its whole set of active findings."""
+
+    node: str
+    boot_id: str
+    changes: tuple[Finding, ...] = ()
+    active: tuple[Finding, ...] | None = None
+
+
+class PlacementChanged(Input, frozen=True, tag="placement"):
+    """The jobs that have ranks on a node are now these."""
+
+    node: str
+    jobs: tuple[str, ...]
+
+
+class HoldsObserved(Input, frozen=True, tag="holds"):
+    """What the scheduler said when it was asked, node by node."""
+
+    holds: tuple[NodeHold, ...]
+
+
+class ActionEnded(Input, frozen=True, tag="action"):
+    """An attempt at a drain or resume came back."""
+
+    action: str
+    outcome: Outcome
+
+
+class OrderAnswered(Input, frozen=True, tag="order"):
+    """A node said how far an order is."""
+
+    node: str
+    update: OrderUpdate
+
+
+class Tick(Input, frozen=True, tag="tick"):
+    """Time passed; deadlines may have."""
+
+
+AnyInput = FindingsReported | PlacementChanged | HoldsObserved | ActionEnded | OrderAnswered | Tick

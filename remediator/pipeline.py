@@ -1,0 +1,173 @@
+"""The one composition: inputs in, incidents, decisions and planned actions out. The same for live running and replay.
+
+`handle` is the only mutator of the state. It is a function of the state, the input (which carries its own time) and the
+settings: no clock, no I/O, no logging. What changed is left in `state.changes` for the store to write in one piece.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from remediator import incidents
+from remediator.decide.choose import decide
+from remediator.decide.lifecycle import move
+from remediator.decide.plan import advance, close
+from remediator.decide.settings import Settings
+from remediator.model.hold import NodeHold, Owner, Result
+from remediator.model.inputs import (
+    ActionEnded,
+    AnyInput,
+    FindingsReported,
+    HoldsObserved,
+    OrderAnswered,
+    PlacementChanged,
+    Tick,
+)
+from remediator.model.records import Action, ActionState, IncidentState, NodeRecord, NodeState
+from remediator.state import Changes, ClusterState
+from vocabulary.finding import Severity
+from vocabulary.order import OrderState
+
+RETRY_FIRST_S = 1.0
+RETRY_MAX_S = 30.0
+
+_FROM_ORDER = {
+    OrderState.SUCCEEDED: ActionState.SUCCEEDED,
+    OrderState.FAILED: ActionState.FAILED,
+    OrderState.REFUSED: ActionState.REFUSED,
+    OrderState.EXPIRED: ActionState.EXPIRED,
+}
+
+
+def handle(state: ClusterState, item: AnyInput, settings: Settings) -> Changes:
+    """Take in one input and carry every affected incident as far as it goes. Returns what changed."""
+    touched = _apply(state, item, settings)
+    for incident_id in sorted(i.id for i in state.incidents.values() if touched is None or i.node in touched):
+        incident = state.incidents[incident_id]
+        decide(state, incident, settings, item.at)
+        advance(state, incident_id, item.at)
+        _close_if_moot(state, incident_id, item.at)
+    return state.take_changes()
+
+
+def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] | None:
+    """Fold the input into the state. Returns the nodes it concerns, or None for all of them."""
+    if isinstance(item, FindingsReported):
+        _findings(state, item)
+        return {item.node}
+    if isinstance(item, PlacementChanged):
+        _know(state, item.node, item.at)
+        state.placement[item.node] = item.jobs
+        return {item.node}
+    if isinstance(item, HoldsObserved):
+        for hold in item.holds:
+            _hold(state, hold, item.at)
+        return {hold.node for hold in item.holds}
+    if isinstance(item, ActionEnded):
+        return _action_ended(state, item)
+    if isinstance(item, OrderAnswered):
+        return _order_answered(state, item)
+    _time_passed(state, item, settings)
+    return None
+
+
+def _know(state: ClusterState, node: str, now: float) -> None:
+    if node not in state.nodes:
+        state.put_node(NodeRecord(node=node, since=now, cause="first report"))
+
+
+def _findings(state: ClusterState, item: FindingsReported) -> None:
+    _know(state, item.node, item.at)
+    for finding in item.changes:
+        incidents.absorb(state, finding, item.at)
+    if item.active is None:
+        return
+    for finding in item.active:
+        if finding.id not in state.findings:
+            incidents.absorb(state, finding, item.at)
+    incidents.clear_unasserted(state, item.node, {f.id for f in item.active}, item.at)
+
+
+def _hold(state: ClusterState, hold: NodeHold, now: float) -> None:
+    """Compare what the scheduler says with what we want. Where a person changed it, the person wins."""
+    state.holds[hold.node] = hold
+    node = state.nodes.get(hold.node)
+    if node is None or hold.schedulable is None:
+        return
+    if node.held and hold.schedulable:
+        lifting = any(a.node == node.node and a.verb == "resume" and not a.state.final for a in state.actions.values())
+        if node.hold_confirmed_at is not None and now > node.hold_confirmed_at and not lifting:
+            _lifted_by_operator(state, node, now)
+    elif not node.held and hold.owner is Owner.OPERATOR and node.state is not NodeState.OPERATOR_HELD:
+        state.put_node(move(node, NodeState.OPERATOR_HELD, now, f"an operator holds it: {hold.reason}"))
+    elif node.state is NodeState.OPERATOR_HELD and hold.schedulable:
+        state.put_node(move(node, NodeState.PROBATION, now, "the operator gave it back"))
+
+
+def _lifted_by_operator(state: ClusterState, node: NodeRecord, now: float) -> None:
+    state.put_node(move(replace(node, held=False, held_since=None, hold_confirmed_at=None), NodeState.PROBATION, now, "an operator lifted our hold"))
+    incident = state.incident_of(node.node)
+    if incident is not None:
+        close(state, incident, "an operator lifted our hold", now)
+
+
+def _action_ended(state: ClusterState, item: ActionEnded) -> set[str]:
+    action = state.actions.get(item.action)
+    if action is None or action.state.final:
+        return set()
+    attempts = action.attempts + 1
+    result, detail = item.outcome.result, item.outcome.detail
+    if result is Result.FAILED:
+        wait = min(RETRY_FIRST_S * 2 ** min(attempts - 1, 10), RETRY_MAX_S)
+        state.put_action(replace(action, attempts=attempts, not_before=item.at + wait, detail=detail))
+        _note_action(state, action, "action_failed", f"attempt {attempts} failed, next in {wait:g} s: {detail}", item.at)
+        return {action.node}
+    ended = ActionState.REFUSED if result is Result.REFUSED else ActionState.SUCCEEDED
+    state.put_action(replace(action, state=ended, attempts=attempts, finished_at=item.at, detail=detail))
+    _note_action(state, action, "action_ended", f"{result.value}: {detail}" if detail else result.value, item.at)
+    return {action.node}
+
+
+def _order_answered(state: ClusterState, item: OrderAnswered) -> set[str]:
+    action = state.actions.get(item.update.id)
+    if action is None or action.state.final or action.node != item.node:
+        return set()
+    update = item.update
+    data = {**action.data, **update.data}
+    ended = _FROM_ORDER.get(update.state)
+    if ended is None:
+        if data != action.data or update.detail != action.detail:
+            state.put_action(replace(action, detail=update.detail, data=data))
+            _note_action(state, action, "order_progress", f"{update.state.value}: {update.detail}", item.at, update.data)
+        return {action.node}
+    state.put_action(replace(action, state=ended, finished_at=item.at, detail=update.detail, data=data))
+    _note_action(state, action, "action_ended", f"{update.state.value}: {update.detail}", item.at, data)
+    incident = state.incidents.get(action.incident)
+    return {action.node} | ({incident.node} if incident else set())
+
+
+def _note_action(state: ClusterState, action: Action, kind: str, text: str, now: float, data: dict[str, str | int | float | bool] | None = None) -> None:
+    incident = state.incidents.get(action.incident)
+    facts = {**(data or {}), "action": action.id, "verb": action.verb}
+    state.note(now, kind, f"{action.verb} of {action.node} {text}", node=action.node, incident=incident, data=facts)
+
+
+def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
+    incidents.forget_old(state, item.at)
+    state.isolated_at[:] = [at for at in state.isolated_at if item.at - at < 86400.0]
+    for node in [n for n in state.nodes.values() if n.state is NodeState.PROBATION]:
+        if item.at - node.since >= settings.probation_s and state.incident_of(node.node) is None:
+            state.put_node(move(node, NodeState.HEALTHY, item.at, f"{settings.probation_s:g} s on probation without an incident"))
+
+
+def _close_if_moot(state: ClusterState, incident_id: str, now: float) -> None:
+    """An incident that never acted is over when nothing of it is asserted any more."""
+    incident = state.incidents.get(incident_id)
+    if incident is None or incident.state is not IncidentState.OPEN:
+        return
+    if any(f.active and f.severity is not Severity.INFO for f in state.findings_of(incident)):
+        return
+    close(state, incident, "its findings cleared", now)
+    node = state.nodes[incident.node]
+    if node.state is NodeState.SUSPECT:
+        state.put_node(move(node, NodeState.HEALTHY, now, f"{incident.id} closed: its findings cleared"))
