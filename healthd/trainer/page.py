@@ -1,0 +1,289 @@
+"""The beacon page: where each block lies, what it holds, how it is checked. Pure; `docs/beacon.md` is its prose.
+
+Three blocks are framed JSON (identity, acknowledgement, mailbox): they change rarely and want names. Two are packed
+(state, ring): they change every step and must cost nothing. Every block carries its own CRC-32, because neither
+Python nor a reader in another process can order memory writes: a reader believes a checksum, never a sequence number.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import struct
+from typing import Any, NamedTuple
+from zlib import crc32
+
+MAGIC = b"gpu-hlth"
+VERSION = 1
+
+_HEADER = struct.Struct("<8sIIII")  # magic, version, page bytes, ring entries, ring entry bytes; then its CRC-32
+HEADER_AT = 0
+IDENTITY_AT, IDENTITY_BYTES = 64, 4032
+STATE_AT, STATE_BYTES = 4096, 64
+ACKNOWLEDGEMENT_AT, ACKNOWLEDGEMENT_BYTES = 8192, 8192
+MAILBOX_AT, MAILBOX_BYTES = 16384, 16384
+RING_AT, RING_ENTRIES, RING_ENTRY_BYTES = 32768, 1024, 64
+PAGE_BYTES = RING_AT + RING_ENTRIES * RING_ENTRY_BYTES
+
+FRAME_HEAD = struct.Struct("<QII")  # sequence, bytes of JSON, CRC-32 over sequence, length and JSON
+_FRAME_CHECKED = struct.Struct("<QI")
+STATE = struct.Struct("<QqddQIIQ")  # sequence, step, since, at, completed, phase, reserved, sequence; then its CRC-32
+RING_ENTRY = struct.Struct("<Qqdd28x")  # ordinal, step, started_at, seconds, reserved; then its CRC-32
+CRC = struct.Struct("<I")
+
+
+class Phase(enum.IntEnum):
+    """What a rank is doing now."""
+
+    STARTING = 0
+    STEP = 1  # inside a training step
+    BETWEEN = 2  # after a step, before the next
+    AGREEING = 3  # saw an order, waits for its peers' word on the step
+    SAVING = 4
+    LEAVING = 5
+    ABORTING = 6
+    DONE = 7
+
+
+class BeaconError(Exception):
+    """A page that cannot be made, read or written. Names the file and the field."""
+
+    def __init__(self, path: str, field: str, problem: str) -> None:
+        super().__init__(f"beacon {path}: {field}: {problem}")
+        self.path = path
+        self.field = field
+        self.problem = problem
+
+
+class FieldError(Exception):
+    """A block whose content cannot be believed; the caller knows the file and makes it a `BeaconError`."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class Identity(NamedTuple):
+    """Who writes this page. `process_start` is field 22 of /proc/PID/stat: it tells a reused pid from the old one."""
+
+    job: str
+    attempt: int
+    rank: int
+    world: int
+    local_rank: int
+    node: str
+    pid: int
+    process_start: int
+    created_at: float
+
+
+class MailboxOrder(NamedTuple):
+    """An order as a rank sees it. `cancelled` withdraws the order of that id, if it is not yet agreed upon."""
+
+    id: str
+    kind: str  # checkpoint_then_eject, abort
+    reason: str
+    condemned: tuple[str, ...]
+    expires_at: float
+    cancelled: bool = False
+    injected: bool = False
+
+
+class Outcome(str, enum.Enum):
+    """How far a rank got with an order."""
+
+    SEEN = "seen"  # published to the peers, no step agreed yet
+    AGREED = "agreed"
+    SAVED = "saved"
+    LEFT = "left"  # saved, process groups torn down, about to exit
+    FAILED = "failed"  # agreed, but saving failed; `detail` says why
+    ABORTED = "aborted"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+class Acknowledgement(NamedTuple):
+    """A rank's answer to an order. Times are UTC seconds, 0 where not reached yet."""
+
+    order: str
+    outcome: Outcome
+    seen_at: float
+    agreed_step: int = -1
+    agreed_at: float = 0.0
+    saved_at: float = 0.0
+    checkpoint: str = ""
+    left_at: float = 0.0
+    detail: str = ""
+
+
+class State(NamedTuple):
+    """What the rank is doing now. `since` is when this phase began, `at` the last write; UTC seconds. Step -1: none yet."""
+
+    step: int
+    phase: Phase
+    since: float
+    at: float
+    completed: int
+
+
+class StepRecord(NamedTuple):
+    """One finished step: when it began (UTC seconds) and how long it took."""
+
+    step: int
+    started_at: float
+    seconds: float
+
+
+def pack_header() -> bytes:
+    """The first 28 bytes of every page."""
+    head = _HEADER.pack(MAGIC, VERSION, PAGE_BYTES, RING_ENTRIES, RING_ENTRY_BYTES)
+    return head + CRC.pack(crc32(head))
+
+
+def check_header(page: bytes) -> None:
+    """Accept a page of this version.
+
+    Raises:
+        FieldError: no beacon, another version, or a damaged header.
+    """
+    head = page[: _HEADER.size]
+    if len(page) < _HEADER.size + CRC.size or not head.startswith(MAGIC):
+        raise FieldError("magic", f"not a beacon page (expected {MAGIC!r} at byte 0)")
+    version = _HEADER.unpack(head)[1]
+    if version != VERSION:
+        raise FieldError("version", f"is {version}, this program reads version {VERSION}; upgrade the older side")
+    if head + page[_HEADER.size : _HEADER.size + CRC.size] != pack_header():
+        raise FieldError("header", "checksum does not match its content")
+
+
+def pack_frame(field: str, sequence: int, document: dict[str, Any], room: int) -> bytes:
+    """A framed JSON block that fits `room` bytes.
+
+    Raises:
+        FieldError: the document is too large for its block.
+    """
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    if FRAME_HEAD.size + len(text) > room:
+        raise FieldError(field, f"{len(text)} bytes of JSON, {room - FRAME_HEAD.size} fit")
+    return FRAME_HEAD.pack(sequence, len(text), crc32(text, crc32(_FRAME_CHECKED.pack(sequence, len(text))))) + text
+
+
+def unpack_frame(field: str, block: bytes) -> tuple[int, dict[str, Any] | None]:
+    """Sequence and document of a framed block; (0, None) where nothing was ever written.
+
+    Raises:
+        FieldError: the block is torn or damaged.
+    """
+    sequence, length, checksum = FRAME_HEAD.unpack_from(block)
+    if sequence == 0 and length == 0 and checksum == 0:
+        return 0, None
+    text = block[FRAME_HEAD.size : FRAME_HEAD.size + length]
+    if len(text) != length or crc32(text, crc32(_FRAME_CHECKED.pack(sequence, length))) != checksum:
+        raise FieldError(field, "checksum does not match its content (torn or damaged)")
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise FieldError(field, f"not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise FieldError(field, "not a JSON object")
+    return sequence, document
+
+
+def pack_checked(body: bytes) -> bytes:
+    """A packed block and its checksum."""
+    return body + CRC.pack(crc32(body))
+
+
+def unpack_state(block: bytes) -> State:
+    """The state block.
+
+    Raises:
+        FieldError: torn or damaged.
+    """
+    body = block[: STATE.size]
+    first, step, since, at, completed, phase, _, last = STATE.unpack(body)
+    if first != last or CRC.unpack_from(block, STATE.size)[0] != crc32(body):
+        raise FieldError("state", "checksum does not match its content (torn or damaged)")
+    try:
+        return State(step, Phase(phase), since, at, completed)
+    except ValueError as error:
+        raise FieldError("state", f"phase {phase} is unknown") from error
+
+
+def unpack_ring(ring: bytes, completed: int, last: int) -> list[StepRecord]:
+    """The newest `last` finished steps, oldest first. An entry being overwritten while we read is left out."""
+    records = []
+    for ordinal in range(max(0, completed - min(last, RING_ENTRIES)), completed):
+        at = ordinal % RING_ENTRIES * RING_ENTRY_BYTES
+        body = ring[at : at + RING_ENTRY.size]
+        written, step, started_at, seconds = RING_ENTRY.unpack(body)
+        if written == ordinal and CRC.unpack_from(ring, at + RING_ENTRY.size)[0] == crc32(body):
+            records.append(StepRecord(step, started_at, seconds))
+    return records
+
+
+def take(document: dict[str, Any], field: str, name: str, kind: type | tuple[type, ...]) -> Any:
+    """One required member of a framed document, of the right type.
+
+    Raises:
+        FieldError: it is missing or of another type.
+    """
+    value = document.get(name)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise FieldError(f"{field}.{name}", "missing" if value is None else f"has the wrong type: {value!r}")
+    return value
+
+
+_NUMBER = (int, float)
+
+
+def identity_from(document: dict[str, Any]) -> Identity:
+    """Read an identity block.
+
+    Raises:
+        FieldError: naming the member that is missing or wrong.
+    """
+    texts = {name: take(document, "identity", name, str) for name in ("job", "node")}
+    whole = ("attempt", "rank", "world", "local_rank", "pid", "process_start")
+    numbers = {name: take(document, "identity", name, int) for name in whole}
+    return Identity(**texts, **numbers, created_at=float(take(document, "identity", "created_at", _NUMBER)))
+
+
+def order_from(document: dict[str, Any]) -> MailboxOrder:
+    """Read a mailbox block.
+
+    Raises:
+        FieldError: naming the member that is missing or wrong.
+    """
+    texts = {name: take(document, "mailbox", name, str) for name in ("id", "kind", "reason")}
+    condemned = tuple(take(document, "mailbox", "condemned", list))
+    if not all(isinstance(node, str) for node in condemned):
+        raise FieldError("mailbox.condemned", "must be a list of node names")
+    flags = {name: take(document, "mailbox", name, bool) for name in ("cancelled", "injected")}
+    expires_at = float(take(document, "mailbox", "expires_at", _NUMBER))
+    return MailboxOrder(**texts, condemned=condemned, expires_at=expires_at, **flags)
+
+
+def acknowledgement_from(document: dict[str, Any]) -> Acknowledgement:
+    """Read an acknowledgement block.
+
+    Raises:
+        FieldError: naming the member that is missing or wrong.
+    """
+    field = "acknowledgement"
+    try:
+        outcome = Outcome(take(document, field, "outcome", str))
+    except ValueError as error:
+        raise FieldError(f"{field}.outcome", str(error)) from error
+    return Acknowledgement(
+        order=take(document, field, "order", str),
+        outcome=outcome,
+        seen_at=float(take(document, field, "seen_at", _NUMBER)),
+        agreed_step=take(document, field, "agreed_step", int),
+        agreed_at=float(take(document, field, "agreed_at", _NUMBER)),
+        saved_at=float(take(document, field, "saved_at", _NUMBER)),
+        checkpoint=take(document, field, "checkpoint", str),
+        left_at=float(take(document, field, "left_at", _NUMBER)),
+        detail=take(document, field, "detail", str),
+    )
