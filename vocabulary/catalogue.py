@@ -10,7 +10,7 @@ import enum
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import yaml
@@ -115,6 +115,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         return self.entry(event.code or 0).severity
 
 
+_Process = Literal["survives", "dies", "unknown"]
 _SXID_WORDS = {"Fatal": Severity.FATAL, "Non-fatal": Severity.WARNING}
 
 
@@ -123,16 +124,20 @@ class _Buckets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     investigatory: str
 
 
+class _Reading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    blame: Blame
+    process: _Process
+    severity: Severity
+    action: Advice
+
+
 class _XidRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One block of the file, as written."""
 
     name: str
     meaning: str
     causes: tuple[str, ...]
-    blame: Blame
-    process: str
-    severity: Severity
-    action: Advice
+    ours: _Reading
     nvidia: _Buckets
     sources: tuple[str, ...]
     alias: str = ""
@@ -149,7 +154,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     xid: dict[int, Any]
 
 
-_SURVIVES = {"survives": True, "dies": False, "unknown": None}
+_SURVIVES: dict[_Process, bool | None] = {"survives": True, "dies": False, "unknown": None}
 T = TypeVar("T")
 
 
@@ -189,8 +194,6 @@ def _read(data: object, where: str) -> Catalogue:
 
 
 def _entry(code: int, row: _XidRow, file: _File, where: str) -> XidEntry:
-    if row.process not in _SURVIVES:
-        raise CatalogueError(f"{where}: xid {code}: process: {row.process!r}; use one of {', '.join(_SURVIVES)}")
     if strange := set(row.sources) - set(file.sources):
         raise CatalogueError(f"{where}: xid {code}: sources: {', '.join(sorted(strange))} not named at the top")
     return XidEntry(
@@ -198,10 +201,10 @@ def _entry(code: int, row: _XidRow, file: _File, where: str) -> XidEntry:
         mnemonic=row.name,
         meaning=row.meaning,
         causes=row.causes,
-        blame=row.blame,
-        process_survives=_SURVIVES[row.process],
-        severity=row.severity,
-        action=row.action,
+        blame=row.ours.blame,
+        process_survives=_SURVIVES[row.ours.process],
+        severity=row.ours.severity,
+        action=row.ours.action,
         nvidia_immediate=row.nvidia.immediate,
         nvidia_investigatory=row.nvidia.investigatory,
         alias=row.alias,
