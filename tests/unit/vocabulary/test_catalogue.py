@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vocabulary.catalogue import Advice, Blame, Catalogue, CatalogueError, load_catalogue
+from vocabulary.finding import Severity
+from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
+
+SHIPPED = Path(__file__).parents[3] / "playbooks" / "catalogue" / "xid.yaml"
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return load_catalogue()
+
+
+def test_every_number_up_to_the_last_known_is_described(catalogue: Catalogue) -> None:
+    assert sorted(catalogue.xids) == list(range(1, 177))
+    assert all(entry.meaning and entry.mnemonic and entry.sources for entry in catalogue.xids.values())
+
+
+def test_no_block_stands_twice_in_the_file() -> None:
+    headings = [line for line in SHIPPED.read_text().splitlines() if line[:2] == "  " and line[2:-1].isdigit()]
+    assert len(headings) == len(set(headings)) == 176
+
+
+def test_a_number_nobody_described_is_never_fine(catalogue: Catalogue) -> None:
+    entry = catalogue.entry(4711)
+    assert (entry.code, entry.severity, entry.action) == (4711, Severity.UNCLASSIFIED, Advice.TRIAGE)
+    assert catalogue.recovery(99).severity is Severity.UNCLASSIFIED
+
+
+@pytest.mark.parametrize("code", [13, 31, 43, 45])
+def test_a_program_s_own_mistake_takes_no_node_out(catalogue: Catalogue, code: int) -> None:
+    entry = catalogue.entry(code)
+    assert entry.blame is Blame.APPLICATION
+    assert entry.severity.rank <= Severity.WARNING.rank
+
+
+@pytest.mark.parametrize("code", [46, 48, 62, 64, 79, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158])
+def test_what_the_vendor_resets_or_restarts_is_fatal(catalogue: Catalogue, code: int) -> None:
+    assert catalogue.entry(code).severity is Severity.FATAL
+
+
+def test_a_vendor_s_blank_is_never_read_as_fine(catalogue: Catalogue) -> None:
+    blank = [entry for entry in catalogue.xids.values() if not entry.nvidia_immediate]
+    assert {entry.code for entry in blank} == set(range(162, 177))
+    assert {entry.code for entry in blank if entry.severity is Severity.INFO} == {162}  # smoothing is back
+
+
+@pytest.mark.parametrize(
+    ("line", "severity"),
+    [
+        ("NVRM: Xid (PCI:0000:07:00): 79, x", Severity.FATAL),
+        ("NVRM: Xid (PCI:0000:07:00): 63, x", Severity.INFO),
+        ("NVRM: Xid (PCI:0000:07:00): 999, x", Severity.UNCLASSIFIED),
+        ("NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", Severity.FATAL),
+        ("NVRM: Xid (PCI:0000:07:00): 154, GPU recovery action changed from 0x0 (a) to 0x1 (b)", Severity.FATAL),
+        ("NVRM: Xid (PCI:0000:07:00): 154, GPU recovery action changed from 0x1 (b) to 0x0 (a)", Severity.INFO),
+        ("NVRM: Xid (PCI:0000:07:00): 154, words nobody knows", Severity.UNCLASSIFIED),
+        # The word outranks the table, where 12020 is fatal and 12028 is not.
+        ("nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 12020, Non-fatal, Link 32 x", Severity.WARNING),
+        ("nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 12028, Fatal, Link 32 x", Severity.FATAL),
+        ("nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 12020, Data {0x0}", Severity.FATAL),
+        ("nvidia-nvswitch3: SXid (PCI:0000:85:00.0): 98765, Data {0x0}", Severity.UNCLASSIFIED),
+    ],
+)
+def test_severity_of_a_line(catalogue: Catalogue, line: str, severity: Severity) -> None:
+    event = parse_line(line)
+    assert event is not None
+    assert catalogue.severity_of(event) is severity
+
+
+def test_an_event_without_a_code_is_unclassified(catalogue: Catalogue) -> None:
+    assert catalogue.severity_of(KernelEvent(kind=KernelEventKind.XID)) is Severity.UNCLASSIFIED
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("severity: fatal, action: isolate_replace", "severity: awful, action: isolate_replace", r"xid 79: .*severity"),
+        (
+            "process: dies, severity: fatal, action: iso",
+            "process: maybe, severity: fatal, action: iso",
+            "xid 79: .*process",
+        ),
+        ("    name: ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS\n", "", "xid 79: .*`name`"),
+        ("meaning: The GPU no longer answers", "meanin: The GPU no longer answers", "xid 79: .*`meaning`|meanin"),
+        ("sources: [CAT, HDR]", "sources: [CAT, RUMOUR]", "sources: RUMOUR"),
+        ("info: [11012", "info: [12020, 11012", "sxid 12020: listed as fatal and as info"),
+        ("version: 2026-09", "version: [", "not YAML"),
+        ("0: {meaning:", "0: {meannig:", "recovery action 0"),
+    ],
+)
+def test_an_error_names_the_file_the_code_and_the_field(tmp_path: Path, old: str, new: str, says: str) -> None:
+    text = SHIPPED.read_text()
+    assert old in text
+    broken = tmp_path / "mine.yaml"
+    broken.write_text(text.replace(old, new, 1))
+    with pytest.raises(CatalogueError, match=says) as caught:
+        load_catalogue(broken)
+    assert "mine.yaml" in str(caught.value)
+
+
+def test_a_missing_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CatalogueError, match=r"none\.yaml: cannot be read"):
+        load_catalogue(tmp_path / "none.yaml")
