@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator.model.records import Incident
+from remediator.model.records import Facts, Incident
 from remediator.state import ClusterState
 from vocabulary.finding import Finding, Severity
 
@@ -45,23 +45,33 @@ def clear_unasserted(state: ClusterState, node: str, asserted: set[str], now: fl
 def forget_old(state: ClusterState, now: float) -> None:
     """Drop inactive findings that no open incident needs and that give no context any more."""
     needed = {f for incident in state.incidents.values() for f in incident.findings}
-    old = [f.id for f in state.findings.values() if not f.active and f.id not in needed and now - f.last_seen > CONTEXT_S]
+    old = [
+        f.id for f in state.findings.values() if not f.active and f.id not in needed and now - f.last_seen > CONTEXT_S
+    ]
     for finding_id in old:
         del state.findings[finding_id]
 
 
-def _audit(state: ClusterState, before: Finding | None, finding: Finding, now: float, incident: Incident | None) -> None:
-    data = {"finding": finding.id, "kind": finding.kind, "severity": finding.severity.value, "count": finding.count}
-    marked = " [injected]" if finding.injected else ""
+def _audit(
+    state: ClusterState, before: Finding | None, finding: Finding, now: float, incident: Incident | None
+) -> None:
+    data: Facts = {
+        "finding": finding.id,
+        "kind": finding.kind,
+        "severity": finding.severity.value,
+        "count": finding.count,
+    }
     if before is None:
-        text = f"{finding.kind} on {finding.node}, {finding.component}: {finding.summary}{marked}"
-        at = {"first_seen": finding.first_seen, "last_seen": finding.last_seen}
-        state.note(now, "finding_raised", text, node=finding.node, incident=incident, data={**data, **at, **finding.evidence})
+        kind, text = "finding_raised", f"{finding.kind} on {finding.node}, {finding.component}: {finding.summary}"
+        data |= {"first_seen": finding.first_seen, **finding.evidence}
     elif before.active and not finding.active:
-        state.note(now, "finding_cleared", f"{finding.kind} on {finding.node} cleared: {finding.cleared_by}", node=finding.node, incident=incident, data=data)
+        kind, text = "finding_cleared", f"{finding.kind} on {finding.node} cleared: {finding.cleared_by}"
     elif before.severity is not finding.severity:
-        text = f"{finding.kind} on {finding.node} is now {finding.severity.value} (was {before.severity.value})"
-        state.note(now, "finding_changed", text, node=finding.node, incident=incident, data=data)
+        was = before.severity.value
+        kind, text = "finding_changed", f"{finding.kind} on {finding.node} is now {finding.severity.value} (was {was})"
+    else:
+        return
+    state.note(now, kind, text, node=finding.node, incident=incident, injected=finding.injected, data=data)
 
 
 def _join(state: ClusterState, incident: Incident, finding: Finding) -> None:
@@ -72,7 +82,11 @@ def _join(state: ClusterState, incident: Incident, finding: Finding) -> None:
 
 def _open(state: ClusterState, finding: Finding, now: float) -> None:
     context = sorted(
-        (f for f in state.findings.values() if f.node == finding.node and f.id != finding.id and now - f.last_seen <= CONTEXT_S),
+        (
+            f
+            for f in state.findings.values()
+            if f.node == finding.node and f.id != finding.id and now - f.last_seen <= CONTEXT_S
+        ),
         key=lambda f: (f.first_seen, f.id),
     )
     context = [f for f in context if f.id not in state.settled]

@@ -24,7 +24,7 @@ from remediator.model.inputs import (
     Tick,
 )
 from remediator.model.records import Action, ActionState, IncidentState, NodeRecord, NodeState
-from remediator.state import Changes, ClusterState
+from remediator.state import ClusterState
 from vocabulary.finding import Severity
 from vocabulary.order import OrderState
 
@@ -39,15 +39,14 @@ _FROM_ORDER = {
 }
 
 
-def handle(state: ClusterState, item: AnyInput, settings: Settings) -> Changes:
-    """Take in one input and carry every affected incident as far as it goes. Returns what changed."""
+def handle(state: ClusterState, item: AnyInput, settings: Settings) -> None:
+    """Take in one input and carry every affected incident as far as it goes."""
     touched = _apply(state, item, settings)
     for incident_id in sorted(i.id for i in state.incidents.values() if touched is None or i.node in touched):
         incident = state.incidents[incident_id]
         decide(state, incident, settings, item.at)
         advance(state, incident_id, item.at)
         _close_if_moot(state, incident_id, item.at)
-    return state.take_changes()
 
 
 def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] | None:
@@ -105,7 +104,14 @@ def _hold(state: ClusterState, hold: NodeHold, now: float) -> None:
 
 
 def _lifted_by_operator(state: ClusterState, node: NodeRecord, now: float) -> None:
-    state.put_node(move(replace(node, held=False, held_since=None, hold_confirmed_at=None), NodeState.PROBATION, now, "an operator lifted our hold"))
+    state.put_node(
+        move(
+            replace(node, held=False, held_since=None, hold_confirmed_at=None),
+            NodeState.PROBATION,
+            now,
+            "an operator lifted our hold",
+        )
+    )
     incident = state.incident_of(node.node)
     if incident is not None:
         close(state, incident, "an operator lifted our hold", now)
@@ -120,7 +126,9 @@ def _action_ended(state: ClusterState, item: ActionEnded) -> set[str]:
     if result is Result.FAILED:
         wait = min(RETRY_FIRST_S * 2 ** min(attempts - 1, 10), RETRY_MAX_S)
         state.put_action(replace(action, attempts=attempts, not_before=item.at + wait, detail=detail))
-        _note_action(state, action, "action_failed", f"attempt {attempts} failed, next in {wait:g} s: {detail}", item.at)
+        _note_action(
+            state, action, "action_failed", f"attempt {attempts} failed, next in {wait:g} s: {detail}", item.at
+        )
         return {action.node}
     ended = ActionState.REFUSED if result is Result.REFUSED else ActionState.SUCCEEDED
     state.put_action(replace(action, state=ended, attempts=attempts, finished_at=item.at, detail=detail))
@@ -138,7 +146,9 @@ def _order_answered(state: ClusterState, item: OrderAnswered) -> set[str]:
     if ended is None:
         if data != action.data or update.detail != action.detail:
             state.put_action(replace(action, detail=update.detail, data=data))
-            _note_action(state, action, "order_progress", f"{update.state.value}: {update.detail}", item.at, update.data)
+            _note_action(
+                state, action, "order_progress", f"{update.state.value}: {update.detail}", item.at, update.data
+            )
         return {action.node}
     state.put_action(replace(action, state=ended, finished_at=item.at, detail=update.detail, data=data))
     _note_action(state, action, "action_ended", f"{update.state.value}: {update.detail}", item.at, data)
@@ -146,7 +156,14 @@ def _order_answered(state: ClusterState, item: OrderAnswered) -> set[str]:
     return {action.node} | ({incident.node} if incident else set())
 
 
-def _note_action(state: ClusterState, action: Action, kind: str, text: str, now: float, data: dict[str, str | int | float | bool] | None = None) -> None:
+def _note_action(
+    state: ClusterState,
+    action: Action,
+    kind: str,
+    text: str,
+    now: float,
+    data: dict[str, str | int | float | bool] | None = None,
+) -> None:
     incident = state.incidents.get(action.incident)
     facts = {**(data or {}), "action": action.id, "verb": action.verb}
     state.note(now, kind, f"{action.verb} of {action.node} {text}", node=action.node, incident=incident, data=facts)
@@ -157,7 +174,9 @@ def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
     state.isolated_at[:] = [at for at in state.isolated_at if item.at - at < 86400.0]
     for node in [n for n in state.nodes.values() if n.state is NodeState.PROBATION]:
         if item.at - node.since >= settings.probation_s and state.incident_of(node.node) is None:
-            state.put_node(move(node, NodeState.HEALTHY, item.at, f"{settings.probation_s:g} s on probation without an incident"))
+            state.put_node(
+                move(node, NodeState.HEALTHY, item.at, f"{settings.probation_s:g} s on probation without an incident")
+            )
 
 
 def _close_if_moot(state: ClusterState, incident_id: str, now: float) -> None:

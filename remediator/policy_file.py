@@ -41,7 +41,7 @@ class _Loader(yaml.SafeLoader):
     """Remembers the line of every mapping and refuses a key given twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
-        keys = [self.construct_object(key) for key, _ in node.value]  # type: ignore[no-untyped-call]  # PyYAML's stubs leave it untyped
+        keys = [self.construct_object(key) for key, _ in node.value]
         for key in keys:
             if keys.count(key) > 1:
                 raise yaml.constructor.ConstructorError(None, None, f"'{key}' is given twice", node.start_mark)
@@ -61,7 +61,9 @@ def load_policy(paths: Iterable[Path]) -> Policy:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise PolicyError(f"{path}: cannot be read ({error.strerror}); name an existing playbook under 'playbooks'") from error
+            raise PolicyError(
+                f"{path}: cannot be read ({error.strerror}); name an existing playbook under 'playbooks'"
+            ) from error
         digest.update(data)
         sources.append(path.name)
         rules += _rules(path, data)
@@ -93,7 +95,10 @@ def _rule(item: object, path: Path) -> Rule:
         if not isinstance(fields.get(key), str) or not fields[key].strip():
             raise PolicyError(f"{path}:{line}: a rule needs '{key}', a text")
     match = _mapping(fields.get("match", {_LINE: line}), path, line, "'match'", ("findings", "severities"))
-    severities = [_word(s, tuple(Severity), path, line, "severity") for s in _strings(match.get("severities", []), path, line, "severities")]
+    severities = [
+        _word(s, tuple(Severity), path, line, "severity")
+        for s in _strings(match.get("severities", []), path, line, "severities")
+    ]
     stages = fields.get("steps", [])
     if not isinstance(stages, list):
         raise PolicyError(f"{path}:{line}: 'steps' of {fields['name']} must be a list")
@@ -101,7 +106,9 @@ def _rule(item: object, path: Path) -> Rule:
         name=fields["name"],
         why=" ".join(fields["why"].split()),
         match=Match(tuple(_strings(match.get("findings", []), path, line, "findings")), tuple(severities)),
-        stages=tuple(tuple(_step(s, path, line) for s in (stage if isinstance(stage, list) else [stage])) for stage in stages),
+        stages=tuple(
+            tuple(_step(s, path, line) for s in (stage if isinstance(stage, list) else [stage])) for stage in stages
+        ),
     )
 
 
@@ -113,7 +120,9 @@ def _step(item: object, path: Path, line: int) -> Step:
     line = fields.pop(_LINE)
     verbs = [key for key in fields if key not in _MODIFIERS]
     if len(verbs) != 1:
-        raise PolicyError(f"{path}:{line}: a step has exactly one of {', '.join(v.value for v in Verb)}; this has {', '.join(verbs) or 'none'}")
+        raise PolicyError(
+            f"{path}:{line}: a step has exactly one of {', '.join(v.value for v in Verb)}; this has {', '.join(verbs) or 'none'}"
+        )
     verb = Verb(verbs[0])
     how = fields[verbs[0]]
     choices = _HOW.get(verb, ())
@@ -122,12 +131,19 @@ def _step(item: object, path: Path, line: int) -> Step:
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s <= 30 * 86400:
         raise PolicyError(f"{path}:{line}: 'timeout_s' is {timeout_s!r}; give seconds, more than 0 and at most 30 days")
     on_failure = fields.get("on_failure")
-    return Step(verb=verb, how=how, timeout_s=float(timeout_s), on_failure=None if on_failure is None else _step(on_failure, path, line))
+    return Step(
+        verb=verb,
+        how=how,
+        timeout_s=float(timeout_s),
+        on_failure=None if on_failure is None else _step(on_failure, path, line),
+    )
 
 
 def _mapping(item: object, path: Path, line: int, what: str, known: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(item, dict):
-        raise PolicyError(f"{path}:{line}: {what} must be a mapping with {', '.join(str(getattr(k, 'value', k)) for k in known)}, not {item!r}")
+        raise PolicyError(
+            f"{path}:{line}: {what} must be a mapping with {', '.join(str(getattr(k, 'value', k)) for k in known)}, not {item!r}"
+        )
     for key in item:
         if key != _LINE:
             _word(key, known, path, item[_LINE], f"key of {what}")

@@ -30,14 +30,15 @@ class Changes:
 
 @dataclasses.dataclass
 class ClusterState:
-    """Nodes, their active and recent findings, open incidents, the actions of those, and what schedulers and trainers
-    say now."""
+    """All that decisions depend on: nodes, findings, open incidents with their actions, holds, placement of jobs."""
 
     nodes: dict[str, NodeRecord] = dataclasses.field(default_factory=dict)
     findings: dict[str, Finding] = dataclasses.field(default_factory=dict)
     incidents: dict[str, Incident] = dataclasses.field(default_factory=dict)
     actions: dict[str, Action] = dataclasses.field(default_factory=dict)
-    settled: dict[str, str] = dataclasses.field(default_factory=dict)  # finding → the closed incident that dealt with it
+    settled: dict[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # finding → the closed incident that dealt with it
     isolated_at: list[float] = dataclasses.field(default_factory=list)
     holds: dict[str, NodeHold] = dataclasses.field(default_factory=dict)
     placement: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # node → jobs with ranks there
@@ -58,7 +59,13 @@ class ClusterState:
             self.note(node.since, "node_joined", f"{node.node} reported for the first time", node=node.node)
         elif before.state is not node.state:
             text = f"{node.node}: {before.state.value} → {node.state.value} ({node.cause})"
-            self.note(node.since, "node_state", text, node=node.node, data={"from": before.state.value, "to": node.state.value})
+            self.note(
+                node.since,
+                "node_state",
+                text,
+                node=node.node,
+                data={"from": before.state.value, "to": node.state.value},
+            )
 
     def put_finding(self, finding: Finding) -> None:
         """Store a finding as it stands now."""
@@ -83,19 +90,28 @@ class ClusterState:
         """Store a decision; decisions never change afterwards."""
         self.changes.decisions[decision.id] = decision
 
-    def note(self, at: float, kind: str, text: str, *, node: str = "", incident: Incident | None = None, data: Facts | None = None) -> None:
-        """Add a line to the audit log."""
-        self.changes.audit.append(
-            AuditEvent(
-                at=at,
-                kind=kind,
-                text=text,
-                node=node or (incident.node if incident else ""),
-                incident=incident.id if incident else "",
-                injected=incident.injected if incident else False,
-                data=data or {},
-            )
+    def note(
+        self,
+        at: float,
+        kind: str,
+        text: str,
+        *,
+        node: str = "",
+        incident: Incident | None = None,
+        injected: bool = False,
+        data: Facts | None = None,
+    ) -> None:
+        """Add a line to the audit log; what an injected fault causes is marked as injected too."""
+        event = AuditEvent(
+            at=at,
+            kind=kind,
+            text=text,
+            node=node or (incident.node if incident else ""),
+            incident=incident.id if incident else "",
+            injected=injected or (incident.injected if incident else False),
+            data=data or {},
         )
+        self.changes.audit.append(event)
 
     def incident_of(self, node: str) -> Incident | None:
         """The open incident of a node; there is at most one."""

@@ -72,5 +72,5 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def finding_id(node: str, check: str, code: str, component: Component, origin: str) -> str:
     """The id of the finding that `origin` raised: 20 hex digits, the same on every reading."""
-    text = "\x1f".join((node, check, code, component.key, origin))
+    text = f"{node}\x1f{check}\x1f{code}\x1f{component.key}\x1f{origin}"
     return hashlib.sha256(text.encode()).hexdigest()[:20]

@@ -38,7 +38,9 @@ def level_max(budget: Budget, nodes_total: int) -> int:
     return max(budget.isolated_max, int(nodes_total * budget.isolated_fraction_max))
 
 
-def isolation_guards(budget: Budget, nodes: Iterable[NodeRecord], isolated_at: Iterable[float], now: float) -> tuple[Guard, ...]:
+def isolation_guards(
+    budget: Budget, nodes: Iterable[NodeRecord], isolated_at: Iterable[float], now: float
+) -> tuple[Guard, ...]:
     """May one more node be isolated now?
 
     Args:
@@ -52,6 +54,14 @@ def isolation_guards(budget: Budget, nodes: Iterable[NodeRecord], isolated_at: I
     most = level_max(budget, len(all_nodes))
     recent = sum(1 for at in isolated_at if now - at < HOUR_S)
     return (
-        Guard("level", len(held) < most, f"{len(held)} of at most {most} nodes isolated by us ({', '.join(held) or 'none'})"),
-        Guard("rate", recent < budget.isolations_per_hour_max, f"{recent} of at most {budget.isolations_per_hour_max} isolations in the last hour"),
+        Guard(
+            "level",
+            len(held) < most,
+            f"{len(held)} of at most {most} nodes isolated by us ({', '.join(held) or 'none'})",
+        ),
+        Guard(
+            "rate",
+            recent < budget.isolations_per_hour_max,
+            f"{recent} of at most {budget.isolations_per_hour_max} isolations in the last hour",
+        ),
     )

@@ -41,7 +41,9 @@ def decide(state: ClusterState, incident: Incident, settings: Settings, now: flo
     if answer is Answer.HOLD and incident.answer is Answer.HOLD and rank == in_force:
         return
     refused = "; ".join(str(g) for g in guards if not g.passed)
-    reason = f"{because.kind} on {because.component} of {because.node}: {rule.why}" + (f" — held: {refused}" if refused else "")
+    reason = f"{because.kind} on {because.component} of {because.node}: {rule.why}" + (
+        f" — held: {refused}" if refused else ""
+    )
     decided = replace(incident, rule=rule.name, rank=rank, answer=answer, decisions=incident.decisions + 1)
     state.put_decision(
         Decision(
@@ -59,10 +61,18 @@ def decide(state: ClusterState, incident: Incident, settings: Settings, now: flo
     )
     _cancel_plan(state, incident, now)
     if answer is Answer.ACT:
-        decided = replace(decided, state=IncidentState.ACTING, plan=tuple(tuple(StepRun(s) for s in stage) for stage in rule.stages))
+        decided = replace(
+            decided, state=IncidentState.ACTING, plan=tuple(tuple(StepRun(s) for s in stage) for stage in rule.stages)
+        )
     state.put_incident(decided)
     _suspect(state, decided, now)
-    state.note(now, "decision", f"{decided.decision} {answer.value}: {rule.name}: {reason}", incident=decided, data={"rule": rule.name, "answer": answer.value})
+    state.note(
+        now,
+        "decision",
+        f"{decided.decision} {answer.value}: {rule.name}: {reason}",
+        incident=decided,
+        data={"rule": rule.name, "answer": answer.value},
+    )
 
 
 def _answer(rule: Rule, guards: tuple[Guard, ...], mode: Mode) -> Answer:
@@ -82,7 +92,9 @@ def _guards(state: ClusterState, incident: Incident, rule: Rule, settings: Setti
 
 def _cancel_plan(state: ClusterState, incident: Incident, now: float) -> None:
     for action in [a for a in state.actions.values() if a.incident == incident.id and not a.state.final]:
-        state.put_action(replace(action, state=ActionState.CANCELLED, finished_at=now, detail="a higher-ranking rule took over"))
+        state.put_action(
+            replace(action, state=ActionState.CANCELLED, finished_at=now, detail="a higher-ranking rule took over")
+        )
 
 
 def _suspect(state: ClusterState, incident: Incident, now: float) -> None:

@@ -21,7 +21,9 @@ _OVER = {StepState.SUCCEEDED, StepState.FAILED}
 def advance(state: ClusterState, incident_id: str, now: float) -> None:
     """Run every step that can run. The stages of a plan follow each other; the steps of a stage run side by side."""
     while (incident := state.incidents.get(incident_id)) is not None and incident.state is IncidentState.ACTING:
-        stage = next((i for i, runs in enumerate(incident.plan) if any(r.state is not StepState.SUCCEEDED for r in runs)), None)
+        stage = next(
+            (i for i, runs in enumerate(incident.plan) if any(r.state is not StepState.SUCCEEDED for r in runs)), None
+        )
         if stage is None:
             close(state, incident, "returned to service" if not state.nodes[incident.node].held else "done", now)
             return
@@ -42,7 +44,9 @@ def advance(state: ClusterState, incident_id: str, now: float) -> None:
 def close(state: ClusterState, incident: Incident, outcome: str, now: float) -> None:
     """End an incident; whatever it had planned and not done is cancelled."""
     for action in [a for a in state.actions.values() if a.incident == incident.id and not a.state.final]:
-        state.put_action(replace(action, state=ActionState.CANCELLED, finished_at=now, detail=f"incident closed: {outcome}"))
+        state.put_action(
+            replace(action, state=ActionState.CANCELLED, finished_at=now, detail=f"incident closed: {outcome}")
+        )
     state.put_incident(replace(incident, state=IncidentState.CLOSED, closed_at=now, outcome=outcome))
     state.note(now, "incident_closed", f"{incident.id} on {incident.node}: {outcome}", incident=incident)
 
@@ -59,7 +63,9 @@ def _advance_step(state: ClusterState, incident_id: str, stage: int, index: int,
         _expire_actions(state, run, now)
         run = failed(run, f"not done within {run.step.timeout_s:g} s" + (f" ({run.detail})" if run.detail else ""))
     if run.state is StepState.FAILED and run.step.on_failure is not None:
-        state.note(now, "step_failed", f"{run.step} failed ({run.detail}); instead: {run.step.on_failure}", incident=incident)
+        state.note(
+            now, "step_failed", f"{run.step} failed ({run.detail}); instead: {run.step.on_failure}", incident=incident
+        )
         run = StepRun(run.step.on_failure)
     latest = state.incidents[incident_id]
     if latest.plan[stage][index] != run:

@@ -15,8 +15,7 @@ from vocabulary.finding import Finding, Severity
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A finding matches when its ``check/code`` fits one of `findings` (shell patterns) and its severity is listed;
-    an empty list means any."""
+    """Shell patterns for ``check/code``, and severities; a finding must fit both, and an empty list means any."""
 
     findings: tuple[str, ...] = ()
     severities: tuple[Severity, ...] = ()

@@ -66,7 +66,14 @@ class Context(msgspec.Struct, frozen=True):
         )
         self.state.put_action(action)
         text = f"{verb} of {action.node} planned"
-        self.state.note(self.now, "action_planned", text, node=action.node, incident=self.incident, data={"action": action.id, "verb": verb})
+        self.state.note(
+            self.now,
+            "action_planned",
+            text,
+            node=action.node,
+            incident=self.incident,
+            data={"action": action.id, "verb": verb},
+        )
         return replace(run, actions=(*run.actions, action.id))
 
     def plan_order(self, run: StepRun, kind: OrderKind, node: str, **details: str | tuple[str, ...]) -> StepRun:
@@ -165,7 +172,9 @@ def reset_gpu(context: Context, run: StepRun) -> StepRun:
     """Reset every GPU the incident names, or all of the node's where it names none."""
     if run.actions:
         return after_actions(context, run)
-    gpus = {f.component.name for f in context.state.findings_of(context.incident) if f.component.kind is ComponentKind.GPU}
+    gpus = {
+        f.component.name for f in context.state.findings_of(context.incident) if f.component.kind is ComponentKind.GPU
+    }
     context.enter(NodeState.RESETTING)
     for gpu in sorted(gpus - {""}) or ["all"]:
         run = context.plan_order(run, OrderKind.RESET_GPU, context.incident.node, gpu=gpu)

@@ -1,5 +1,7 @@
-"""Everything the pipeline may be told. Each carries its own time; the same inputs in the same order give the same
-decisions, which is what makes a journal worth keeping."""
+"""Everything the pipeline may be told. Each carries its own time.
+
+The same inputs in the same order give the same decisions, which is what makes a journal worth keeping.
+"""
 
 from __future__ import annotations
 

@@ -104,8 +104,10 @@ class Answer(str, enum.Enum):
 
 
 class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Findings of one node with one most likely cause, and the plan against it: stages run in turn, the steps of a
-    stage together."""
+    """Findings of one node with one most likely cause, and the plan against it.
+
+    The stages of a plan run in turn, the steps of a stage side by side.
+    """
 
     id: str
     node: str

@@ -1,0 +1,134 @@
+"""No scheduler: our holds live in one JSON file, and the launcher asks each node's own verdict before it starts ranks.
+
+The file is the whole state. It is replaced, never changed in place: written aside, synced, renamed, the folder synced;
+a lock beside it keeps two writers apart. An operator holds a node by a reason of their own::
+
+    {"version": 1, "holds": {"node7": {"reason": "fan replacement, ask Kim", "since": 1763670000.0}}}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from remediator.act.scheduler import before_drain, before_resume, our_reason
+from remediator.model.hold import REASON_PREFIX, NodeHold, Outcome, Owner, Result
+from vocabulary.clock import Clock
+
+FILE_VERSION = 1
+
+Running = Callable[[], Mapping[str, tuple[str, ...]]]
+
+
+class LocalHold(msgspec.Struct, frozen=True):
+    """One node out of service: why, and since when (UTC seconds)."""
+
+    reason: str
+    since: float = 0.0
+
+
+class LocalHolds(msgspec.Struct, frozen=True):
+    """The file."""
+
+    version: int
+    holds: dict[str, LocalHold]
+
+
+class LocalScheduler:
+    """Holds in the file `path`. `running` says which jobs run where, as the trainers' beacons report it."""
+
+    def __init__(self, path: Path, clock: Clock, running: Running = dict) -> None:
+        self._path = path
+        self._clock = clock
+        self._running = running
+
+    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
+        """Every one of `nodes`: held if the file says so; any other is free."""
+        holds = self._read()
+        if isinstance(holds, Outcome):
+            return {node: NodeHold(node, None, reason=holds.detail) for node in nodes}
+        running = self._running()
+        return {node: _describe(node, holds.get(node), running.get(node, ())) for node in nodes}
+
+    def drain(self, node: str, reason: str) -> Outcome:
+        """Write our hold."""
+        hold = LocalHold(our_reason(reason), self._clock.wall())
+        done = Outcome(Result.DONE, f"{node} is held: {hold.reason}")
+        return self._change(node, before_drain, lambda holds: {**holds, node: hold}, done)
+
+    def resume(self, node: str) -> Outcome:
+        """Remove our hold."""
+        done = Outcome(Result.DONE, f"{node} may be used again")
+        return self._change(
+            node, before_resume, lambda holds: {name: hold for name, hold in holds.items() if name != node}, done
+        )
+
+    def _change(
+        self,
+        node: str,
+        answer: Callable[[NodeHold], Outcome | None],
+        change: Callable[[dict[str, LocalHold]], dict[str, LocalHold]],
+        done: Outcome,
+    ) -> Outcome:
+        try:
+            with self._locked():
+                holds = self._read()
+                if isinstance(holds, Outcome):
+                    return holds
+                if (early := answer(_describe(node, holds.get(node), ()))) is not None:
+                    return early
+                _replace(self._path, msgspec.json.encode(LocalHolds(FILE_VERSION, change(holds))))
+        except OSError as error:
+            return Outcome(Result.FAILED, f"cannot write {self._path}: {error.strerror}")
+        return done
+
+    def _read(self) -> dict[str, LocalHold] | Outcome:
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            return Outcome(Result.FAILED, f"cannot read {self._path}: {error.strerror}")
+        try:
+            found = msgspec.json.decode(data, type=LocalHolds)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return Outcome(Result.FAILED, f"{self._path} cannot be understood ({error}); repair it or remove it")
+        if found.version != FILE_VERSION:
+            return Outcome(
+                Result.FAILED, f"{self._path} has version {found.version}; this program knows {FILE_VERSION}"
+            )
+        return found.holds
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Exclusive among writers; never waits: a writer holds it for a millisecond, and we are asked again."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.with_name(f"{self._path.name}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+
+
+def _describe(node: str, hold: LocalHold | None, jobs: tuple[str, ...]) -> NodeHold:
+    if hold is None:
+        return NodeHold(node, schedulable=True, jobs=jobs)
+    owner = Owner.US if hold.reason.startswith(REASON_PREFIX) else Owner.OPERATOR
+    return NodeHold(node, schedulable=False, drained=not jobs, owner=owner, reason=hold.reason, jobs=jobs)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    aside = path.with_name(f"{path.name}.new")
+    with aside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,67 @@
+"""What every scheduler must be able to do for us: a state to *hold*, asked for again and again until it holds.
+
+Ownership is the rule that matters: an operator's own drain wins, and only what we placed is lifted by us. The two
+functions below are that rule; every backend asks them about the node as it is *now*, right before it acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from remediator.model.hold import REASON_PREFIX, NodeHold, Outcome, Owner, Result
+
+REASON_LENGTH_MAX = 250
+
+
+class Scheduler(Protocol):
+    """A scheduler. No call raises for what the world does, and each ends within the backend's own deadline."""
+
+    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
+        """Every one of `nodes` as the scheduler sees it now, in one call.
+
+        A node whose state could not be learnt (scheduler down, name unknown) has `schedulable` None and says why.
+        """
+        ...
+
+    def drain(self, node: str, reason: str) -> Outcome:
+        """Take `node` out of service: running work may end, no new work starts. `reason` begins with our prefix."""
+        ...
+
+    def resume(self, node: str) -> Outcome:
+        """Lift the hold that we placed on `node`."""
+        ...
+
+
+def before_drain(hold: NodeHold) -> Outcome | None:
+    """The answer to a drain that must not be carried out, or None: go on."""
+    if hold.schedulable is None:
+        return Outcome(Result.FAILED, hold.reason)
+    if hold.owner is Owner.US:
+        return Outcome(Result.ALREADY, f"{hold.node} is already held by us: {hold.reason}")
+    if hold.owner is Owner.OPERATOR:
+        return Outcome(Result.REFUSED, f"an operator holds {hold.node}: {hold.reason or 'no reason given'}")
+    return None
+
+
+def before_resume(hold: NodeHold) -> Outcome | None:
+    """The answer to a resume that must not be carried out, or None: go on."""
+    if hold.schedulable is None:
+        return Outcome(Result.FAILED, hold.reason)
+    if hold.owner is Owner.NOBODY:
+        return Outcome(Result.ALREADY, f"nobody holds {hold.node}")
+    if hold.owner is not Owner.US:
+        return Outcome(Result.REFUSED, f"not ours to lift: {hold.owner.value} holds {hold.node}: {hold.reason}")
+    return None
+
+
+def our_reason(text: str) -> str:
+    """One line of bounded length that every scheduler keeps unchanged.
+
+    Raises:
+        ValueError: it does not begin with our prefix, so we would not know it again.
+    """
+    line = " ".join(text.split())
+    if not line.startswith(REASON_PREFIX):
+        raise ValueError(f"a reason of ours begins with {REASON_PREFIX!r}, not {line[:40]!r}")
+    return line[:REASON_LENGTH_MAX]

@@ -1,0 +1,81 @@
+"""The routes, and how every error is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from remediator.api import nodes, operators
+from remediator.api.metrics import render_metrics
+from remediator.api.service import Refusal, Service, reply, service_of
+from vocabulary.wire import Problem
+
+log = logging.getLogger(__name__)
+
+
+async def healthz(request: Request) -> Response:
+    """Ready when decisions are being made and the database can be written; says what is wrong otherwise."""
+    engine = service_of(request).engine
+    trouble = engine.trouble or ("" if engine.alive else "the engine has stopped; see the log")
+    return reply(Problem(error=trouble), 503) if trouble else Response("ok\n", media_type="text/plain")
+
+
+async def metrics(request: Request) -> Response:
+    """Prometheus text."""
+    return Response(render_metrics(service_of(request)), media_type=CONTENT_TYPE_LATEST)
+
+
+async def refused(_request: Request, error: Exception) -> Response:
+    """A `Refusal` raised by a handler."""
+    assert isinstance(error, Refusal)  # noqa: S101 - registered for that class
+    return reply(error.problem, error.status)
+
+
+async def unroutable(request: Request, error: Exception) -> Response:
+    """No such path, or not this method."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    return reply(Problem(error=f"{request.method} {request.url.path}: {getattr(error, 'detail', error)}"), status)
+
+
+async def broken(request: Request, error: Exception) -> Response:
+    """A bug of ours; the details go to the log, not to the caller."""
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return reply(Problem(error="the remediator failed on this request; its log says why"), 500)
+
+
+ROUTES = [
+    Route("/v1/nodes/{node}/report", nodes.report, methods=["POST"]),
+    Route("/v1/nodes/{node}/orders", nodes.orders, methods=["GET"]),
+    Route("/v1/nodes/{node}/orders/{order}", nodes.answer, methods=["POST"]),
+    Route("/v1/status", operators.status, methods=["GET"]),
+    Route("/v1/nodes", operators.nodes, methods=["GET"]),
+    Route("/v1/nodes/{node}", operators.node, methods=["GET"]),
+    Route("/v1/incidents", operators.incidents, methods=["GET"]),
+    Route("/v1/incidents/{incident}", operators.incident, methods=["GET"]),
+    Route("/v1/events", operators.events, methods=["GET"]),
+    Route("/healthz", healthz, methods=["GET"]),
+    Route("/metrics", metrics, methods=["GET"]),
+]
+
+
+def build_app(service: Service) -> Starlette:
+    """The application; it serves as soon as the loop it runs on is known to the wake-ups."""
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        service.wakeups.bind(asyncio.get_running_loop())
+        yield
+
+    handlers = {Refusal: refused, HTTPException: unroutable, Exception: broken}
+    app = Starlette(routes=ROUTES, exception_handlers=handlers, lifespan=lifespan)
+    app.state.service = service
+    return app

@@ -1,0 +1,56 @@
+"""The centre's own `/metrics`, read from the published snapshot at scrape time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from remediator.api.service import Service
+from remediator.decide.budget import level_max
+from remediator.model.records import NodeState
+
+
+class _Gauges(Collector):
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        engine = self._service.engine
+        snapshot = engine.snapshot
+        by_state = Counter(node.state for node in snapshot.nodes.values())
+        nodes = GaugeMetricFamily("remediator_nodes", "Nodes by lifecycle state.", labels=["state"])
+        for state in NodeState:
+            nodes.add_metric([state.value], by_state[state])
+        yield nodes
+        yield GaugeMetricFamily(
+            "remediator_isolated_nodes",
+            "Nodes held out of service by us.",
+            sum(n.held for n in snapshot.nodes.values()),
+        )
+        yield GaugeMetricFamily(
+            "remediator_isolated_nodes_limit",
+            "Most nodes the budget lets us hold.",
+            level_max(engine.settings.budget, len(snapshot.nodes)),
+        )
+        yield GaugeMetricFamily("remediator_incidents_open", "Incidents not closed.", len(snapshot.incidents))
+        yield GaugeMetricFamily(
+            "remediator_actions_open",
+            "Actions planned and not ended.",
+            sum(not a.state.final for a in snapshot.actions.values()),
+        )
+        yield GaugeMetricFamily("remediator_epoch", "Term of this leader.", engine.epoch)
+        yield GaugeMetricFamily(
+            "remediator_store_writable", "1 while the database takes writes.", float(not engine.trouble)
+        )
+
+
+def render_metrics(service: Service) -> bytes:
+    """The page in Prometheus text format."""
+    registry = CollectorRegistry()
+    registry.register(_Gauges(service))
+    return generate_latest(registry)

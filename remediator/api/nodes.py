@@ -1,0 +1,125 @@
+"""What nodes call: reports, orders, answers."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from concurrent.futures import Future
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remediator.api.service import WAIT_MAX_S, Refusal, Service, body_of, number, reply, require_node, service_of
+from remediator.model.inputs import AnyInput, FindingsReported, OrderAnswered, PlacementChanged
+from remediator.roster import Entry
+from vocabulary.finding import Finding
+from vocabulary.order import Order, OrderUpdate
+from vocabulary.wire import REPORT_BYTES_MAX, WIRE_VERSION, OrdersReply, Report, ReportReply, WireError, decode
+
+DURABLE_WAIT_S = 20.0
+UPDATE_BYTES_MAX = 64 << 10
+
+
+async def report(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/report`: acknowledged once every change in it is on the disk."""
+    node = await require_node(request)
+    service = service_of(request)
+    message = _decode_report(await body_of(request, REPORT_BYTES_MAX), node)
+    before, entry = service.roster.take(message, service.clock.wall())
+    durable = _hand_in(service, message, before, entry)
+    if durable is not None:
+        await _durable(service, durable)
+    acked = message.changes[-1].seq if message.changes else 0
+    return reply(ReportReply(acked_seq=acked, epoch=service.engine.epoch))
+
+
+async def orders(request: Request) -> Response:
+    """`GET /v1/nodes/{node}/orders?wait_s=N`: the open ones; waits up to N seconds for the first."""
+    node = await require_node(request)
+    service = service_of(request)
+    wait_s = number(request, "wait_s", 0, 0, WAIT_MAX_S)
+    known = frozenset(request.query_params.getlist("known"))
+    return reply(OrdersReply(orders=await _orders_within(service, node, known, wait_s)))
+
+
+async def answer(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/orders/{id}`: how far the node is with an order."""
+    node = await require_node(request)
+    service = service_of(request)
+    try:
+        update = decode(await body_of(request, UPDATE_BYTES_MAX), OrderUpdate)
+    except WireError as error:
+        raise Refusal(400, str(error)) from error
+    if update.id != request.path_params["order"]:
+        raise Refusal(400, f"the path names order {request.path_params['order']}, the body {update.id}")
+    await _durable(service, _submit(service, OrderAnswered(at=service.clock.wall(), node=node, update=update)))
+    return Response(status_code=204)
+
+
+def _decode_report(body: bytes, node: str) -> Report:
+    try:
+        message = decode(body, Report)
+    except WireError as error:
+        raise Refusal(
+            400, str(error), "the node's report does not fit this remediator's version; upgrade the older of the two"
+        ) from error
+    if message.version > WIRE_VERSION:
+        raise Refusal(
+            400,
+            f"the report speaks version {message.version}, this remediator up to {WIRE_VERSION}",
+            "upgrade the remediator first",
+        )
+    findings = [change.finding for change in message.changes] + list(message.active)
+    stranger = next((f.node for f in findings if f.node != node), message.node)
+    if stranger != node:
+        raise Refusal(403, f"node {node} may not report on node {stranger}")
+    return message
+
+
+def _hand_in(service: Service, message: Report, before: Entry | None, entry: Entry) -> Future[None] | None:
+    """Tell the engine what is news in a report. Most reports hold none, and cost no write."""
+    now = service.clock.wall()
+    current = entry is not before
+    if current and (before is None or before.jobs != entry.jobs):
+        _submit(service, PlacementChanged(at=now, node=message.node, jobs=entry.jobs))
+    asserted = frozenset(f.id for f in message.active)
+    if not message.changes and (not current or entry.asserted == asserted):
+        return None
+    active: tuple[Finding, ...] | None = message.active if current else None
+    changes = tuple(change.finding for change in message.changes)
+    news = FindingsReported(at=now, node=message.node, boot_id=message.boot_id, changes=changes, active=active)
+    durable = _submit(service, news)
+    if current:
+        durable.add_done_callback(lambda _: service.roster.told(message.node, asserted))
+    return durable
+
+
+async def _orders_within(service: Service, node: str, known: frozenset[str], wait_s: float) -> tuple[Order, ...]:
+    """The open orders, as soon as there is one the node does not know yet."""
+    deadline = service.clock.monotonic() + wait_s
+    with service.wakeups.subscription() as woken:
+        while True:
+            found = service.engine.snapshot.orders_for(node, service.clock.wall())
+            left = deadline - service.clock.monotonic()
+            if left <= 0 or any(order.id not in known for order in found):
+                return found
+            try:
+                await asyncio.wait_for(woken.wait(), left)
+            except asyncio.TimeoutError:
+                return service.engine.snapshot.orders_for(node, service.clock.wall())
+            woken.clear()
+
+
+def _submit(service: Service, item: AnyInput) -> Future[None]:
+    try:
+        return service.engine.submit_durably(item)
+    except queue.Full:
+        raise Refusal(503, "the remediator is overloaded; nothing was taken", "send it again later") from None
+
+
+async def _durable(service: Service, done: Future[None]) -> None:
+    try:
+        await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(done)), DURABLE_WAIT_S)
+    except asyncio.TimeoutError:
+        trouble = service.engine.trouble or "the database is slow"
+        raise Refusal(503, f"not durable yet: {trouble}", "send it again later; a repetition does no harm") from None

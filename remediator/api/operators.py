@@ -1,0 +1,102 @@
+"""What operators call: the cluster in one look, nodes, incidents, the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import version
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remediator.api.render import event_view, incident_view, node_view, status_view
+from remediator.api.service import WAIT_MAX_S, Refusal, number, reply, require_operator, service_of
+from remediator.model.records import AuditEvent
+from remediator.model.views import EventList, IncidentList, NodeList
+
+INCIDENTS_LISTED = 200
+EVENTS_PER_ANSWER = 1000
+SEQ_MAX = 2**53
+
+
+async def status(request: Request) -> Response:
+    """`GET /v1/status`."""
+    await require_operator(request)
+    service = service_of(request)
+    now = service.clock.wall()
+    view = status_view(
+        service.config.cluster,
+        version("gpu-healthd"),
+        service.engine.settings,
+        service.engine.snapshot,
+        service.roster,
+        now,
+    )
+    trouble = (service.engine.trouble,) if service.engine.trouble else ()
+    word = service.performer.scheduler_word
+    if word != "ok":
+        trouble = (*trouble, f"scheduler: {word}")
+    return reply(
+        msgspec.structs.replace(view, epoch=service.engine.epoch, scheduler=word, blocked=(*trouble, *view.blocked))
+    )
+
+
+async def nodes(request: Request) -> Response:
+    """`GET /v1/nodes`, by name."""
+    await require_operator(request)
+    service = service_of(request)
+    snapshot, now = service.engine.snapshot, service.clock.wall()
+    return reply(
+        NodeList(
+            tuple(node_view(n, snapshot, service.roster, now, whole=False) for _, n in sorted(snapshot.nodes.items()))
+        )
+    )
+
+
+async def node(request: Request) -> Response:
+    """`GET /v1/nodes/{node}`, with GPUs, ranks and findings."""
+    await require_operator(request)
+    service = service_of(request)
+    name = request.path_params["node"]
+    record = service.engine.snapshot.nodes.get(name)
+    if record is None:
+        raise Refusal(404, f"no node {name} has ever reported", "see 'healthctl nodes list'")
+    return reply(node_view(record, service.engine.snapshot, service.roster, service.clock.wall(), whole=True))
+
+
+async def incidents(request: Request) -> Response:
+    """`GET /v1/incidents`, newest first."""
+    await require_operator(request)
+    found = await asyncio.to_thread(service_of(request).journal.recent_incidents, INCIDENTS_LISTED)
+    return reply(IncidentList(tuple(incident_view(i, [], [], []) for i in found)))
+
+
+async def incident(request: Request) -> Response:
+    """`GET /v1/incidents/{id}`, whole."""
+    await require_operator(request)
+    name = request.path_params["incident"]
+    found = await asyncio.to_thread(service_of(request).journal.incident, name)
+    if found is None:
+        raise Refusal(404, f"there is no incident {name}", "see 'healthctl incidents list'")
+    return reply(incident_view(*found))
+
+
+async def events(request: Request) -> Response:
+    """`GET /v1/events?after=SEQ&wait_s=N`: the audit log after SEQ; waits up to N seconds for the first line."""
+    await require_operator(request)
+    service = service_of(request)
+    after = int(number(request, "after", 0, 0, SEQ_MAX))
+    deadline = service.clock.monotonic() + number(request, "wait_s", 0, 0, WAIT_MAX_S)
+    with service.wakeups.subscription() as woken:
+        while True:
+            found: list[tuple[int, AuditEvent]] = await asyncio.to_thread(
+                service.journal.events, after, EVENTS_PER_ANSWER
+            )
+            left = deadline - service.clock.monotonic()
+            if found or left <= 0:
+                return reply(EventList(tuple(event_view(seq, event) for seq, event in found)))
+            try:
+                await asyncio.wait_for(woken.wait(), left)
+            except asyncio.TimeoutError:
+                return reply(EventList(()))
+            woken.clear()

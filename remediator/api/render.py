@@ -1,0 +1,132 @@
+"""Records to views: the committed state and the roster, as people read them. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from remediator.decide.budget import level_max
+from remediator.decide.settings import Mode, Settings
+from remediator.engine import Snapshot
+from remediator.model.records import Action, Answer, AuditEvent, Decision, Incident, IncidentState, NodeRecord
+from remediator.model.views import ActionView, DecisionView, EventView, IncidentView, NodeView, StatusView, StepView
+from remediator.roster import Roster
+from vocabulary.finding import Finding
+from vocabulary.health import Health
+
+
+def node_view(record: NodeRecord, snapshot: Snapshot, roster: Roster, now: float, *, whole: bool) -> NodeView:
+    """One node; GPUs, ranks and findings only where the `whole` is asked for."""
+    entry = roster.get(record.node)
+    hold = snapshot.holds.get(record.node)
+    incident = next((i.id for i in snapshot.incidents.values() if i.node == record.node), "")
+    findings = [f for f in snapshot.findings.values() if f.node == record.node and f.active] if whole else []
+    return NodeView(
+        node=record.node,
+        state=record.state.value,
+        health=(entry.health_at(now) if entry else Health.UNKNOWN).value,
+        since=record.since,
+        why=record.cause,
+        last_seen=entry.seen_at if entry else None,
+        incident=incident,
+        held_by=hold.owner.value if hold and not hold.schedulable else "",
+        jobs=entry.jobs if entry else (),
+        gpus=entry.gpus if entry and whole else (),
+        ranks=entry.ranks if entry and whole else (),
+        findings=tuple(sorted(findings, key=lambda f: (f.first_seen, f.id))),
+    )
+
+
+def incident_view(
+    incident: Incident, findings: list[Finding], decisions: list[Decision], actions: list[Action]
+) -> IncidentView:
+    """One incident with what belongs to it."""
+    return IncidentView(
+        id=incident.id,
+        node=incident.node,
+        state=incident.state.value,
+        title=incident.title,
+        opened_at=incident.opened_at,
+        closed_at=incident.closed_at,
+        outcome=incident.outcome,
+        injected=incident.injected,
+        steps=tuple(StepView(str(run.step), run.state.value, run.detail) for stage in incident.plan for run in stage),
+        findings=tuple(findings),
+        decisions=tuple(
+            DecisionView(d.id, d.at, d.answer.value, d.rule, d.reason, d.policy, d.guards) for d in decisions
+        ),
+        actions=tuple(action_view(a) for a in actions),
+    )
+
+
+def action_view(action: Action) -> ActionView:
+    """One action."""
+    return ActionView(
+        id=action.id,
+        verb=action.verb,
+        node=action.node,
+        state=action.state.value,
+        planned_at=action.planned_at,
+        deadline=action.deadline,
+        finished_at=action.finished_at,
+        attempts=action.attempts,
+        detail=action.detail,
+        data=action.data,
+    )
+
+
+def event_view(seq: int, event: AuditEvent) -> EventView:
+    """One line of the audit log."""
+    return EventView(
+        seq=seq,
+        at=event.at,
+        kind=event.kind,
+        actor=event.actor,
+        text=event.text,
+        node=event.node,
+        incident=event.incident,
+        injected=event.injected,
+        data=event.data,
+    )
+
+
+def status_view(
+    cluster: str,
+    version: str,
+    settings: Settings,
+    snapshot: Snapshot,
+    roster: Roster,
+    now: float,
+) -> StatusView:
+    """The cluster in one look; the caller adds what only it knows."""
+    entries = [roster.get(node) for node in snapshot.nodes]
+    health = Counter((e.health_at(now) if e else Health.UNKNOWN).value for e in entries)
+    return StatusView(
+        cluster=cluster,
+        version=version,
+        mode=settings.mode.value,
+        epoch=0,
+        policy=f"{settings.policy.source} {settings.policy.digest}",
+        at=now,
+        nodes_total=len(snapshot.nodes),
+        nodes_by_state=dict(sorted(Counter(n.state.value for n in snapshot.nodes.values()).items())),
+        nodes_by_health=dict(sorted(health.items())),
+        isolated=sum(n.held for n in snapshot.nodes.values()),
+        isolated_max=level_max(settings.budget, len(snapshot.nodes)),
+        incidents_open=len(snapshot.incidents),
+        actions_open=sum(not a.state.final for a in snapshot.actions.values()),
+        scheduler="",
+        blocked=blocked(settings, snapshot),
+    )
+
+
+def blocked(settings: Settings, snapshot: Snapshot) -> tuple[str, ...]:
+    """Everything that keeps automation from acting, in words."""
+    words = []
+    if settings.mode is not Mode.ACT:
+        words.append(f"mode is {settings.mode.value}: decisions are shown, not carried out")
+    for incident in sorted(snapshot.incidents.values(), key=lambda i: i.opened_at):
+        if incident.answer is Answer.HOLD:
+            words.append(f"{incident.id} on {incident.node} is held back by a guard")
+        if incident.state is IncidentState.WAITING:
+            words.append(f"{incident.id} on {incident.node} waits for a person: {incident.outcome}")
+    return tuple(words)

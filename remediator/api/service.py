@@ -1,0 +1,170 @@
+"""What every handler needs, and the two things they share: waking long polls, and answering errors one way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remediator.config import Config
+from remediator.engine import Engine
+from remediator.performer import Performer
+from remediator.roster import Roster
+from remediator.store.journal import Journal
+from remediator.store.tokens import Identity, Role, Tokens
+from vocabulary.clock import Clock
+from vocabulary.wire import Problem
+
+WAIT_MAX_S = 60.0
+
+
+class Wakeups:
+    """Tells every long poll that something was published, from any thread."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: set[asyncio.Event] = set()
+
+    def bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The loop that serves the polls."""
+        self._loop = loop
+
+    def wake(self) -> None:
+        """Something changed. Callable from any thread, also before the loop runs and after it ended."""
+        if self._loop is not None and not self._loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop closed just now
+                self._loop.call_soon_threadsafe(self._set_all)
+
+    def _set_all(self) -> None:
+        for event in self._waiting:
+            event.set()
+
+    @contextlib.contextmanager
+    def subscription(self) -> Iterator[asyncio.Event]:
+        """An event that is set by every wake-up while the block runs."""
+        event = asyncio.Event()
+        self._waiting.add(event)
+        try:
+            yield event
+        finally:
+            self._waiting.discard(event)
+
+
+class Service(msgspec.Struct, frozen=True):
+    """The parts a handler may use."""
+
+    config: Config
+    clock: Clock
+    engine: Engine
+    journal: Journal
+    performer: Performer
+    roster: Roster
+    tokens: Tokens
+    wakeups: Wakeups
+
+
+class Refusal(Exception):
+    """An answer that is an error, with its status."""
+
+    def __init__(self, status: int, error: str, todo: str = "") -> None:
+        super().__init__(error)
+        self.status = status
+        self.problem = Problem(error=error, todo=todo)
+
+
+def service_of(request: Request) -> Service:
+    """The parts, from the application."""
+    service: Service = request.app.state.service
+    return service
+
+
+async def identify(request: Request) -> Identity:
+    """Whoever holds the bearer token.
+
+    Raises:
+        Refusal: 401, there is none or it is not known.
+    """
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise Refusal(
+            401, "no token was sent", "send 'Authorization: Bearer TOKEN'; a token comes from 'remediator token issue'"
+        )
+    identity = await asyncio.to_thread(service_of(request).tokens.identify, token.strip())
+    if identity is None:
+        raise Refusal(401, "this token is not known, or was revoked", "issue a new one with 'remediator token issue'")
+    return identity
+
+
+async def require_node(request: Request) -> str:
+    """The node in the path, if the token speaks for it.
+
+    Raises:
+        Refusal: 401 without a good token, 403 with another's.
+    """
+    identity = await identify(request)
+    node: str = request.path_params["node"]
+    if identity.role is not Role.NODE or identity.name != node:
+        raise Refusal(
+            403,
+            f"this token is {identity.role.value} {identity.name}'s and cannot speak for node {node}",
+            f"issue one with 'remediator token issue --node {node}'",
+        )
+    return node
+
+
+async def require_operator(request: Request) -> Identity:
+    """An operator.
+
+    Raises:
+        Refusal: 401 without a good token, 403 with a node's.
+    """
+    identity = await identify(request)
+    if identity.role is not Role.OPERATOR:
+        raise Refusal(
+            403,
+            f"this token is node {identity.name}'s; only operators may look here",
+            "issue one with 'remediator token issue --operator NAME'",
+        )
+    return identity
+
+
+async def body_of(request: Request, bytes_max: int) -> bytes:
+    """The request's body.
+
+    Raises:
+        Refusal: 413, longer than `bytes_max`.
+    """
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > bytes_max:
+            raise Refusal(413, f"the body is longer than {bytes_max} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def number(request: Request, name: str, default: float, least: float, most: float) -> float:
+    """A number from the query.
+
+    Raises:
+        Refusal: 400, it is none or out of range.
+    """
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise Refusal(400, f"{name} is {text!r}; give a number from {least:g} to {most:g}")
+    return value
+
+
+def reply(message: msgspec.Struct, status: int = 200) -> Response:
+    """A message as JSON."""
+    return Response(msgspec.json.encode(message), status, media_type="application/json")

@@ -1,0 +1,89 @@
+"""The remediator's configuration: one YAML file, checked whole before anything starts."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.resources
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from remediator.act.slurm import SlurmOptions
+from remediator.decide.budget import Budget
+from remediator.decide.settings import Mode
+
+
+class ConfigError(ValueError):
+    """The file, the key, what is wrong, what would be right."""
+
+
+class SchedulerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which scheduler holds nodes, and how often it is asked, in quiet times and while a plan runs."""
+
+    kind: str = "local"
+    state_file: str = "/var/lib/gpu-healthd/holds.json"  # of the local backend
+    slurm: SlurmOptions = SlurmOptions()
+    poll_s: float = 5.0
+    poll_busy_s: float = 0.5
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything `remediator serve` needs; every key has a default that works on one machine."""
+
+    cluster: str = "default"
+    listen: str = "127.0.0.1:15180"
+    database: str = "sqlite:////var/lib/gpu-healthd/remediator.db"
+    playbooks: tuple[str, ...] = ()  # none: the shipped default
+    mode: Mode = Mode.RECOMMEND
+    budget: Budget = Budget()
+    probation_s: float = 86400.0
+    scheduler: SchedulerConfig = SchedulerConfig()
+
+    @property
+    def playbook_paths(self) -> list[Path]:
+        """The playbook files in force."""
+        if self.playbooks:
+            return [Path(p) for p in self.playbooks]
+        return [Path(str(importlib.resources.files("playbooks") / "default.yaml"))]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port to listen on."""
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+
+def load_config(path: Path) -> Config:
+    """Read and check the file.
+
+    Raises:
+        ConfigError: it cannot be read, is no YAML mapping, or has a wrong key or value.
+    """
+    try:
+        document = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: {' '.join(str(error).split())}") from error
+    try:
+        config = msgspec.convert({} if document is None else document, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {error}{_nearest(str(error), document)}") from error
+    if config.scheduler.kind not in {"slurm", "local"}:
+        raise ConfigError(f"{path}: scheduler.kind is '{config.scheduler.kind}'; known: slurm, local")
+    if re.fullmatch(r".+:\d{1,5}", config.listen) is None:
+        raise ConfigError(f"{path}: listen is '{config.listen}'; write HOST:PORT, e.g. 127.0.0.1:15180")
+    return config
+
+
+def _nearest(message: str, document: Any) -> str:
+    """Msgspec names the unknown field; add the known one that comes closest."""
+    match = re.search(r"unknown field `([^`]+)`", message)
+    if match is None or not isinstance(document, dict):
+        return ""
+    known = [f for kind in (Config, SchedulerConfig, SlurmOptions, Budget) for f in kind.__struct_fields__]
+    near = difflib.get_close_matches(match[1], known, n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""

@@ -1,0 +1,124 @@
+"""Carry out the states to hold: planned drains and resumes go to the scheduler, off the deciding thread.
+
+Intent is on disk before this module hears of it; the outcome goes back as an input. After a crash the same planned action
+comes again, and every backend takes a repetition for what it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from remediator.act.scheduler import Scheduler
+from remediator.engine import Engine, Snapshot
+from remediator.model.hold import REASON_PREFIX, NodeHold, Outcome, Result
+from remediator.model.inputs import ActionEnded, HoldsObserved
+from remediator.model.records import Action, IncidentState
+from vocabulary.clock import Clock
+
+log = logging.getLogger(__name__)
+WORKERS = 4
+
+
+class Performer:
+    """Watches what the engine publishes, asks the scheduler, and reports back."""
+
+    def __init__(self, scheduler: Scheduler, clock: Clock, poll_s: float, poll_busy_s: float) -> None:
+        self.scheduler_word = "not asked yet"
+        self._scheduler = scheduler
+        self._clock = clock
+        self._poll_s = poll_s
+        self._poll_busy_s = poll_busy_s
+        self._attempted: dict[str, int] = {}  # action → number of the attempt last begun
+        self._seen: dict[str, NodeHold] = {}
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="perform")
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._engine: Engine | None = None
+        self._watcher = threading.Thread(target=self._watch, name="holds", daemon=True)
+
+    def start(self, engine: Engine) -> None:
+        """Begin watching the scheduler and performing."""
+        self._engine = engine
+        self._watcher.start()
+        self.look(engine.snapshot)
+
+    def stop(self) -> None:
+        """Stop asking; what is under way finishes within its own deadline."""
+        self._stopping.set()
+        self._wake.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Start whatever is planned, due and not under way."""
+        if self._engine is None or self._stopping.is_set():
+            return
+        now = self._clock.wall()
+        for action in snapshot.actions.values():
+            if action.order is None and not action.state.final and action.not_before <= now < action.deadline:
+                self._begin(action)
+        with self._lock:
+            for over in self._attempted.keys() - snapshot.actions.keys():
+                del self._attempted[over]
+
+    def _begin(self, action: Action) -> None:
+        with self._lock:
+            if self._attempted.get(action.id, -1) >= action.attempts:
+                return  # under way, or ended and not yet published
+            self._attempted[action.id] = action.attempts
+        self._pool.submit(self._perform, action)
+
+    def _perform(self, action: Action) -> None:
+        try:
+            if action.verb == "resume":
+                outcome = self._scheduler.resume(action.node)
+            else:
+                outcome = self._scheduler.drain(action.node, f"{REASON_PREFIX} {action.reason}")
+        except Exception as error:
+            log.exception("%s of %s failed", action.verb, action.node)
+            outcome = Outcome(Result.FAILED, repr(error))
+        if not self._submit(ActionEnded(at=self._clock.wall(), action=action.id, outcome=outcome)):
+            with self._lock:
+                del self._attempted[action.id]
+        self._wake.set()
+
+    def _watch(self) -> None:
+        while not self._stopping.is_set():
+            self._observe()
+            engine = self._engine
+            busy = engine is not None and any(
+                i.state is IncidentState.ACTING for i in engine.snapshot.incidents.values()
+            )
+            self._wake.wait(self._poll_busy_s if busy else self._poll_s)
+            self._wake.clear()
+            if engine is not None:
+                self.look(engine.snapshot)
+
+    def _observe(self) -> None:
+        nodes = sorted(self._engine.snapshot.nodes) if self._engine is not None else []
+        if not nodes:
+            return
+        at = self._clock.wall()
+        try:
+            holds = self._scheduler.observe(self._engine.snapshot.nodes if self._engine else ())
+        except Exception as error:
+            log.exception("asking the scheduler failed")
+            self.scheduler_word = f"cannot be asked: {error!r}"
+            return
+        unknown = sum(1 for hold in holds.values() if hold.schedulable is None)
+        self.scheduler_word = f"cannot say for {unknown} of {len(holds)} nodes" if unknown else "ok"
+        changed = tuple(hold for name, hold in sorted(holds.items()) if self._seen.get(name) != hold)
+        if changed and self._submit(HoldsObserved(at=at, holds=changed)):
+            self._seen.update((hold.node, hold) for hold in changed)
+
+    def _submit(self, item: ActionEnded | HoldsObserved) -> bool:
+        try:
+            assert self._engine is not None  # noqa: S101 - started before anything is performed
+            self._engine.submit(item)
+        except queue.Full:
+            log.error("the engine's queue is full; %s will be looked at again", type(item).__name__)
+            return False
+        return True

@@ -1,0 +1,80 @@
+"""The last word of every node, in memory: it is re-asserted with every report, so nothing is lost with it.
+
+Thread-safe by replacement: an entry is a frozen record, a reader sees the old or the new one.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from vocabulary.health import Health
+from vocabulary.wire import Gpu, RankStatus, Report
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One node's last report, without its findings."""
+
+    node: str
+    boot_id: str
+    agent: str
+    seq: int
+    sent_at: float
+    seen_at: float
+    ttl_s: float
+    health: Health
+    gpus: tuple[Gpu, ...]
+    ranks: tuple[RankStatus, ...]
+    jobs: tuple[str, ...]
+    asserted: frozenset[str] | None  # ids of the active findings the pipeline was last told; None before that
+
+    def health_at(self, now: float) -> Health:
+        """The node's own word, or unknown once it has been silent for longer than it promised."""
+        return self.health if now - self.seen_at <= self.ttl_s else Health.UNKNOWN
+
+
+class Roster:
+    """Entries by node name."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+
+    def get(self, node: str) -> Entry | None:
+        """The node's entry, if it ever reported to this process."""
+        return self._entries.get(node)
+
+    def take(self, report: Report, now: float) -> tuple[Entry | None, Entry]:
+        """Remember a report. Returns the entry before and now; the same twice when the report is older than the last."""
+        before = self._entries.get(report.node)
+        if before is not None and _stale(before, report):
+            return before, before
+        jobs = tuple(sorted({rank.job for rank in report.ranks if rank.alive}))
+        entry = Entry(
+            node=report.node,
+            boot_id=report.boot_id,
+            agent=report.agent,
+            seq=report.seq,
+            sent_at=report.sent_at,
+            seen_at=now,
+            ttl_s=report.ttl_s,
+            health=report.health,
+            gpus=report.gpus,
+            ranks=report.ranks,
+            jobs=jobs,
+            asserted=before.asserted if before else None,
+        )
+        self._entries[report.node] = entry
+        return before, entry
+
+    def running(self) -> dict[str, tuple[str, ...]]:
+        """Jobs with living ranks, by node."""
+        return {name: entry.jobs for name, entry in list(self._entries.items())}
+
+    def told(self, node: str, asserted: frozenset[str]) -> None:
+        """The pipeline now knows these findings as the node's whole active set."""
+        self._entries[node] = msgspec.structs.replace(self._entries[node], asserted=asserted)
+
+
+def _stale(before: Entry, report: Report) -> bool:
+    if report.agent == before.agent:
+        return report.seq <= before.seq
+    return report.sent_at < before.sent_at

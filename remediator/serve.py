@@ -1,0 +1,84 @@
+"""Wire the centre together and run it until told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from pathlib import Path
+
+import uvicorn
+
+from remediator.act.local import LocalScheduler
+from remediator.act.scheduler import Scheduler
+from remediator.act.slurm import SlurmScheduler
+from remediator.api.app import build_app
+from remediator.api.service import Service, Wakeups
+from remediator.config import Config, SchedulerConfig
+from remediator.decide.settings import Settings
+from remediator.engine import Engine, Snapshot
+from remediator.performer import Performer
+from remediator.policy_file import load_policy
+from remediator.roster import Roster
+from remediator.store.journal import Journal
+from remediator.store.tokens import Tokens
+from vocabulary.clock import Clock, SystemClock
+
+log = logging.getLogger(__name__)
+BACKLOG = 2048
+
+
+def serve(config: Config) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    Raises:
+        PolicyError: a playbook is wrong. StoreError: the database cannot be used, or another remediator uses it.
+    """
+    policy = load_policy(config.playbook_paths)
+    clock = SystemClock()
+    journal = Journal(config.database)
+    wakeups = Wakeups()
+    roster = Roster()
+    performer = Performer(
+        scheduler(config.scheduler, clock, roster), clock, config.scheduler.poll_s, config.scheduler.poll_busy_s
+    )
+
+    def published(snapshot: Snapshot) -> None:
+        performer.look(snapshot)
+        wakeups.wake()
+
+    with contextlib.closing(journal):
+        settings = Settings(policy=policy, mode=config.mode, budget=config.budget, probation_s=config.probation_s)
+        engine = Engine(journal, settings, clock, published)
+        service = Service(config, clock, engine, journal, performer, roster, Tokens(journal.engine), wakeups)
+        engine.start()
+        performer.start(engine)
+        host, port = config.address
+        log.info(
+            "cluster %s, epoch %d, mode %s, policy %s %s, on %s",
+            config.cluster,
+            engine.epoch,
+            config.mode.value,
+            policy.source,
+            policy.digest,
+            config.listen,
+        )
+        try:
+            uvicorn.run(
+                build_app(service),
+                host=host,
+                port=port,
+                backlog=BACKLOG,
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=2,
+            )
+        finally:
+            performer.stop()
+            engine.stop()
+
+
+def scheduler(config: SchedulerConfig, clock: Clock, roster: Roster) -> Scheduler:
+    """The backend the configuration names."""
+    if config.kind == "slurm":
+        return SlurmScheduler(config.slurm)
+    return LocalScheduler(Path(config.state_file), clock, roster.running)

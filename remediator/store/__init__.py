@@ -1,0 +1,1 @@
+"""The journal on disk: SQLAlchemy, rows ↔ records. No decision is made here."""
