@@ -143,15 +143,12 @@ class SlurmScheduler:
 
 def parse_nodes(text: str, jobs: dict[str, tuple[str, ...]]) -> dict[str, NodeHold]:
     """Read ``scontrol show node --oneliner``; `jobs` as from `parse_queue`. Records without a name are skipped."""
-    starts = [match.start() for match in _RECORD.finditer(text)]
-    records = (text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True))
-    holds = (_parse_node(record, jobs) for record in records)
+    holds = (_parse_node(f" {record}", jobs) for record in _RECORD.split(text)[1:])
     return {hold.node: hold for hold in holds if hold.node}
 
 
 def _parse_node(record: str, jobs: dict[str, tuple[str, ...]]) -> NodeHold:
-    name = record[len("NodeName=") :].split(None, 1)
-    node = name[0] if name else ""
+    node = next(iter(record.split(None, 1)), "")
     state = _STATE.search(record)
     if state is None:
         return NodeHold(node, None, reason=f"Slurm says nothing of {node}'s state")

@@ -1,0 +1,211 @@
+"""A real Slurm cluster on this one host: munged, slurmctld and one slurmd per pretend node, in a directory of its own.
+
+Debian's build of slurmd takes ``-N NAME``, so that several run on one host, each on its own port. Nothing of an
+installed Slurm is read or written: key, socket, ports, state and logs are private.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from healthctl.demo.programs import ProgramError, Programs, wait_for
+
+NEEDED = ("munged", "slurmctld", "slurmd", "scontrol", "squeue", "sinfo", "sbatch", "srun", "scancel")
+READY_DEADLINE_S = 60.0
+COMMAND_DEADLINE_S = 30.0
+SOCKET_PATH_MAX = 100  # a UNIX socket's path holds 107 bytes
+SBIN = "/usr/sbin:/sbin:/usr/local/sbin"
+
+
+class ClusterShape(msgspec.Struct, frozen=True):
+    """How many pretend nodes, and how they pretend.
+
+    `credential_s`: a requeued job may not start before a job credential would have expired; Slurm's default of 120 s
+    is cut to the least it accepts.
+    """
+
+    nodes: tuple[str, ...] = ("node1", "node2", "node3", "node4", "node5")
+    cpus: int = 8
+    credential_s: int = 5
+    requeue_exit: tuple[int, ...] = ()
+
+
+def why_not() -> str:
+    """Why a real Slurm cannot be brought up here; empty when it can."""
+    if not sys.platform.startswith("linux"):
+        return "this is not Linux"
+    if os.geteuid() != 0:
+        return "not root (slurmd must start jobs as their users)"
+    missing = [name for name in NEEDED if find(name) is None]
+    if missing:
+        return f"not installed: {', '.join(missing)} (on Debian: apt-get install slurmctld slurmd slurm-client munge)"
+    return ""
+
+
+def find(program: str) -> str | None:
+    """Where a program is, looking into the system folders too: an ordinary PATH lacks them."""
+    return shutil.which(program, path=f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}")
+
+
+class SlurmCluster:
+    """The cluster. `start()` returns when every node is idle; ending `programs` ends it, jobs included."""
+
+    def __init__(self, directory: Path, programs: Programs, shape: ClusterShape | None = None) -> None:
+        self.directory = directory
+        self.shape = shape or ClusterShape()
+        self.conf = directory / "slurm.conf"
+        self._programs = programs
+        self._munge = directory / "munge"
+        if len(str(self._munge / "socket")) > SOCKET_PATH_MAX:
+            raise ProgramError(f"{directory} is too long a path for a UNIX socket; choose a shorter working directory")
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment in which Slurm's commands talk to this cluster."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "SBATCH_", "SRUN_"))}
+        return kept | {"SLURM_CONF": str(self.conf), "PATH": f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}"}
+
+    def start(self) -> None:
+        """Bring everything up.
+
+        Raises:
+            ProgramError: a daemon ended or the nodes did not become idle in time.
+        """
+        self._write_files()
+        env = self.env
+        self._programs.start("munged", self._munged_argv(), env=env, restart=True)
+        wait_for((self._munge / "socket").exists, READY_DEADLINE_S, f"munged; see {self._programs.log('munged')}")
+        self.start_controller()
+        for node in self.shape.nodes:
+            argv = [find("slurmd") or "slurmd", "-D", "-N", node, "-f", str(self.conf)]
+            self._programs.start(f"slurmd-{node}", argv, env=env, restart=True)
+        wait_for(self._all_idle, READY_DEADLINE_S, f"{len(self.shape.nodes)} idle Slurm nodes; see {self.directory}")
+
+    def start_controller(self) -> None:
+        """Start slurmctld (again, after `stop_controller`)."""
+        argv = [find("slurmctld") or "slurmctld", "-D", "-f", str(self.conf)]
+        self._programs.start("slurmctld", argv, env=self.env, restart=True)
+
+    def stop_controller(self) -> None:
+        """End slurmctld, as an outage would; running jobs go on."""
+        self._programs.stop("slurmctld")
+        wait_for(lambda: self._programs.pid("slurmctld") is None, READY_DEADLINE_S, "slurmctld to end")
+
+    def command(self, *argv: str, check: bool = True) -> str:
+        """Run one of Slurm's commands and return what it printed.
+
+        Raises:
+            ProgramError: it failed or took longer than 30 s.
+        """
+        try:
+            done = subprocess.run(
+                argv, env=self.env, capture_output=True, text=True, timeout=COMMAND_DEADLINE_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise ProgramError(f"{' '.join(argv)}: no answer within {COMMAND_DEADLINE_S:g} s") from None
+        if check and done.returncode:
+            raise ProgramError(f"{' '.join(argv)}: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
+
+    def node_states(self) -> dict[str, str]:
+        """Each node's state word as sinfo prints it; empty while the controller does not answer."""
+        lines = self.command("sinfo", "-h", "-N", "-o", "%N %T", check=False).splitlines()
+        return dict(line.split(None, 1) for line in lines if " " in line.strip())
+
+    def _all_idle(self) -> bool:
+        for name in ("slurmctld", *(f"slurmd-{node}" for node in self.shape.nodes)):
+            self._programs.require_running(name)
+        states = self.node_states()
+        return all(states.get(node) == "idle" for node in self.shape.nodes)
+
+    def _munged_argv(self) -> list[str]:
+        place = self._munge
+        return [
+            find("munged") or "munged",
+            "--foreground",
+            "--force",  # its directory may lie below one that others can write, as /tmp is
+            f"--socket={place / 'socket'}",
+            f"--key-file={place / 'key'}",
+            f"--pid-file={place / 'pid'}",
+            f"--log-file={place / 'log'}",
+            f"--seed-file={place / 'seed'}",
+        ]
+
+    def _write_files(self) -> None:
+        for folder in (self.directory, self._munge, self.directory / "state", self.directory / "log"):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o755)
+        for node in self.shape.nodes:
+            (self.directory / "spool" / node).mkdir(parents=True, exist_ok=True)
+        key = self._munge / "key"
+        if not key.exists():
+            key.touch(mode=0o600)
+            key.write_bytes(os.urandom(1024))
+        ports = free_ports(len(self.shape.nodes) + 1)
+        self.conf.write_text(slurm_conf(self.shape, self.directory, socket.gethostname().split(".")[0], ports))
+
+
+def free_ports(count: int) -> list[int]:
+    """TCP ports that nobody listens on now, all different. Slurm cannot be handed an open socket."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def slurm_conf(shape: ClusterShape, directory: Path, host: str, ports: Sequence[int]) -> str:
+    """The text of slurm.conf. `ports`: the controller's, then one per node."""
+    munge = directory / "munge" / "socket"
+    settings: Mapping[str, object] = {
+        "ClusterName": "demo",
+        "SlurmctldHost": f"{host}(127.0.0.1)",
+        "SlurmctldPort": ports[0],
+        "SlurmUser": "root",
+        "SlurmdUser": "root",
+        "AuthType": "auth/munge",
+        "CredType": "cred/munge",
+        "AuthInfo": f"socket={munge},cred_expire={shape.credential_s}",
+        "StateSaveLocation": directory / "state",
+        "SlurmdSpoolDir": directory / "spool" / "%n",
+        "SlurmctldPidFile": directory / "slurmctld.pid",
+        "SlurmdPidFile": directory / "slurmd-%n.pid",
+        "SlurmctldLogFile": directory / "log" / "slurmctld.log",
+        "SlurmdLogFile": directory / "log" / "slurmd-%n.log",
+        "ProctrackType": "proctrack/linuxproc",
+        "TaskPlugin": "task/none",
+        "JobAcctGatherType": "jobacct_gather/none",
+        "SelectType": "select/linear",
+        "MpiDefault": "none",
+        "MailProg": "/bin/true",
+        "SlurmdParameters": "config_overrides",
+        "ReturnToService": 2,
+        "SlurmctldTimeout": 30,
+        "SlurmdTimeout": 60,
+        "MessageTimeout": 10,
+        "InactiveLimit": 0,
+        "KillWait": 2,
+        "WaitTime": 0,
+        "JobRequeue": 1,
+        "SchedulerParameters": "sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_interval=1",
+    }
+    if shape.requeue_exit:
+        settings = {**settings, "RequeueExit": ",".join(map(str, shape.requeue_exit))}
+    lines = [f"{key}={value}" for key, value in settings.items()]
+    lines += [
+        f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={shape.cpus} State=UNKNOWN"
+        for node, port in zip(shape.nodes, ports[1:], strict=True)
+    ]
+    lines.append(f"PartitionName=train Nodes={','.join(shape.nodes)} Default=YES MaxTime=INFINITE State=UP")
+    return "\n".join(lines) + "\n"

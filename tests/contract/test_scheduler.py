@@ -1,0 +1,241 @@
+"""One suite for every scheduler backend: whose hold it is decides who may lift it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import pytest
+
+from healthctl.demo.programs import wait_for
+from healthctl.demo.slurm_cluster import SlurmCluster
+from remediator.act.local import LocalHold, LocalHolds, LocalScheduler
+from remediator.act.scheduler import Scheduler
+from remediator.act.slurm import SlurmOptions, SlurmScheduler
+from remediator.model.hold import NodeHold, Outcome, Owner, Result
+from vocabulary.clock import ManualClock
+
+OURS = "gpu-healthd: inc-1f3a XID 79 on GPU 3 (0000:3b:00.0), [root@2026-01-01T00:00:00] State=IDLE"
+NODES = ("node1", "node2")
+
+
+class World(Protocol):
+    """A scheduler's cluster as an operator and its users drive it, past our backend."""
+
+    scheduler: Scheduler
+
+    def operator_holds(self, node: str, reason: str) -> None: ...
+    def operator_lifts(self, node: str) -> None: ...
+    def start_work(self, node: str) -> str: ...
+    def end_work(self) -> None: ...
+    def go_dark(self) -> None: ...
+    def come_back(self) -> None: ...
+
+
+class LocalWorld:
+    def __init__(self, place: Path) -> None:
+        self.path = place / "holds.json"
+        self.jobs: dict[str, tuple[str, ...]] = {}
+        self.scheduler = LocalScheduler(self.path, ManualClock(), lambda: self.jobs)
+
+    def _holds(self) -> dict[str, LocalHold]:
+        return msgspec.json.decode(self.path.read_bytes(), type=LocalHolds).holds if self.path.exists() else {}
+
+    def _write(self, holds: dict[str, LocalHold]) -> None:
+        self.path.write_bytes(msgspec.json.encode(LocalHolds(1, holds)))
+
+    def operator_holds(self, node: str, reason: str) -> None:
+        self._write({**self._holds(), node: LocalHold(reason)})
+
+    def operator_lifts(self, node: str) -> None:
+        self._write({name: hold for name, hold in self._holds().items() if name != node})
+
+    def start_work(self, node: str) -> str:
+        self.jobs[node] = ("7",)
+        return "7"
+
+    def end_work(self) -> None:
+        self.jobs.clear()
+
+    def go_dark(self) -> None:
+        self.path.write_text('{"version": 1, "holds": {"node1": {"rea')
+
+    def come_back(self) -> None:
+        self.path.unlink()
+
+
+class SlurmWorld:
+    def __init__(self, cluster: SlurmCluster) -> None:
+        self.cluster = cluster
+        self.scheduler = SlurmScheduler(SlurmOptions(conf=str(cluster.conf), deadline_s=3.0))
+
+    def operator_holds(self, node: str, reason: str) -> None:
+        self.cluster.command("scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")
+
+    def operator_lifts(self, node: str) -> None:
+        self.cluster.command("scontrol", "update", f"nodename={node}", "state=resume")
+
+    def start_work(self, node: str) -> str:
+        job = self.cluster.command(
+            "sbatch", "--parsable", f"--nodelist={node}", "--output=/dev/null", "--wrap=sleep 600"
+        )
+        wait_for(lambda: self.cluster.node_states().get(node, "").startswith("alloc"), 30, f"work on {node}")
+        return job.strip()
+
+    def end_work(self) -> None:
+        self.cluster.command("scancel", "--user=root", "--signal=KILL", "--full")
+        self.cluster.command("scancel", "--user=root")
+        wait_for(lambda: not self.cluster.command("squeue", "-h").strip(), 30, "the queue to empty")
+
+    def go_dark(self) -> None:
+        self.cluster.stop_controller()
+
+    def come_back(self) -> None:
+        self.cluster.start_controller()
+        wait_for(self._all_known, 60, "slurmctld to know its nodes again")
+
+    def _all_known(self) -> bool:
+        states = self.cluster.node_states()
+        return len(states) == len(self.cluster.shape.nodes) and not any("unk" in state for state in states.values())
+
+    def clean(self) -> None:
+        self.end_work()
+        wait_for(self._all_known, 60, "slurmctld to know its nodes")
+        for node, state in self.cluster.node_states().items():
+            if state.startswith(("drain", "down")):
+                self.operator_lifts(node)
+        wait_for(lambda: set(self.cluster.node_states().values()) == {"idle"}, 60, "idle nodes")
+
+
+@pytest.fixture(params=["local", pytest.param("slurm", marks=pytest.mark.slurm)])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    if request.param == "local":
+        yield LocalWorld(tmp_path)
+        return
+    slurm = SlurmWorld(request.getfixturevalue("slurm_cluster"))
+    slurm.clean()
+    yield slurm
+    slurm.clean()
+
+
+def see(world: World, node: str = "node1") -> NodeHold:
+    return world.scheduler.observe(NODES)[node]
+
+
+def see_when(world: World, ready: Callable[[NodeHold], bool], what: str, node: str = "node1") -> NodeHold:
+    wait_for(lambda: ready(see(world, node)), 30, what)
+    return see(world, node)
+
+
+def test_a_free_node_may_be_used_and_belongs_to_nobody(world: World) -> None:
+    assert world.scheduler.observe(NODES) == {node: NodeHold(node, schedulable=True) for node in NODES}
+
+
+def test_our_drain_is_recognised_with_its_whole_reason(world: World) -> None:
+    assert world.scheduler.drain("node1", OURS).result is Result.DONE
+    hold = see(world)
+    assert (hold.schedulable, hold.drained, hold.owner) == (False, True, Owner.US)
+    assert hold.reason.startswith("gpu-healthd: inc-1f3a XID 79 on GPU 3 (0000:3b:00.0)")
+    assert see(world, "node2").schedulable is True
+
+
+def test_draining_twice_changes_nothing(world: World) -> None:
+    world.scheduler.drain("node1", OURS)
+    before = see(world)
+    assert world.scheduler.drain("node1", "gpu-healthd: inc-2 another").result is Result.ALREADY
+    assert see(world) == before
+
+
+def test_what_we_placed_we_lift(world: World) -> None:
+    world.scheduler.drain("node1", OURS)
+    assert world.scheduler.resume("node1").result is Result.DONE
+    hold = see_when(world, lambda hold: hold.schedulable is True, "node1 to be free again")
+    assert (hold.owner, hold.reason) == (Owner.NOBODY, "")
+
+
+def test_lifting_nothing_is_already_done(world: World) -> None:
+    assert world.scheduler.resume("node1").result is Result.ALREADY
+
+
+@pytest.mark.parametrize(
+    "reason", ["fan replacement", "see gpu-healthd: inc-1", 'Kim\'s "test" = mine', "Größe prüfen"]
+)
+def test_an_operators_drain_wins_and_stays_as_it_is(world: World, reason: str) -> None:
+    world.operator_holds("node1", reason)
+    refused = world.scheduler.drain("node1", OURS)
+    assert refused.result is Result.REFUSED
+    assert reason in refused.detail
+    assert world.scheduler.resume("node1").result is Result.REFUSED
+    hold = see(world)
+    assert (hold.schedulable, hold.owner, hold.reason) == (False, Owner.OPERATOR, reason)
+
+
+def test_an_operator_who_takes_our_drain_over_owns_it(world: World) -> None:
+    world.scheduler.drain("node1", OURS)
+    world.operator_holds("node1", "mine now")
+    assert world.scheduler.resume("node1").result is Result.REFUSED
+    assert see(world).owner is Owner.OPERATOR
+
+
+def test_an_operator_may_lift_our_drain(world: World) -> None:
+    world.scheduler.drain("node1", OURS)
+    world.operator_lifts("node1")
+    see_when(world, lambda hold: hold.schedulable is True, "node1 to be free again")
+    assert world.scheduler.resume("node1").result is Result.ALREADY
+
+
+def test_a_node_with_work_is_drained_only_when_the_work_has_left(world: World) -> None:
+    job = world.start_work("node1")
+    assert world.scheduler.drain("node1", OURS).result is Result.DONE
+    hold = see(world)
+    assert (hold.schedulable, hold.drained, hold.jobs) == (False, False, (job,))
+    world.end_work()
+    assert see_when(world, lambda hold: hold.drained, "node1 to be drained").jobs == ()
+
+
+def test_a_scheduler_that_cannot_be_asked_says_so_and_recovers(world: World) -> None:
+    world.scheduler.drain("node1", OURS)
+    world.go_dark()
+    try:
+        for hold in world.scheduler.observe(NODES).values():
+            assert hold.schedulable is None
+            assert hold.reason
+        failed = [world.scheduler.drain("node2", OURS), world.scheduler.resume("node1")]
+    finally:
+        world.come_back()
+    assert [outcome.result for outcome in failed] == [Result.FAILED, Result.FAILED]
+    assert all(outcome.detail for outcome in failed)
+    assert see_when(world, lambda hold: hold.schedulable is not None, "an answer", "node2").owner is Owner.NOBODY
+
+
+def test_a_reason_that_we_would_not_know_again_is_a_mistake(world: World) -> None:
+    with pytest.raises(ValueError, match="begins with 'gpu-healthd:'"):
+        world.scheduler.drain("node1", "XID 79")
+    assert see(world).schedulable is True
+
+
+def test_a_reason_is_kept_to_one_bounded_line(world: World) -> None:
+    assert world.scheduler.drain("node1", "gpu-healthd: inc-1\nXID 79\n" + "x" * 5000).result is Result.DONE
+    hold = see(world)
+    assert hold.owner is Owner.US
+    assert hold.reason.startswith("gpu-healthd: inc-1 XID 79 xxx")
+    assert len(hold.reason) <= 250
+
+
+@pytest.mark.slurm
+def test_slurm_without_the_node_refuses_for_good(slurm_cluster: SlurmCluster) -> None:
+    scheduler = SlurmWorld(slurm_cluster).scheduler
+    assert scheduler.observe(["elsewhere"])["elsewhere"].schedulable is None
+    answers: list[Outcome] = [scheduler.drain("elsewhere", OURS), scheduler.resume("elsewhere")]
+    assert [answer.result for answer in answers] == [Result.REFUSED, Result.REFUSED]
+    assert "knows no node elsewhere" in answers[0].detail
+
+
+def test_slurm_that_is_not_installed_is_an_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("remediator.act.slurm.SEARCH_PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    scheduler = SlurmScheduler()
+    assert "cannot run scontrol" in scheduler.observe(NODES)["node1"].reason
+    assert scheduler.drain("node1", OURS).result is Result.FAILED
