@@ -1,5 +1,5 @@
 # Descriptors and open flags are the subject here; pathlib has no words for them.
-# ruff: noqa: PTH101, PTH103, PTH104, PTH108, PTH116, PTH118, PTH123, PTH208
+# ruff: noqa: PTH104, PTH108, PTH118
 """The rank's side of a beacon page: publish a step in about a microsecond, look into the mailbox in a tenth of one.
 
 Nothing here may stop a training run. `open_beacon` answers a page that works or one that does nothing, with one
@@ -73,6 +73,40 @@ def page_name(job: str, attempt: int, rank: int) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', job)[:100]}.{attempt}.{rank}.beacon"
 
 
+class Mailbox:
+    """Where the node's daemon leaves orders. Each reader has its own, and sees each order once."""
+
+    def __init__(self, path: str, block: memoryview) -> None:
+        self._path = path
+        self._block = block
+        self._sequence = block[:8].cast("Q")
+        self._read_sequence = 0
+        self._warned = False
+
+    def poll(self) -> MailboxOrder | None:
+        """A new order, once; None while there is none. A torn one comes with a later call."""
+        if self._sequence[0] == self._read_sequence:
+            return None
+        return self._take()
+
+    def _take(self) -> MailboxOrder | None:
+        try:
+            sequence, document = page.unpack_frame("mailbox", bytes(self._block))
+            order = page.order_from(document) if document is not None else None
+        except FieldError as error:
+            if not self._warned:
+                self._warned = True
+                _log.warning("beacon %s: %s; not acted upon, training goes on", self._path, error)
+            return None
+        self._read_sequence = sequence
+        return order
+
+    def close(self) -> None:
+        """Let go of the page."""
+        self._sequence.release()
+        self._block.release()
+
+
 class Beacon:
     """One rank's page. All methods are cheap and none touches the network; only `create` makes system calls."""
 
@@ -81,16 +115,16 @@ class Beacon:
         self._mapped = mapped
         self._view = memoryview(mapped)
         self._state = self._view[page.STATE_AT : page.STATE_AT + page.STATE.size + page.CRC.size]
-        self._mailbox_sequence = self._view[page.MAILBOX_AT : page.MAILBOX_AT + 8].cast("Q")
         self._ring = [
             self._view[at : at + page.RING_ENTRY_BYTES]
             for at in range(page.RING_AT, page.PAGE_BYTES, page.RING_ENTRY_BYTES)
         ]
         self._wall, self._monotonic = clock.wall, clock.monotonic
-        self._sequence = self._completed = self._read_sequence = self._acknowledgements = 0
+        self._sequence = self._completed = self._acknowledgements = 0
         self._step, self._phase = -1, Phase.STARTING
         self._since = self._began = 0.0
-        self._mailbox_warned = False
+        self._mailboxes: list[Mailbox] = []
+        self.poll = self.mailbox().poll  # bound once: a method call less in every step
         self._acknowledging = threading.Lock()  # the guard's watcher acknowledges too
         self.phase(Phase.STARTING)
 
@@ -145,24 +179,11 @@ class Beacon:
         body = _pack_state(sequence, self._step, self._since, now, self._completed, int(phase), 0, sequence)
         self._state[:] = body + _pack_crc(crc32(body))
 
-    def poll(self) -> MailboxOrder | None:
-        """A new order, once; None while there is none. A torn one comes with a later call."""
-        if self._mailbox_sequence[0] == self._read_sequence:
-            return None
-        return self._take_order()
-
-    def _take_order(self) -> MailboxOrder | None:
-        block = bytes(self._view[page.MAILBOX_AT : page.MAILBOX_AT + page.MAILBOX_BYTES])
-        try:
-            sequence, document = page.unpack_frame("mailbox", block)
-            order = page.order_from(document) if document is not None else None
-        except FieldError as error:
-            if not self._mailbox_warned:
-                self._mailbox_warned = True
-                _log.warning("beacon %s: %s; not acted upon, training goes on", self.path, error)
-            return None
-        self._read_sequence = sequence
-        return order
+    def mailbox(self) -> Mailbox:
+        """Another pair of eyes on the mailbox: it sees every order, whatever `poll` has taken."""
+        mailbox = Mailbox(self.path, self._view[page.MAILBOX_AT : page.MAILBOX_AT + page.MAILBOX_BYTES])
+        self._mailboxes.append(mailbox)
+        return mailbox
 
     def acknowledge(self, answer: Acknowledgement) -> None:
         """Tell the node's daemon how far this rank got with an order."""
@@ -175,7 +196,9 @@ class Beacon:
 
     def close(self) -> None:
         """Let go of the page; the file stays, so that its last steps can be read. Harmless twice."""
-        for view in (self._state, self._mailbox_sequence, *self._ring, self._view):
+        for mailbox in self._mailboxes:
+            mailbox.close()
+        for view in (self._state, *self._ring, self._view):
             view.release()
         self._mapped.close()
 
@@ -197,6 +220,10 @@ class NullBeacon:
     def poll(self) -> MailboxOrder | None:
         """No mailbox, no order."""
         return None
+
+    def mailbox(self) -> NullBeacon:
+        """As empty as this one."""
+        return self
 
     def acknowledge(self, answer: Acknowledgement) -> None:
         """Nobody listens."""

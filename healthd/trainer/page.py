@@ -39,10 +39,9 @@ class Phase(enum.IntEnum):
     STEP = 1  # inside a training step
     BETWEEN = 2  # after a step, before the next
     AGREEING = 3  # saw an order, waits for its peers' word on the step
-    SAVING = 4
-    LEAVING = 5
-    ABORTING = 6
-    DONE = 7
+    LEAVING = 4
+    ABORTING = 5
+    DONE = 6
 
 
 class BeaconError(Exception):

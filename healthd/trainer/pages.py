@@ -1,5 +1,5 @@
 # Descriptors and open flags are the subject here; pathlib has no words for them.
-# ruff: noqa: PTH101, PTH103, PTH104, PTH108, PTH116, PTH118, PTH123, PTH208
+# ruff: noqa: PTH101, PTH103, PTH108, PTH116, PTH118, PTH123, PTH208
 """The reader's side of the beacon directory: the node daemon, `healthctl`, and a rank that looks before it writes.
 
 Pages belong to users the daemon does not trust. So: no symlinks, no shared write permission, the size must be exact,

@@ -1,0 +1,53 @@
+"""Where a rank finds out who it is: torch's variables first, then Slurm's, then a job of one."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from healthd.trainer.beacon import DEFAULT_DIRECTORY, Place
+
+
+class Environment(NamedTuple):
+    """A rank's place, and the directory its page belongs in."""
+
+    place: Place
+    beacon_directory: str
+
+
+def read_environment(environ: Mapping[str, str]) -> Environment:
+    """Read the variables that `healthctl launch`, torchrun or srun set.
+
+    Raises:
+        ValueError: a number is none, or the rank does not fit the world; names the variable.
+    """
+    node = _text(environ, "HEALTHD_NODE", "SLURMD_NODENAME") or socket.gethostname()
+    rank = _number(environ, 0, "RANK", "SLURM_PROCID")
+    world = _number(environ, 1, "WORLD_SIZE", "SLURM_NTASKS")
+    if rank >= world:
+        raise ValueError(f"RANK={rank} does not fit WORLD_SIZE={world}; ranks count from 0")
+    place = Place(
+        job=_text(environ, "HEALTHD_JOB", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID") or "job",
+        attempt=_number(environ, 0, "HEALTHD_ATTEMPT", "TORCHELASTIC_RESTART_COUNT"),
+        rank=rank,
+        world=world,
+        local_rank=_number(environ, 0, "LOCAL_RANK", "SLURM_LOCALID"),
+        node=node,
+    )
+    directory = environ.get("HEALTHD_BEACON_DIR") or DEFAULT_DIRECTORY
+    return Environment(place, directory.replace("{node}", node))
+
+
+def _text(environ: Mapping[str, str], *names: str) -> str:
+    return next((environ[name] for name in names if environ.get(name)), "")
+
+
+def _number(environ: Mapping[str, str], default: int, *names: str) -> int:
+    for name in names:
+        text = environ.get(name)
+        if text:
+            if not text.isascii() or not text.isdigit():
+                raise ValueError(f"{name}={text!r} is not a whole number")
+            return int(text)
+    return default

@@ -1,0 +1,31 @@
+"""Exit codes: what a rank tells its launcher by how it ends.
+
+    0   done
+    90  saved; the node I run on is condemned: relaunch the job without it
+    91  saved; a peer's node is condemned, or we were told to stop: relaunch me
+    92  aborted without a fresh checkpoint: relaunch me from the last one
+    93  never again: the job itself is wrong, relaunching would not help
+
+Any other code, or a signal, is a crash.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class Exit(enum.IntEnum):
+    """The documented codes."""
+
+    DONE = 0
+    CONDEMNED = 90
+    RELAUNCH = 91
+    ABORTED = 92
+    NEVER_AGAIN = 93
+
+
+class Leave(SystemExit):
+    """Unwinds the training loop; the process ends with `code` even if the unwinding hangs."""
+
+    def __init__(self, code: Exit) -> None:
+        super().__init__(int(code))

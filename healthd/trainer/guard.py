@@ -1,0 +1,260 @@
+"""The guard: what a training loop wraps around its steps.
+
+    with Guard.from_env(store=store) as guard:
+        for step in range(first, last):
+            with guard.step(step) as s:
+                train(step)
+                if s.checkpoint_due:
+                    s.saved(save(step))
+
+While nothing is wrong a step costs two writes to the beacon and one look at the mailbox. After the step in which
+`checkpoint_due` was true the guard raises `Leave`, a SystemExit with the code of `exits`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+
+from healthd.trainer.agreement import Agreement, AgreementMissedError, LocalStore, Store
+from healthd.trainer.beacon import Beacon, NullBeacon, Place, open_beacon
+from healthd.trainer.environment import read_environment
+from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.framework import Framework, framework_in_use
+from healthd.trainer.leaving import ExitGuard, exit_now, within
+from healthd.trainer.page import Acknowledgement, MailboxOrder, Outcome, Phase
+from healthd.trainer.termination import ORDER_ID, Termination
+from vocabulary.clock import Clock, SystemClock
+
+GRACEFUL, ABORT = "checkpoint_then_eject", "abort"  # the values of vocabulary.order.OrderKind, which needs a codec
+WATCH_SECONDS = 0.05
+SNAPSHOT_SECONDS = 5.0
+COMMUNICATOR_SECONDS = 1.0
+TEARDOWN_SECONDS = 10.0
+LEAVE_SECONDS = 20.0
+TERMINATION_SECONDS = 25.0  # below the 30 s most schedulers wait before SIGKILL
+
+_log = logging.getLogger("healthd.trainer")
+
+Snapshot = Callable[[float], "str | None"]
+
+
+class Step:
+    """One training step under guard; reused from step to step."""
+
+    checkpoint_due = False
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def saved(self, path: str | os.PathLike[str]) -> None:
+        """A checkpoint that holds this step's result is complete at `path`."""
+        self._guard._saved(os.fspath(path))  # noqa: SLF001 - one unit in two classes
+
+    def __enter__(self) -> Step:  # noqa: PYI034 - Self is Python 3.11's
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._guard._end_step(error)  # noqa: SLF001
+
+
+class Guard:
+    """One rank's protection: publishes its steps, agrees with its peers on orders, leaves when told."""
+
+    def __init__(
+        self,
+        place: Place,
+        beacon: Beacon | NullBeacon,
+        store: Store | None,
+        *,
+        framework: Framework | None = None,
+        clock: Clock | None = None,
+        termination_seconds: float = TERMINATION_SECONDS,
+    ) -> None:
+        """Prefer `from_env`.
+
+        Args:
+            place: who this rank is.
+            beacon: its page.
+            store: what the ranks share; None only makes sense for a job of one rank, else orders to save cannot be agreed.
+            framework: None picks the adapter for what is imported already.
+            clock: for tests.
+            termination_seconds: how long the ranks may take to agree after SIGTERM; 0 leaves the signal alone.
+        """
+        self._place = place
+        self._beacon = beacon
+        self._clock = clock or SystemClock()
+        self._framework = framework or framework_in_use()
+        shared = store if store is not None or place.world > 1 else LocalStore()
+        prefix = f"healthd/{place.job}/{place.attempt}"
+        self._agreement = Agreement(shared, place.world, prefix) if shared is not None else None
+        self._termination = Termination(self._clock, termination_seconds if shared is not None else 0.0)
+        self._exit = ExitGuard()
+        self._step = Step(self)
+        self._answers: dict[str, Acknowledgement] = {}
+        self._due: tuple[MailboxOrder, ...] = ()
+        self._saved_path = ""
+        self._snapshot: Snapshot | None = None
+        self._leaving = False
+        self._ending = threading.Lock()
+        self._stop = threading.Event()
+        self._watched = beacon.mailbox()
+        self._poll = beacon.poll
+        self._begin, self._end = beacon.begin_step, beacon.end_step
+
+    @classmethod
+    def from_env(
+        cls, *, store: Store | None = None, framework: Framework | None = None, environ: Mapping[str, str] | None = None
+    ) -> Guard:
+        """The guard of this process, as its environment variables place it (see `environment`)."""
+        environment = read_environment(os.environ if environ is None else environ)
+        beacon = open_beacon(environment.beacon_directory, environment.place)
+        return cls(environment.place, beacon, store, framework=framework)
+
+    def on_abort(self, snapshot: Snapshot) -> None:
+        """What to save when the collective is stuck, from host memory only: gets seconds, may return a path."""
+        self._snapshot = snapshot
+
+    def step(self, step: int) -> Step:
+        """Guard the step `step`: `with guard.step(n) as s:`. Steps count up by one; each holds a collective of all ranks."""
+        order = self._poll()
+        if order is not None or self._busy():
+            self._boundary(step, order)
+        self._begin(step)
+        return self._step
+
+    def __enter__(self) -> Guard:  # noqa: PYI034
+        if isinstance(self._beacon, Beacon):
+            threading.Thread(target=self._watch, name="healthd-guard", daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, Leave):
+            self._leave(error)
+            return
+        if error is not None:
+            self._abort_ordered(self._watched.poll())  # a peer that aborted first is why our collective broke
+        self._stop.set()
+        with self._ending:  # the watcher may be aborting: then this never returns
+            self._leaving = True
+            self._termination.restore()
+            self._exit.release()
+            self._beacon.phase(Phase.DONE)
+
+    def _busy(self) -> bool:
+        return self._termination.noticed or (self._agreement is not None and self._agreement.pending)
+
+    def _boundary(self, step: int, order: MailboxOrder | None) -> None:
+        """The slow path before a step: only while there is an order."""
+        self._abort_ordered(order)
+        if order is not None and order.kind != GRACEFUL:
+            order = None
+        if self._agreement is None:
+            if order is not None:
+                self._answer(order, Outcome.FAILED, detail="no store: Guard.from_env(store=...) is how ranks agree")
+            return
+        self._beacon.phase(Phase.AGREEING)
+        try:
+            self._framework.synchronize()
+            for new in (order, self._termination.take()):
+                self._rule(step, new)
+        except AgreementMissedError as error:
+            self._fail(str(error))
+        except Exception as error:  # noqa: BLE001 - a store of any make, gone: training goes on
+            _log.warning("the ranks cannot agree on orders, their store is out of reach: %s; training goes on", error)
+            for lost in self._agreement.forget():
+                self._drop(lost, Outcome.FAILED, f"store out of reach: {error}")
+
+    def _rule(self, step: int, order: MailboxOrder | None) -> None:
+        assert self._agreement is not None  # noqa: S101 - _boundary has returned otherwise
+        now = self._clock.wall()
+        if order is not None and order.id not in self._answers:
+            self._answer(order, Outcome.SEEN, seen_at=now)
+        ruling = self._agreement.at_boundary(step, now, order)
+        for agreed, at_step in ruling.agreed:
+            self._answer(agreed, Outcome.AGREED, agreed_step=at_step, agreed_at=now)
+        for dropped, outcome in ruling.dropped:
+            self._drop(dropped, outcome)
+        if ruling.due:
+            self._due = ruling.due
+            self._step.checkpoint_due = True
+            self._saved_path = ""
+
+    def _drop(self, order: MailboxOrder, outcome: Outcome, detail: str = "") -> None:
+        self._answer(order, outcome, detail=detail)
+        if order.id == ORDER_ID:  # nobody saves with us, so this signal means what it always does
+            self._termination.die()
+
+    def _saved(self, path: str) -> None:
+        self._saved_path = path
+        now = self._clock.wall()
+        for order in self._due:
+            self._answer(order, Outcome.SAVED, saved_at=now, checkpoint=path)
+
+    def _end_step(self, error: BaseException | None) -> None:
+        if error is None:
+            self._end()
+        if not self._due or (error is not None and not isinstance(error, Exception)):
+            return
+        if error is not None:
+            _log.error("saving at the agreed step failed", exc_info=error)
+            self._fail(f"{type(error).__name__}: {error}")
+        if not self._saved_path:
+            self._fail("the step ended without s.saved(path) although s.checkpoint_due was true")
+        condemned = any(self._place.node in order.condemned for order in self._due)
+        raise Leave(Exit.CONDEMNED if condemned else Exit.RELAUNCH)
+
+    def _fail(self, why: str) -> None:
+        _log.error("leaving without a fresh checkpoint: %s", why)
+        orders = self._due or (self._agreement.forget() if self._agreement else ())
+        for order in orders:
+            self._answer(order, Outcome.FAILED, detail=why)
+        raise Leave(Exit.ABORTED)
+
+    def _leave(self, leave: Leave) -> None:
+        """An agreed leave: from here on a deadline runs."""
+        with self._ending:
+            self._leaving = True
+        code = int(leave.code) if isinstance(leave.code, int) else int(Exit.ABORTED)
+        self._exit.leave_within(LEAVE_SECONDS, code)
+        self._beacon.phase(Phase.LEAVING)
+        clean = code in (Exit.CONDEMNED, Exit.RELAUNCH)
+        within(TEARDOWN_SECONDS, "teardown", self._framework.teardown if clean else self._framework.abort)
+        now = self._clock.wall()
+        for order in self._due:
+            self._answer(order, Outcome.LEFT if clean else Outcome.FAILED, left_at=now)
+        self._stop.set()
+
+    def _answer(self, order: MailboxOrder, outcome: Outcome, **changes: str | float) -> None:
+        known = self._answers.get(order.id) or Acknowledgement(order.id, outcome, self._clock.wall())
+        answer = known._replace(outcome=outcome, **changes)  # type: ignore[arg-type]  # names are checked by _replace
+        self._answers[order.id] = answer
+        self._beacon.acknowledge(answer)
+
+    def _watch(self) -> None:
+        """The watcher thread: an abort must work while the main thread is stuck in a collective."""
+        while not self._stop.wait(WATCH_SECONDS):
+            self._abort_ordered(self._watched.poll())
+
+    def _abort_ordered(self, order: MailboxOrder | None) -> None:
+        if order is None or order.kind != ABORT or order.cancelled or order.expires_at < self._clock.wall():
+            return
+        with self._ending:  # one thread aborts, and never one that is leaving in good order
+            if not self._leaving:
+                self._abort(order)
+
+    def _abort(self, order: MailboxOrder) -> None:
+        _log.error("order %s: aborting: %s", order.id, order.reason)
+        self._beacon.phase(Phase.ABORTING)
+        self._answer(order, Outcome.SEEN)
+        path: list[str | None] = []
+        if self._snapshot is not None:
+            snapshot = self._snapshot
+            within(SNAPSHOT_SECONDS, "snapshot", lambda: path.append(snapshot(SNAPSHOT_SECONDS)))
+        saved = next(filter(None, path), "")
+        self._answer(order, Outcome.ABORTED, left_at=self._clock.wall(), checkpoint=saved)
+        within(COMMUNICATOR_SECONDS, "communicator abort", self._framework.abort)
+        exit_now(Exit.ABORTED)
