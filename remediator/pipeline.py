@@ -106,7 +106,7 @@ def _hold(state: ClusterState, hold: NodeHold, now: float) -> None:
 def _lifted_by_operator(state: ClusterState, node: NodeRecord, now: float) -> None:
     state.put_node(
         move(
-            replace(node, held=False, held_since=None, hold_confirmed_at=None),
+            replace(node, held=False, hold_confirmed_at=None),
             NodeState.PROBATION,
             now,
             "an operator lifted our hold",

@@ -64,6 +64,7 @@ class ClusterState:
                 "node_state",
                 text,
                 node=node.node,
+                incident=self.incident_of(node.node),
                 data={"from": before.state.value, "to": node.state.value},
             )
 

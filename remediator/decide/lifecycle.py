@@ -55,6 +55,6 @@ def move(node: NodeRecord, to: NodeState, now: float, cause: str) -> NodeRecord:
         since=now,
         cause=cause,
         held=node.held,
-        held_since=node.held_since,
+        isolated_at=node.isolated_at,
         hold_confirmed_at=node.hold_confirmed_at,
     )

@@ -132,12 +132,12 @@ def drain(context: Context, run: StepRun) -> StepRun:
         if context.node.state is not NodeState.DRAINING:
             context.enter(NodeState.DRAINING)
         if not context.node.held:
-            context.state.put_node(replace(context.node, held=True, held_since=context.now))
+            context.state.put_node(replace(context.node, held=True, isolated_at=context.now))
             context.state.isolated_at.append(context.now)
         return context.plan_action(run, Verb.DRAIN.value, context.incident.node)
     (action,) = context.actions(run)
     if action.state is ActionState.REFUSED:
-        context.state.put_node(replace(context.node, held=False, held_since=None))
+        context.state.put_node(replace(context.node, held=False))
         context.enter(NodeState.OPERATOR_HELD)
         return succeeded(run, f"left to the operator: {action.detail}")
     if action.state is ActionState.SUCCEEDED:
@@ -198,7 +198,7 @@ def return_to_service(context: Context, run: StepRun) -> StepRun:
         return context.plan_action(run, "resume", context.incident.node)
     run = after_actions(context, run)
     if run.state is StepState.SUCCEEDED:
-        context.state.put_node(replace(context.node, held=False, held_since=None, hold_confirmed_at=None))
+        context.state.put_node(replace(context.node, held=False, hold_confirmed_at=None))
         context.enter(NodeState.PROBATION)
     return run
 

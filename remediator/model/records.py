@@ -38,7 +38,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     since: float = 0.0
     cause: str = ""
     held: bool = False  # we want it drained
-    held_since: float | None = None
+    isolated_at: float | None = None  # when we last took it out of service; kept after it came back
     hold_confirmed_at: float | None = None  # the scheduler said so
 
 

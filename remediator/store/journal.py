@@ -76,8 +76,8 @@ class Journal:
         with self.engine.connect() as db:
             for node in _records(db, schema.nodes, NodeRecord):
                 state.nodes[node.node] = node
-                if node.held_since is not None:
-                    state.isolated_at.append(node.held_since)
+                if node.isolated_at is not None:
+                    state.isolated_at.append(node.isolated_at)
             for incident in _records(db, schema.incidents, Incident, schema.incidents.c.closed.is_(False)):
                 state.incidents[incident.id] = incident
             open_ids = select(schema.incidents.c.id).where(schema.incidents.c.closed.is_(False))

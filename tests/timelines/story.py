@@ -1,0 +1,146 @@
+"""Timelines: tell the pipeline what happened, second by second, and look at what it decided.
+
+Time moves only by `after`. Every input goes through the shipped policy unless told otherwise; invariants that must hold
+after every single input are checked there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import playbooks
+from remediator.decide.budget import Budget, level_max
+from remediator.decide.settings import Mode, Settings
+from remediator.model.hold import NodeHold, Outcome, Owner, Result
+from remediator.model.inputs import (
+    ActionEnded,
+    AnyInput,
+    FindingsReported,
+    HoldsObserved,
+    OrderAnswered,
+    PlacementChanged,
+    Tick,
+)
+from remediator.model.records import Action, AuditEvent, Decision, Incident
+from remediator.pipeline import handle
+from remediator.policy_file import load_policy
+from remediator.state import ClusterState
+from vocabulary.finding import Finding, Severity, finding_id
+from vocabulary.identity import Component, ComponentKind
+from vocabulary.order import OrderState, OrderUpdate
+
+SHIPPED = load_policy([Path(playbooks.__path__[0]) / "default.yaml"])
+GPU = Component(ComponentKind.GPU, "GPU-3b", "0000:3b:00.0", 0)
+START = 1_700_000_000.0
+
+
+def settings(**changes: object) -> Settings:
+    base: dict[str, object] = {
+        "policy": SHIPPED,
+        "mode": Mode.ACT,
+        "budget": Budget(isolated_max=2),
+        "probation_s": 3600.0,
+    }
+    return Settings(**(base | changes))  # type: ignore[arg-type]
+
+
+class Story:
+    """A cluster's timeline. Reads like one: `story.finding(...)`, `story.after(3)`, `story.order_done(...)`."""
+
+    def __init__(self, rules: Settings | None = None, nodes: int = 4) -> None:
+        self.rules = rules or settings()
+        self.state = ClusterState()
+        self.now = START
+        self.inputs: list[AnyInput] = []
+        self.audit: list[AuditEvent] = []
+        self.decisions: dict[str, Decision] = {}
+        self.actions: dict[str, Action] = {}
+        self.incidents: dict[str, Incident] = {}
+        self._origins = itertools.count()
+        for n in range(1, nodes + 1):
+            self.tell(FindingsReported(at=self.now, node=f"n{n}", boot_id="b", active=()))
+
+    def tell(self, item: AnyInput) -> None:
+        self.inputs.append(item)
+        handle(self.state, item, self.rules)
+        changes = self.state.take_changes()
+        self.audit += changes.audit
+        self.decisions |= changes.decisions
+        self.actions |= changes.actions
+        self.incidents |= changes.incidents
+        self.check_invariants()
+
+    def check_invariants(self) -> None:
+        held = [n for n in self.state.nodes.values() if n.held]
+        assert len(held) <= level_max(self.rules.budget, len(self.state.nodes)), (
+            "more nodes isolated than the budget allows"
+        )
+        for action in self.actions.values():
+            assert action.decision in self.decisions, f"{action.id} has no decision row"
+        for node in self.state.nodes:
+            assert sum(i.node == node for i in self.state.incidents.values()) <= 1
+
+    def after(self, seconds: float) -> Story:
+        self.now += seconds
+        self.tell(Tick(at=self.now))
+        return self
+
+    def finding(
+        self, kind: str, severity: Severity, node: str = "n1", component: Component = GPU, **more: object
+    ) -> Finding:
+        check, code = kind.split("/")
+        origin = f"b:{next(self._origins)}"
+        finding = Finding(
+            id=finding_id(node, check, code, component, origin),
+            node=node,
+            check=check,
+            code=code,
+            component=component,
+            severity=severity,
+            summary=f"{kind} was seen",
+            first_seen=self.now,
+            last_seen=self.now,
+            origin=origin,
+            active=severity is not Severity.INFO,
+            **more,  # type: ignore[arg-type]
+        )
+        self.tell(FindingsReported(at=self.now, node=node, boot_id="b", changes=(finding,)))
+        return finding
+
+    def clear(self, finding: Finding, by: str = "proof") -> None:
+        cleared = finding.cleared(self.now, by)
+        self.tell(FindingsReported(at=self.now, node=finding.node, boot_id="b", changes=(cleared,)))
+
+    def job(self, name: str, *nodes: str) -> None:
+        for node in nodes:
+            self.tell(PlacementChanged(at=self.now, node=node, jobs=(name,)))
+
+    def no_job(self, *nodes: str) -> None:
+        for node in nodes:
+            self.tell(PlacementChanged(at=self.now, node=node, jobs=()))
+
+    def open_actions(self, verb: str) -> list[Action]:
+        return [a for a in self.state.actions.values() if a.verb == verb and not a.state.final]
+
+    def scheduler_answers(self, verb: str, result: Result = Result.DONE, node: str = "n1") -> None:
+        for action in self.open_actions(verb):
+            if action.node == node:
+                self.tell(ActionEnded(at=self.now, action=action.id, outcome=Outcome(result, "as told")))
+
+    def hold(
+        self, node: str = "n1", *, drained: bool = False, owner: Owner = Owner.US, schedulable: bool | None = False
+    ) -> None:
+        seen = NodeHold(node=node, schedulable=schedulable, drained=drained, owner=owner)
+        self.tell(HoldsObserved(at=self.now, holds=(seen,)))
+
+    def orders_end(self, verb: str, state: OrderState = OrderState.SUCCEEDED, detail: str = "") -> None:
+        for action in self.open_actions(verb):
+            update = OrderUpdate(id=action.id, state=state, at=self.now, detail=detail)
+            self.tell(OrderAnswered(at=self.now, node=action.node, update=update))
+
+    def node_state(self, node: str = "n1") -> str:
+        return self.state.nodes[node].state.value
+
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.audit]

@@ -1,0 +1,193 @@
+"""The two ways out, and what goes wrong on them: events in, decisions out."""
+
+from __future__ import annotations
+
+import pytest
+
+from remediator.decide.budget import Budget
+from remediator.decide.settings import Mode
+from remediator.model.hold import Owner, Result
+from remediator.model.records import Answer, IncidentState
+from tests.timelines.story import Story, settings
+from vocabulary.finding import Severity
+from vocabulary.order import OrderKind, OrderState
+
+GRACEFUL = OrderKind.CHECKPOINT_THEN_EJECT.value
+ABORT = OrderKind.ABORT.value
+
+
+def graceful_until_drained(story: Story) -> None:
+    story.job("j1", "n1", "n2", "n3")
+    story.pending = story.finding("row_remap/pending", Severity.ERROR)  # type: ignore[attr-defined]
+    story.scheduler_answers("drain")
+    story.after(2).orders_end(GRACEFUL)
+    story.after(1).hold(drained=True)
+
+
+def test_graceful_tells_every_rank_of_the_job_and_brings_the_node_back() -> None:
+    story = Story()
+    graceful_until_drained(story)
+    assert {a.node for a in story.actions.values() if a.verb == GRACEFUL} == {"n1", "n2", "n3"}
+    assert all(a.order and a.order.condemned == ("n1",) for a in story.actions.values() if a.verb == GRACEFUL)
+    assert story.node_state() == "resetting"
+    story.after(1).orders_end("reset_gpu")
+    assert story.node_state() == "testing"
+    story.after(5).orders_end("run_preflight")
+    assert not story.open_actions("resume"), "a node with an active error must not come back"
+    story.clear(story.pending)  # type: ignore[attr-defined]
+    story.scheduler_answers("resume")
+    assert story.node_state() == "probation"
+    assert not story.state.incidents
+    story.after(3601)
+    assert story.node_state() == "healthy"
+
+
+def test_the_same_input_twice_does_nothing_twice() -> None:
+    story = Story()
+    graceful_until_drained(story)
+    actions, decisions = dict(story.actions), dict(story.decisions)
+    for item in list(story.inputs):
+        if item.at <= story.now - 1:
+            story.tell(item)
+    assert {a for a in story.actions if a not in actions} == set()
+    assert story.decisions == decisions
+
+
+def test_abort_quarantines_for_replacement() -> None:
+    story = Story()
+    story.job("j1", "n1", "n2")
+    story.finding("xid/79", Severity.FATAL)
+    story.scheduler_answers("drain")
+    story.orders_end(ABORT)
+    assert story.node_state() == "replacing"
+    (incident,) = story.state.incidents.values()
+    assert incident.state is IncidentState.WAITING
+    story.after(30 * 86400)
+    assert story.node_state() == "replacing", "no node comes back without proof"
+    story.hold(schedulable=True, owner=Owner.NOBODY)
+    assert story.node_state() == "probation", "the exit: a person gave it back"
+    assert not story.state.incidents
+
+
+@pytest.mark.parametrize("answer", [OrderState.FAILED, OrderState.REFUSED, OrderState.EXPIRED])
+def test_a_graceful_way_out_that_fails_becomes_an_abort(answer: OrderState) -> None:
+    story = Story()
+    story.job("j1", "n1", "n2")
+    story.finding("row_remap/pending", Severity.ERROR)
+    story.orders_end(GRACEFUL, answer, "a rank did not answer")
+    assert len(story.open_actions(ABORT)) == 2
+
+
+def test_a_graceful_way_out_that_takes_too_long_becomes_an_abort() -> None:
+    story = Story()
+    story.job("j1", "n1", "n2")
+    story.finding("row_remap/pending", Severity.ERROR)
+    story.after(181)
+    assert len(story.open_actions(ABORT)) == 2
+    assert not story.open_actions(GRACEFUL)
+
+
+def test_a_worse_finding_overtakes_the_plan() -> None:
+    story = Story()
+    story.job("j1", "n1", "n2")
+    story.finding("row_remap/pending", Severity.ERROR)
+    story.finding("xid/79", Severity.FATAL)
+    (incident,) = story.state.incidents.values()
+    assert incident.rule == "gpu-lost"
+    assert not story.open_actions(GRACEFUL)
+    assert len(story.open_actions(ABORT)) == 2
+    story.finding("row_remap/pending", Severity.ERROR)
+    assert next(iter(story.state.incidents.values())).rule == "gpu-lost", "a lesser finding does not take it back"
+
+
+def test_without_a_trainer_there_is_nobody_to_tell() -> None:
+    story = Story()
+    story.finding("xid/79", Severity.FATAL)
+    story.scheduler_answers("drain")
+    assert story.node_state() == "replacing"
+
+
+def test_a_failed_preflight_ends_in_replacement() -> None:
+    story = Story()
+    graceful_until_drained(story)
+    story.orders_end("reset_gpu")
+    story.orders_end("run_preflight", OrderState.FAILED, "memory_pattern: 3 wrong words")
+    assert story.node_state() == "replacing"
+
+
+def test_a_node_never_drained_is_handed_to_a_person() -> None:
+    story = Story()
+    story.finding("row_remap/pending", Severity.ERROR)
+    story.scheduler_answers("drain")
+    story.after(86401)
+    (incident,) = story.state.incidents.values()
+    assert incident.state is IncidentState.WAITING
+    assert "not done within 86400 s" in incident.outcome
+
+
+def test_a_slow_scheduler_is_asked_again_until_the_deadline() -> None:
+    story = Story()
+    story.finding("xid/79", Severity.FATAL)
+    for _ in range(3):
+        story.scheduler_answers("drain", Result.FAILED)
+        story.after(31)
+    (action,) = story.open_actions("drain")
+    assert action.attempts == 3
+    story.after(300)
+    assert not story.open_actions("drain")
+    assert next(iter(story.state.incidents.values())).state is IncidentState.WAITING
+
+
+def test_info_findings_open_nothing_but_give_context() -> None:
+    story = Story()
+    info = story.finding("xid/63", Severity.INFO)
+    assert not story.state.incidents
+    story.finding("row_remap/pending", Severity.ERROR)
+    (incident,) = story.state.incidents.values()
+    assert incident.findings[0] == info.id
+
+
+@pytest.mark.parametrize("severity", [Severity.UNCLASSIFIED, Severity.WARNING])
+def test_unknown_and_mild_findings_are_kept_in_sight_and_close_when_they_clear(severity: Severity) -> None:
+    story = Story()
+    finding = story.finding("xid/4711", severity)
+    (incident,) = story.state.incidents.values()
+    assert incident.answer is Answer.WATCH
+    assert not story.actions
+    story.clear(finding)
+    assert not story.state.incidents
+
+
+def test_recommend_mode_decides_and_touches_nothing() -> None:
+    story = Story(settings(mode=Mode.RECOMMEND))
+    story.job("j1", "n1")
+    story.finding("xid/79", Severity.FATAL)
+    assert [d.answer for d in story.decisions.values()] == [Answer.RECOMMEND]
+    story.after(3600)
+    assert not story.actions
+    assert len(story.decisions) == 1
+
+
+def test_the_budget_holds_a_node_back_and_lets_it_go_when_there_is_room() -> None:
+    story = Story(settings(budget=Budget(isolated_max=1)))
+    story.finding("xid/79", Severity.FATAL, node="n1")
+    story.finding("xid/79", Severity.FATAL, node="n2")
+    assert not story.state.nodes["n2"].held
+    held_back = [d for d in story.decisions.values() if d.answer is Answer.HOLD]
+    assert "1 of at most 1 nodes isolated by us (n1)" in held_back[0].reason
+    story.after(60).after(60)
+    assert len([d for d in story.decisions.values() if d.answer is Answer.HOLD]) == 1, "the same answer is written once"
+    story.scheduler_answers("drain", node="n1")
+    story.now += 1
+    story.hold("n1", schedulable=True, owner=Owner.NOBODY)
+    story.after(1)
+    assert story.state.nodes["n2"].held
+
+
+def test_the_rate_is_bounded_even_when_nodes_come_back_at_once() -> None:
+    story = Story(settings(budget=Budget(isolated_max=9, isolations_per_hour_max=2)), nodes=5)
+    for node in ("n1", "n2", "n3"):
+        story.finding("xid/79", Severity.FATAL, node=node)
+    assert [story.state.nodes[n].held for n in ("n1", "n2", "n3")] == [True, True, False]
+    story.after(3601)
+    assert story.state.nodes["n3"].held
