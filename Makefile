@@ -1,0 +1,56 @@
+# Needs Python 3.10 or newer with venv, make and a C compiler; everything else is fetched into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help venv lint test chaos golden bench demo lock clean
+
+help: ## show this help
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## create the virtual environment (at once when nothing changed)
+
+$(STAMP): pyproject.toml requirements/dev.lock requirements/constraints-dev.txt
+	@echo "installing into $(VENV) (minutes the first time) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "cannot create $(VENV): install Python's venv module (Debian: apt-get install python3-venv)" >&2; rm -rf $(VENV); exit 1; }
+	$(PIP) --require-hashes -r requirements/dev.lock
+	$(PIP) -c requirements/constraints-dev.txt torch
+	$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+lint: venv ## style, types, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint ## every test; on Debian as root, first installs the services they need
+	tests/system_packages.sh
+	$(BIN)/python -m pytest -m "not chaos"
+
+chaos: venv ## the long kill tests: kill -9 of every process at every point of the demo
+	tests/system_packages.sh
+	$(BIN)/python -m pytest -m chaos
+
+golden: venv ## rewrite the golden files; review the diff
+	GOLDEN=update $(BIN)/python -m pytest -q -m "not chaos and not slurm"
+
+bench: venv ## measure the budgets of docs/ and print tables
+	@for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
+
+demo: venv ## the whole path once, for real: two faults, nothing lost
+	tests/system_packages.sh
+	$(BIN)/healthctl demo
+
+lock: venv ## resolve requirements/dev.lock anew
+	$(PIP) uv
+	$(BIN)/uv pip compile pyproject.toml requirements/more.in --extra dev --universal --python-version 3.10 \
+	  --generate-hashes --overrides requirements/no-torch.txt --no-emit-package torch --no-emit-package gpu-healthd \
+	  --custom-compile-command "make lock" --upgrade --quiet -o requirements/dev.lock
+
+clean: ## remove everything made here
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,53 @@
+#!/bin/sh
+# Install the services that tests and demo run for real, or say loudly what will be missing and why.
+# With CI=true a missing one is an error.
+set -eu
+
+NEEDED="munged:munge slurmctld:slurmctld slurmd:slurmd scontrol:slurm-client"
+PATH="$PATH:/usr/sbin:/sbin"
+
+missing_packages() {
+    for pair in $NEEDED; do
+        command -v "${pair%%:*}" >/dev/null 2>&1 || printf '%s ' "${pair##*:}"
+    done
+}
+
+missing=$(missing_packages)
+[ -n "$missing" ] || exit 0
+
+why=""
+if [ "$(id -u)" -ne 0 ]; then
+    why="not root"
+elif ! command -v apt-get >/dev/null 2>&1; then
+    why="not Debian (no apt-get)"
+else
+    echo "installing Debian packages: $missing"
+    # The packages' own services must not start: tests bring up private ones.
+    policy=/usr/sbin/policy-rc.d
+    ours=""
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod +x "$policy"
+        ours=yes
+    fi
+    log=$(mktemp)
+    # shellcheck disable=SC2086 # a list of package names
+    if ! { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $missing; } >"$log" 2>&1; then
+        why="apt-get failed: $(tail -n 1 "$log")"
+    fi
+    rm -f "$log"
+    [ -z "$ours" ] || rm -f "$policy"
+    missing=$(missing_packages)
+    [ -n "$missing" ] || exit 0
+    why=${why:-"installed, but the programs are still not found"}
+fi
+
+cat >&2 <<MESSAGE
+************************************************************************
+NOT AVAILABLE: $missing
+because:       $why
+skipped:       every test marked 'slurm'; the demo uses its local scheduler
+to have them:  apt-get install $missing (as root)
+************************************************************************
+MESSAGE
+[ "${CI:-}" != true ] || exit 1
