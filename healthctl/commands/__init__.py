@@ -1,0 +1,1 @@
+"""One file per command group. Each is imported only when its command runs."""

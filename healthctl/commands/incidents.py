@@ -1,0 +1,81 @@
+"""`healthctl incidents`."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import click
+
+from healthctl.commands.nodes import findings_table
+from healthctl.output import facts, json_text, moment, output_option, table
+from healthctl.server import Server, server_options
+from remediator.model.views import IncidentList, IncidentView
+
+
+@click.group()
+def incidents() -> None:
+    """Incidents: what happened, was decided and done."""
+
+
+@incidents.command("list")
+@output_option
+@server_options
+def list_incidents(server: Server, output: str) -> None:
+    """Show incidents, newest first."""
+    found = server.get("/v1/incidents", IncidentList)
+    if output == "json":
+        click.echo(json_text(found))
+        return
+    header = ("INCIDENT", "NODE", "STATE", "OPENED", "CLOSED", "OUTCOME", "TITLE")
+    rows = [
+        (i.id, i.node, i.state, moment(i.opened_at), moment(i.closed_at), i.outcome or "-", _title(i))
+        for i in found.incidents
+    ]
+    click.echo(table(header, rows) if rows else "no incident so far")
+
+
+@incidents.command()
+@click.argument("incident_id", metavar="ID")
+@output_option
+@server_options
+def show(server: Server, incident_id: str, output: str) -> None:
+    """Show one incident whole: findings, decisions and why, actions and what became of them."""
+    incident = server.get(f"/v1/incidents/{quote(incident_id, safe='')}", IncidentView)
+    click.echo(json_text(incident) if output == "json" else _page(incident))
+
+
+def _title(incident: IncidentView) -> str:
+    marked = incident.injected and "injected" not in incident.title
+    return f"[injected] {incident.title}" if marked else incident.title
+
+
+def _page(incident: IncidentView) -> str:
+    parts = [
+        facts(
+            [
+                ("incident", incident.id),
+                ("what", _title(incident)),
+                ("node", incident.node),
+                ("state", incident.state),
+                ("opened", moment(incident.opened_at)),
+                ("closed", moment(incident.closed_at)),
+                ("outcome", incident.outcome),
+            ]
+        )
+    ]
+    if incident.steps:
+        parts.append(table(("STEP", "STATE", "DETAIL"), [(s.text, s.state, s.detail) for s in incident.steps]))
+    if incident.findings:
+        parts.append(findings_table(incident.findings))
+    if incident.decisions:
+        decisions = [
+            (moment(d.at), d.answer, d.rule, d.reason, "; ".join(d.guards) or "-", d.policy) for d in incident.decisions
+        ]
+        parts.append(table(("DECIDED", "ANSWER", "RULE", "REASON", "GUARDS", "POLICY"), decisions))
+    if incident.actions:
+        actions = [
+            (moment(a.planned_at), a.verb, a.node, a.state, moment(a.finished_at), str(a.attempts), a.detail)
+            for a in incident.actions
+        ]
+        parts.append(table(("PLANNED", "ACTION", "NODE", "STATE", "FINISHED", "TRIES", "DETAIL"), actions))
+    return "\n\n".join(parts)

@@ -1,0 +1,31 @@
+"""How a command ends: the exit codes (also in ``docs/cli.md``), and an error as one line."""
+
+from __future__ import annotations
+
+import enum
+from typing import IO, Any
+
+import click
+
+
+class Exit(enum.IntEnum):
+    """What a script may rely on."""
+
+    OK = 0
+    PROBLEM = 1  # asked and answered: something is wrong
+    USAGE = 2
+    UNKNOWN = 3  # no answer, refused, or not known: never read it as good
+
+
+class Failure(click.ClickException):
+    """An error for people, in one line: what, where, and what to do."""
+
+    def __init__(self, message: str, code: Exit = Exit.UNKNOWN) -> None:
+        super().__init__(message)
+        self.exit_code = int(code)  # type: ignore[misc]  # click declares it per class, reads it per instance
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it on standard error, made safe for a terminal."""
+        from healthctl.output import clean
+
+        click.echo(f"healthctl: {clean(self.message)}", file=file, err=True)

@@ -1,0 +1,76 @@
+"""The front door. A command's module is imported when that command runs, so that a simple one starts at once."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import sys
+
+import click
+
+from healthctl.exits import Exit, Failure
+
+# Command → where it lives, and its line in the help (reading it from there would import them all).
+COMMANDS = {
+    "status": ("healthctl.commands.status:status", "The cluster in one look."),
+    "nodes": ("healthctl.commands.nodes:nodes", "Nodes: state, health, GPUs, findings."),
+    "incidents": ("healthctl.commands.incidents:incidents", "Incidents: what happened, was decided and done."),
+    "events": ("healthctl.commands.events:events", "The audit log, now or as it grows."),
+    "node": ("healthctl.commands.node:node", "Ask the daemon on this node."),
+    "xid": ("healthctl.commands.xid:xid", "Explain and find the driver's messages."),
+    "inject": ("healthctl.commands.inject:inject", "Write a marked test fault."),
+    "launch": ("healthctl.commands.launch:launch", "Run a training job and bring it back after a fault."),
+    "demo": ("healthctl.demo.command:demo", "Show the whole path on this machine."),
+    "version": ("healthctl.commands.version:version", "What is installed."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name only."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """In the order of the table above."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        """Import the one command that is asked for."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        try:
+            command = getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:
+            todo = "install it: pip install 'gpu-healthd[remediator,preflight]'"
+            raise Failure(f"'{cmd_name}' needs the module {error.name}, which is not here; {todo}") from error
+        assert isinstance(command, click.Command)  # noqa: S101 - the table above is ours
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """The list in the help, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done or good, 1 a problem was found, 2 wrong usage, 3 no answer, refused or unknown.",
+)
+def cli() -> None:
+    """Keep GPU training clusters alive: look, ask, explain, test."""
+
+
+def main() -> None:
+    """Entry point of the `healthctl` script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
+    try:
+        cli(prog_name="healthctl")
+    except OSError as error:  # a full disk behind standard output, for one
+        Failure(f"{error.filename or 'output'}: {error.strerror or error}").show()
+        sys.exit(Exit.UNKNOWN)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Asks the remediator, and turns everything that can go wrong into one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from healthctl.exits import Exit, Failure
+from vocabulary.wire import Problem, WireError, decode
+
+if TYPE_CHECKING:
+    import requests
+
+CONNECT_DEADLINE_S = 5.0
+ANSWER_DEADLINE_S = 30.0
+SERVER_VARIABLE = "HEALTHCTL_SERVER"
+TOKEN_VARIABLE = "HEALTHCTL_TOKEN_FILE"  # noqa: S105 - a variable's name
+
+T = TypeVar("T")
+
+
+class Unreachable(Failure):
+    """Nobody answered. Worth another try, unlike a refusal."""
+
+
+class Server:
+    """The remediator's HTTP API, as one operator sees it."""
+
+    def __init__(self, url: str, token: str) -> None:
+        import requests
+
+        self._url = url.rstrip("/")
+        self._session = requests.Session()
+        self._session.auth = _Bearer(token)
+
+    def get(self, path: str, kind: type[T], *, wait_s: float = 0.0, **query: float) -> T:
+        """Fetch `path` and read it as `kind`; the server may take `wait_s` longer than usual to answer.
+
+        Raises:
+            Unreachable: no answer, or a broken one.
+            Failure: the server says no, or speaks another language.
+        """
+        import requests
+
+        if wait_s:
+            query["wait_s"] = wait_s
+        try:
+            answer = self._session.get(
+                f"{self._url}{path}", params=query, timeout=(CONNECT_DEADLINE_S, ANSWER_DEADLINE_S + wait_s)
+            )
+        except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL):
+            raise Failure(f"not a server address: {self._url!r}; it looks like http://host:8443", Exit.USAGE) from None
+        except requests.RequestException as error:
+            raise Unreachable(f"{self._url}: no answer: {_root(error)}; is the remediator running there?") from None
+        if answer.status_code >= 400:
+            raise self._refusal(answer)
+        try:
+            return decode(answer.content, kind)
+        except WireError as error:
+            raise Failure(
+                f"{self._url}{path}: the answer cannot be read: {error}; is this a remediator of our version?"
+            ) from None
+
+    def _refusal(self, answer: requests.Response) -> Failure:
+        try:
+            problem = decode(answer.content, Problem)
+        except WireError:
+            problem = Problem(error=answer.reason or "no reason given")
+        said = "; ".join(part for part in (problem.error, problem.detail, problem.todo) if part)
+        kind = Unreachable if answer.status_code >= 500 else Failure
+        return kind(f"{self._url}: {answer.status_code}: {said}")
+
+
+class _Bearer:
+    """Puts our token on each request; as `auth`, so that no ~/.netrc entry can take its place."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``--server`` and ``--token-file``; it is called with a `Server` as its argument ``server``."""
+
+    @click.option("--server", "url", envvar=SERVER_VARIABLE, metavar="URL", help="The remediator.", show_envvar=True)
+    @click.option(
+        "--token-file",
+        envvar=TOKEN_VARIABLE,
+        type=click.Path(path_type=Path),
+        help="File with the operator's token.",
+        show_envvar=True,
+    )
+    @wraps(command)
+    def with_server(*args: Any, url: str | None, token_file: Path | None, **kwargs: Any) -> Any:
+        if not url:
+            raise Failure(f"no server given; use --server URL or set {SERVER_VARIABLE}", Exit.USAGE)
+        if token_file is None:
+            raise Failure(f"no token given; use --token-file PATH or set {TOKEN_VARIABLE}", Exit.USAGE)
+        return command(*args, server=Server(url, _read_token(token_file)), **kwargs)
+
+    return with_server
+
+
+def _read_token(path: Path) -> str:
+    try:
+        token = path.read_text("ascii").strip()
+    except OSError as error:
+        raise Failure(f"{path}: the token cannot be read: {error.strerror}", Exit.USAGE) from None
+    except UnicodeDecodeError:
+        token = ""
+    if not token or not token.isprintable() or " " in token:
+        todo = "'remediator token issue --operator NAME' prints one"
+        raise Failure(f"{path}: holds no token (one line of printable ASCII); {todo}", Exit.USAGE)
+    return token
+
+
+def _root(error: BaseException) -> str:
+    """The innermost reason: the library wraps 'connection refused' three times."""
+    while True:
+        inner = error.__cause__ or error.__context__ or getattr(error, "reason", None)
+        if not isinstance(inner, BaseException):
+            return getattr(error, "strerror", None) or str(error) or type(error).__name__
+        error = inner
