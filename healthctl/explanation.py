@@ -57,10 +57,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(text: str, catalogue: Catalogue) -> Explanation | None:
-    """Explain a number (``79``, ``xid 79``) or a whole line of a log; None if `text` is neither."""
+    """Explain a number (``79``, ``xid 79``, the number of an SXid) or a whole line of a log; None if `text` is neither."""
     word = text.strip().lower().removeprefix("xid").strip(" :")
     if word.isascii() and word.isdecimal() and len(word) <= DIGITS_MAX:
-        return _of_xid(catalogue.entry(int(word)), catalogue)
+        code = int(word)
+        if code not in catalogue.xids and code in catalogue.sxids:
+            return _of_sxid(KernelEvent(kind=KernelEventKind.SXID, code=code), catalogue)
+        return _of_xid(catalogue.entry(code), catalogue)
     marked = unmark(text)
     event = parse_line(marked.text if marked else text)
     if event is None:
@@ -110,9 +113,8 @@ def _of_line(event: KernelEvent, general: Explanation, catalogue: Catalogue) -> 
 
 
 def _of_sxid(event: KernelEvent, catalogue: Catalogue) -> Explanation:
-    said = (
-        f"The switch itself calls it {event.word.lower()}." if event.word else "The line has no word on how bad it is."
-    )
+    said = f"It calls it {event.word.lower()}." if event.word else "How bad it is, the word in its head line says."
+    switch = "An NVSwitch" if event.switch is None else f"NVSwitch {event.switch}"
     severity = catalogue.severity_of(event)
     action = Advice.TRIAGE if severity.rank >= Severity.UNCLASSIFIED.rank else Advice.WATCH
     return Explanation(
@@ -121,7 +123,7 @@ def _of_sxid(event: KernelEvent, catalogue: Catalogue) -> Explanation:
         known=severity is not Severity.UNCLASSIFIED,
         name="",
         alias="",
-        meaning=f"NVSwitch {event.switch} reports an error. {said}",
+        meaning=f"{switch} reports an error. {said}",
         severity=severity,
         action=action.value,
         advice=ADVICE[action],
@@ -135,5 +137,5 @@ def _of_sxid(event: KernelEvent, catalogue: Catalogue) -> Explanation:
         note="On an access port a fatal one takes the GPUs of one job along; on a trunk port, all jobs.",
         sources=(),
         catalogue=catalogue.version,
-        event=event,
+        event=event if event.switch is not None else None,
     )
