@@ -37,8 +37,20 @@ class PolicyError(ValueError):
     """A playbook that cannot be used: where, what, and the nearest right word."""
 
 
+class _Word(str):
+    """A text that knows its line."""
+
+    __slots__ = ("line",)
+    line: int
+
+
 class _Loader(yaml.SafeLoader):
-    """Remembers the line of every mapping and refuses a key given twice."""
+    """Remembers the line of every mapping and text, and refuses a key given twice."""
+
+    def construct_word(self, node: yaml.ScalarNode) -> _Word:
+        word = _Word(self.construct_scalar(node))
+        word.line = node.start_mark.line + 1
+        return word
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
         keys = [self.construct_object(key) for key, _ in node.value]
@@ -46,6 +58,9 @@ class _Loader(yaml.SafeLoader):
             if keys.count(key) > 1:
                 raise yaml.constructor.ConstructorError(None, None, f"'{key}' is given twice", node.start_mark)
         return {**super().construct_mapping(node, deep), _LINE: node.start_mark.line + 1}
+
+
+_Loader.add_constructor("tag:yaml.org,2002:str", _Loader.construct_word)
 
 
 def load_policy(paths: Iterable[Path]) -> Policy:
@@ -151,6 +166,7 @@ def _mapping(item: object, path: Path, line: int, what: str, known: tuple[str, .
 
 
 def _word(word: object, known: Iterable[Any], path: Path, line: int, what: str) -> Any:
+    line = getattr(word, "line", line)
     words = {str(getattr(k, "value", k)): k for k in known}
     if isinstance(word, str) and word in words:
         return words[word]

@@ -65,9 +65,9 @@ class Roster:
         self._entries[report.node] = entry
         return before, entry
 
-    def running(self) -> dict[str, tuple[str, ...]]:
-        """Jobs with living ranks, by node."""
-        return {name: entry.jobs for name, entry in list(self._entries.items())}
+    def running(self, now: float) -> dict[str, tuple[str, ...]]:
+        """Jobs with living ranks, by node; a node that is silent is not in it."""
+        return {e.node: e.jobs for e in list(self._entries.values()) if now - e.seen_at <= e.ttl_s}
 
     def told(self, node: str, asserted: frozenset[str]) -> None:
         """The pipeline now knows these findings as the node's whole active set."""

@@ -81,4 +81,4 @@ def scheduler(config: SchedulerConfig, clock: Clock, roster: Roster) -> Schedule
     """The backend the configuration names."""
     if config.kind == "slurm":
         return SlurmScheduler(config.slurm)
-    return LocalScheduler(Path(config.state_file), clock, roster.running)
+    return LocalScheduler(Path(config.state_file), clock, lambda: roster.running(clock.wall()))

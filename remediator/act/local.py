@@ -53,7 +53,7 @@ class LocalScheduler:
         if isinstance(holds, Outcome):
             return {node: NodeHold(node, None, reason=holds.detail) for node in nodes}
         running = self._running()
-        return {node: _describe(node, holds.get(node), running.get(node, ())) for node in nodes}
+        return {node: _describe(node, holds.get(node), running.get(node)) for node in nodes}
 
     def drain(self, node: str, reason: str) -> Outcome:
         """Write our hold."""
@@ -113,11 +113,12 @@ class LocalScheduler:
             yield
 
 
-def _describe(node: str, hold: LocalHold | None, jobs: tuple[str, ...]) -> NodeHold:
+def _describe(node: str, hold: LocalHold | None, jobs: tuple[str, ...] | None) -> NodeHold:
+    """`jobs` is None for a node that has not been heard of: nobody knows that its work has ended."""
     if hold is None:
-        return NodeHold(node, schedulable=True, jobs=jobs)
+        return NodeHold(node, schedulable=True, jobs=jobs or ())
     owner = Owner.US if hold.reason.startswith(REASON_PREFIX) else Owner.OPERATOR
-    return NodeHold(node, schedulable=False, drained=not jobs, owner=owner, reason=hold.reason, jobs=jobs)
+    return NodeHold(node, schedulable=False, drained=jobs == (), owner=owner, reason=hold.reason, jobs=jobs or ())
 
 
 def _replace(path: Path, data: bytes) -> None:

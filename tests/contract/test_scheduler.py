@@ -37,7 +37,7 @@ class World(Protocol):
 class LocalWorld:
     def __init__(self, place: Path) -> None:
         self.path = place / "holds.json"
-        self.jobs: dict[str, tuple[str, ...]] = {}
+        self.jobs: dict[str, tuple[str, ...]] = {f"node{n}": () for n in range(1, 6)}  # all of them have reported
         self.scheduler = LocalScheduler(self.path, ManualClock(), lambda: self.jobs)
 
     def _holds(self) -> dict[str, LocalHold]:
@@ -57,7 +57,7 @@ class LocalWorld:
         return "7"
 
     def end_work(self) -> None:
-        self.jobs.clear()
+        self.jobs = dict.fromkeys(self.jobs, ())
 
     def go_dark(self) -> None:
         self.path.write_text('{"version": 1, "holds": {"node1": {"rea')
@@ -239,3 +239,10 @@ def test_slurm_that_is_not_installed_is_an_answer(monkeypatch: pytest.MonkeyPatc
     scheduler = SlurmScheduler()
     assert "cannot run scontrol" in scheduler.observe(NODES)["node1"].reason
     assert scheduler.drain("node1", OURS).result is Result.FAILED
+
+
+def test_local_does_not_call_a_silent_node_drained(tmp_path: Path) -> None:
+    world = LocalWorld(tmp_path)
+    world.scheduler.drain("node1", OURS)
+    del world.jobs["node1"]
+    assert see(world).drained is False

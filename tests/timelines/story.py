@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import playbooks
 from remediator.decide.budget import Budget, level_max
@@ -35,14 +36,14 @@ GPU = Component(ComponentKind.GPU, "GPU-3b", "0000:3b:00.0", 0)
 START = 1_700_000_000.0
 
 
-def settings(**changes: object) -> Settings:
-    base: dict[str, object] = {
+def settings(**changes: Any) -> Settings:
+    base: dict[str, Any] = {
         "policy": SHIPPED,
         "mode": Mode.ACT,
         "budget": Budget(isolated_max=2),
         "probation_s": 3600.0,
     }
-    return Settings(**(base | changes))  # type: ignore[arg-type]
+    return Settings(**(base | changes))
 
 
 class Story:
@@ -87,7 +88,7 @@ class Story:
         return self
 
     def finding(
-        self, kind: str, severity: Severity, node: str = "n1", component: Component = GPU, **more: object
+        self, kind: str, severity: Severity, node: str = "n1", component: Component = GPU, **more: Any
     ) -> Finding:
         check, code = kind.split("/")
         origin = f"b:{next(self._origins)}"
@@ -103,7 +104,7 @@ class Story:
             last_seen=self.now,
             origin=origin,
             active=severity is not Severity.INFO,
-            **more,  # type: ignore[arg-type]
+            **more,
         )
         self.tell(FindingsReported(at=self.now, node=node, boot_id="b", changes=(finding,)))
         return finding

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from remediator.model.hold import Owner, Result
+from remediator.model.inputs import FindingsReported
 from remediator.model.records import IncidentState
 from tests.timelines.story import Story
 from vocabulary.finding import Severity
@@ -41,10 +44,6 @@ def test_the_fact_an_operator_overruled_does_not_drain_again() -> None:
     finding = story.finding("row_remap/pending", Severity.ERROR)
     story.scheduler_answers("drain")
     story.after(5).hold(schedulable=True, owner=Owner.NOBODY)
-    from msgspec.structs import replace
-
-    from remediator.model.inputs import FindingsReported
-
     again = replace(finding, count=2, last_seen=story.now)
     story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(again,), active=(again,)))
     assert not story.state.incidents

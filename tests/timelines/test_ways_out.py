@@ -9,24 +9,25 @@ from remediator.decide.settings import Mode
 from remediator.model.hold import Owner, Result
 from remediator.model.records import Answer, IncidentState
 from tests.timelines.story import Story, settings
-from vocabulary.finding import Severity
+from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderKind, OrderState
 
 GRACEFUL = OrderKind.CHECKPOINT_THEN_EJECT.value
 ABORT = OrderKind.ABORT.value
 
 
-def graceful_until_drained(story: Story) -> None:
+def graceful_until_drained(story: Story) -> Finding:
     story.job("j1", "n1", "n2", "n3")
-    story.pending = story.finding("row_remap/pending", Severity.ERROR)  # type: ignore[attr-defined]
+    pending = story.finding("row_remap/pending", Severity.ERROR)
     story.scheduler_answers("drain")
     story.after(2).orders_end(GRACEFUL)
     story.after(1).hold(drained=True)
+    return pending
 
 
 def test_graceful_tells_every_rank_of_the_job_and_brings_the_node_back() -> None:
     story = Story()
-    graceful_until_drained(story)
+    pending = graceful_until_drained(story)
     assert {a.node for a in story.actions.values() if a.verb == GRACEFUL} == {"n1", "n2", "n3"}
     assert all(a.order and a.order.condemned == ("n1",) for a in story.actions.values() if a.verb == GRACEFUL)
     assert story.node_state() == "resetting"
@@ -34,7 +35,7 @@ def test_graceful_tells_every_rank_of_the_job_and_brings_the_node_back() -> None
     assert story.node_state() == "testing"
     story.after(5).orders_end("run_preflight")
     assert not story.open_actions("resume"), "a node with an active error must not come back"
-    story.clear(story.pending)  # type: ignore[attr-defined]
+    story.clear(pending)
     story.scheduler_answers("resume")
     assert story.node_state() == "probation"
     assert not story.state.incidents

@@ -1,0 +1,5 @@
+"""`python -m remediator` is `remediator`."""
+
+from remediator.main import main
+
+main()

@@ -1,0 +1,187 @@
+"""A real remediator process, asked over real HTTP, by those who may and those who may not."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from vocabulary.finding import Finding, Severity, finding_id
+from vocabulary.health import Health
+from vocabulary.identity import Component, ComponentKind
+from vocabulary.order import OrderState, OrderUpdate
+from vocabulary.wire import FindingChange, RankStatus, Report, encode
+
+GPU = Component(ComponentKind.GPU, "GPU-1", "0000:3b:00.0", 0)
+START_DEADLINE_S = 30.0
+
+
+class Centre:
+    """One remediator on a free port, with tokens for two nodes and an operator."""
+
+    def __init__(self, place: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.config = place / "remediator.yaml"
+        self.config.write_text(
+            f"listen: 127.0.0.1:{self.port}\ndatabase: sqlite:///{place}/r.db\nmode: act\n"
+            f"scheduler: {{kind: local, state_file: {place}/holds.json, poll_busy_s: 0.1}}\n"
+        )
+        self.tokens = {name: self._issue("--node", name) for name in ("n1", "n2")} | {
+            "ann": self._issue("--operator", "ann")
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def _issue(self, kind: str, name: str) -> str:
+        command = [sys.executable, "-m", "remediator", "token", "issue", kind, name, "--config", str(self.config)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen([sys.executable, "-m", "remediator", "serve", "--config", str(self.config)])
+        deadline = time.monotonic() + START_DEADLINE_S
+        while time.monotonic() < deadline:
+            try:
+                if requests.get(f"{self.url}/healthz", timeout=1).ok:
+                    return
+            except requests.ConnectionError:
+                time.sleep(0.05)
+        raise AssertionError("the remediator did not come up")
+
+    def end(self, how: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(how)
+        self.process.wait(20)
+
+    def call(self, method: str, path: str, who: str, **more: Any) -> requests.Response:
+        headers = {"Authorization": f"Bearer {self.tokens.get(who, who)}"}
+        return requests.request(method, self.url + path, headers=headers, timeout=20, **more)
+
+
+@pytest.fixture
+def centre(tmp_path: Path) -> Iterator[Centre]:
+    centre = Centre(tmp_path)
+    centre.start()
+    yield centre
+    if centre.process is not None and centre.process.poll() is None:
+        centre.end(signal.SIGKILL)
+
+
+def report(node: str = "n1", seq: int = 1, findings: tuple[Finding, ...] = (), jobs: tuple[str, ...] = ()) -> bytes:
+    ranks = tuple(RankStatus(job, 0, 0, 1, 1, 5, "step", time.time()) for job in jobs)
+    changes = tuple(FindingChange(n + 1, finding) for n, finding in enumerate(findings))
+    return encode(
+        Report(
+            version=1,
+            node=node,
+            boot_id="b",
+            agent="a",
+            seq=seq,
+            sent_at=time.time(),
+            ttl_s=30,
+            health=Health.HEALTHY,
+            changes=changes,
+            active=tuple(f for f in findings if f.active),
+            ranks=ranks,
+        )
+    )
+
+
+def pending(node: str = "n1") -> Finding:
+    return Finding(
+        id=finding_id(node, "row_remap", "pending", GPU, "o"),
+        node=node,
+        check="row_remap",
+        code="pending",
+        component=GPU,
+        severity=Severity.ERROR,
+        summary="a row waits to be remapped",
+        first_seen=1.0,
+        last_seen=1.0,
+        origin="o",
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "who", "status"),
+    [
+        ("GET", "/v1/status", "nobody", 401),
+        ("GET", "/v1/status", "n1", 403),
+        ("GET", "/v1/status", "ann", 200),
+        ("GET", "/v1/nodes/none", "ann", 404),
+        ("GET", "/v1/incidents/none", "ann", 404),
+        ("GET", "/v1/events?after=x", "ann", 400),
+        ("GET", "/v1/nodes/n1/orders", "n2", 403),
+        ("GET", "/v1/nodes/n1/orders", "ann", 403),
+        ("GET", "/v1/nodes/n1/orders?wait_s=1e9", "n1", 400),
+        ("POST", "/v1/nodes/n1/report", "n2", 403),
+        ("POST", "/v1/nodes/n1/report", "n1", 400),
+        ("POST", "/v1/nodes/n1/orders/x", "n1", 400),
+        ("GET", "/nowhere", "ann", 404),
+        ("DELETE", "/v1/status", "ann", 405),
+        ("GET", "/metrics", "nobody", 200),
+    ],
+)
+def test_who_may_do_what(centre: Centre, method: str, path: str, who: str, status: int) -> None:
+    answer = centre.call(method, path, who, data=b"{}" if method == "POST" else None)
+    assert answer.status_code == status
+    if status >= 400:
+        assert answer.json()["error"]
+
+
+def test_a_node_cannot_report_on_another(centre: Centre) -> None:
+    for body in (report("n2"), report("n1", findings=(pending("n2"),))):
+        answer = centre.call("POST", "/v1/nodes/n1/report", "n1", data=body)
+        assert answer.status_code == 403, answer.text
+    assert centre.call("GET", "/v1/nodes", "ann").json()["nodes"] == []
+
+
+def test_an_oversized_report_is_refused(centre: Centre) -> None:
+    assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=b" " * (5 << 20)).status_code == 413
+
+
+def test_an_acknowledged_finding_survives_kill_9_and_is_acted_on_once(centre: Centre) -> None:
+    body = report(findings=(pending(),), jobs=("j1",))
+    assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=body).json()["acked_seq"] == 1
+    centre.end(signal.SIGKILL)
+    centre.start()
+    orders = centre.call("GET", "/v1/nodes/n1/orders?wait_s=10", "n1").json()["orders"]
+    assert [o["kind"] for o in orders] == ["checkpoint_then_eject"]
+    assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=body).json() == {"acked_seq": 1, "epoch": 2}
+    assert len(centre.call("GET", "/v1/incidents", "ann").json()["incidents"]) == 1
+    update = OrderUpdate(id=orders[0]["id"], state=OrderState.SUCCEEDED, at=time.time(), detail="saved")
+    assert centre.call("POST", f"/v1/nodes/n1/orders/{update.id}", "n1", data=encode(update)).status_code == 204
+    assert update.id not in [o["id"] for o in centre.call("GET", "/v1/nodes/n1/orders", "n1").json()["orders"]]
+
+
+def test_an_order_poll_waits_for_what_the_node_does_not_know_yet(centre: Centre) -> None:
+    centre.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),), jobs=("j1",)))
+    (order,) = centre.call("GET", "/v1/nodes/n1/orders?wait_s=10", "n1").json()["orders"]
+    before = time.monotonic()
+    answer = centre.call("GET", f"/v1/nodes/n1/orders?wait_s=0.5&known={order['id']}", "n1").json()
+    assert time.monotonic() - before >= 0.5
+    assert [o["id"] for o in answer["orders"]] == [order["id"]]
+
+
+def test_the_audit_log_can_be_followed(centre: Centre) -> None:
+    centre.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),)))
+    seen = centre.call("GET", "/v1/events?wait_s=10", "ann").json()["events"]
+    assert [e["kind"] for e in seen][:3] == ["node_joined", "finding_raised", "incident_opened"]
+    last = centre.call("GET", f"/v1/events?after={10**6}", "ann").json()["events"]
+    assert last == []
+
+
+def test_a_second_remediator_on_the_same_database_refuses_to_start(centre: Centre) -> None:
+    command = [sys.executable, "-m", "remediator", "serve", "--config", str(centre.config)]
+    second = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert second.returncode == 1
+    assert "another remediator holds" in second.stderr

@@ -1,0 +1,36 @@
+"""Who may import whom: the contracts in pyproject.toml, and what a training process may be made to load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_import_contracts_hold() -> None:
+    lint = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([str(lint), "--no-cache"], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        (
+            "healthd.trainer",
+            {"torch", "sqlalchemy", "pynvml", "requests", "msgspec", "yaml", "prometheus_client", "click"},
+        ),
+        ("healthd.launcher.gate", {"torch", "sqlalchemy", "pynvml", "requests", "yaml", "prometheus_client"}),
+        ("healthctl.main", {"torch", "sqlalchemy", "pynvml", "requests", "yaml", "prometheus_client", "starlette"}),
+        ("healthd.daemon", {"torch", "sqlalchemy", "starlette", "jinja2"}),
+        ("remediator.pipeline", {"torch", "sqlalchemy", "yaml", "requests", "starlette"}),
+    ],
+)
+def test_importing_stays_light(module: str, unwanted: set[str]) -> None:
+    code = f"import sys, {module}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert set(loaded.stdout.split()) & unwanted == set()
