@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import math
 import os
-import pickle
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -148,8 +148,13 @@ class TrainingCheckpoints:
 
 
 def _generators() -> dict[str, torch.Tensor]:
-    python = torch.frombuffer(bytearray(pickle.dumps(random.getstate())), dtype=torch.uint8)
-    states = {"torch": torch.get_rng_state(), "python": python}
+    """This rank's random generators as tensors of fixed size, which is what a checkpoint can load in place."""
+    version, words, gauss = random.getstate()
+    states = {
+        "torch": torch.get_rng_state(),
+        "python": torch.tensor([version, *words], dtype=torch.int64),
+        "python_gauss": torch.tensor([math.nan if gauss is None else gauss], dtype=torch.float64),
+    }
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
     return states
@@ -157,6 +162,8 @@ def _generators() -> dict[str, torch.Tensor]:
 
 def _set_generators(states: dict[str, torch.Tensor]) -> None:
     torch.set_rng_state(states["torch"])
-    random.setstate(pickle.loads(bytes(states["python"].tolist())))  # noqa: S301 - verified, and torch's files pickle too
+    version, *words = states["python"].tolist()
+    gauss = states["python_gauss"].item()
+    random.setstate((version, tuple(words), None if math.isnan(gauss) else gauss))
     if "cuda" in states:
         torch.cuda.set_rng_state(states["cuda"])

@@ -1,0 +1,79 @@
+"""The gate: ask this node's healthd, through its UNIX socket, whether the node may take ranks.
+
+Runs on every candidate node before an attempt (`python -m healthd.launcher.gate SOCKET`), so it imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import sys
+from typing import Any
+
+from healthd.launcher.plan import Fitness, NodeVerdict
+
+DEFAULT_SOCKET = "/run/gpu-healthd/healthd.sock"
+TIMEOUT_SECONDS = 3.0
+ANSWER_BYTES_MAX = 1 << 20
+
+
+def ask(template: str, node: str, timeout_seconds: float = TIMEOUT_SECONDS) -> NodeVerdict:
+    """The verdict of a node's own daemon; whatever prevents one is 'unknown', with the reason.
+
+    Args:
+        template: path of healthd's socket; `{node}` stands for the node's name.
+        node: its name.
+        timeout_seconds: how long to wait for an answer.
+    """
+    path = template.replace("{node}", node)
+    try:
+        return verdict_from(node, _get(path, timeout_seconds))
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return NodeVerdict(node, Fitness.UNKNOWN, f"no answer from healthd at {path}: {error}")
+
+
+def verdict_from(node: str, answer: bytes) -> NodeVerdict:
+    """Read what `GET /v1/verdict` answers: condemned or unhealthy is unfit, only a plain yes is fit.
+
+    Raises:
+        ValueError: it is no verdict.
+    """
+    document: Any = json.loads(answer)
+    if not isinstance(document, dict) or document.get("fit") not in (True, False):
+        raise ValueError("the answer is no verdict: 'fit' is missing")
+    reasons = document.get("reasons")
+    reason = "; ".join(map(str, reasons)) if isinstance(reasons, list) else ""
+    if document.get("condemned") or document.get("health") == "unhealthy":
+        return NodeVerdict(node, Fitness.UNFIT, reason or "condemned")
+    if document["fit"]:
+        return NodeVerdict(node, Fitness.FIT, reason)
+    return NodeVerdict(node, Fitness.UNKNOWN, reason or f"health is {document.get('health')}")
+
+
+def _get(path: str, timeout_seconds: float) -> bytes:
+    connection = http.client.HTTPConnection("localhost", timeout=timeout_seconds)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    try:
+        connection.sock.settimeout(timeout_seconds)
+        connection.sock.connect(path)
+        connection.request("GET", "/v1/verdict")
+        response = connection.getresponse()
+        body = response.read(ANSWER_BYTES_MAX)
+        if response.status != http.client.OK:
+            raise ValueError(f"HTTP {response.status}")
+        return body
+    finally:
+        connection.close()
+
+
+def main() -> None:
+    """Print this node's verdict as one line of JSON."""
+    node = os.environ.get("HEALTHD_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    template = sys.argv[1] if len(sys.argv) > 1 else DEFAULT_SOCKET
+    sys.stdout.write(json.dumps(ask(template, node)._asdict()) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Becomes the training command, with torch's variables set: `python -m healthd.launcher.rank COMMAND...`.
+
+Slurm tells a task its place in its own words; a local rank must not outlive its launcher. Then exec: no process stays
+in between, so signals and exit codes are the command's own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Mapping
+
+PARENT_VARIABLE = "HEALTHD_LAUNCHER_PID"
+_FROM_SLURM = {
+    "RANK": "SLURM_PROCID",
+    "WORLD_SIZE": "SLURM_NTASKS",
+    "LOCAL_RANK": "SLURM_LOCALID",
+    "HEALTHD_NODE": "SLURMD_NODENAME",
+}
+_PR_SET_PDEATHSIG = 1
+_NOT_FOUND, _NOT_RUNNABLE = 127, 126
+
+
+def placed(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment with torch's variables filled in from Slurm's, where there are any."""
+    found = {ours: environ[theirs] for ours, theirs in _FROM_SLURM.items() if theirs in environ}
+    return {**environ, **found}
+
+
+def die_with(parent: int) -> None:
+    """Let the kernel end this process when the launcher dies, however it dies."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before we asked
+        sys.exit(128 + signal.SIGKILL)
+
+
+def main() -> None:
+    """Exec the command."""
+    command = sys.argv[1:]
+    environ = placed(os.environ)
+    parent = environ.pop(PARENT_VARIABLE, "")
+    if parent:
+        die_with(int(parent))
+    try:
+        os.execvpe(command[0], command, environ)  # noqa: S606 - no shell is the point
+    except OSError as error:
+        sys.stderr.write(f"healthctl launch: cannot run {command[0]}: {error.strerror}\n")
+        sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_RUNNABLE)
+
+
+if __name__ == "__main__":
+    main()

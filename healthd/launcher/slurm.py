@@ -1,0 +1,234 @@
+"""Inside an sbatch or salloc allocation: one srun step per attempt, pinned to the chosen nodes.
+
+How each rank ended is read from srun's own messages ("srun: error: n2: tasks 1-2: Exited with exit code 90"): Slurm's
+accounting keeps one code per step only, and a channel of our own would need ports that a site may not open. The step is
+killed through scancel, which reaches its tasks even when srun itself is stuck.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+from healthd.launcher.backend import Attempt, BackendError
+from healthd.launcher.plan import Fitness, NodeVerdict, RankEnd
+
+COMMAND_SECONDS = 30.0
+GATE_SECONDS = 20.0
+PORT_FIRST, PORT_COUNT = 20000, 10000
+STDERR_LINE_BYTES_MAX = 1 << 16
+
+_TASKS = re.compile(r"srun: error: (?P<node>[^:\s]+): tasks? (?P<tasks>[\d,-]+): (?P<how>.+)")
+_CODE = re.compile(r"Exited with exit code (\d+)")
+_BY_SIGNAL = {
+    "Killed": signal.SIGKILL,
+    "Terminated": signal.SIGTERM,
+    "Segmentation fault": signal.SIGSEGV,
+    "Aborted": signal.SIGABRT,
+    "Bus error": signal.SIGBUS,
+    "Illegal instruction": signal.SIGILL,
+    "Floating point exception": signal.SIGFPE,
+    "Hangup": signal.SIGHUP,
+    "Interrupt": signal.SIGINT,
+}
+
+
+def task_numbers(text: str) -> list[int]:
+    """The tasks of a list such as ``0-2,5``."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
+def read_message(line: str) -> list[RankEnd]:
+    """The ranks whose end a line of srun reports; none for any other line."""
+    match = _TASKS.match(line.strip())
+    if match is None:
+        return []
+    how = match["how"]
+    by_code = _CODE.match(how)
+    if by_code is not None:
+        code = int(by_code[1])
+    else:
+        code = next((-number for text, number in _BY_SIGNAL.items() if how.startswith(text)), 1)
+    return [RankEnd(task, match["node"], code) for task in task_numbers(match["tasks"])]
+
+
+class SlurmRun:
+    """One step."""
+
+    def __init__(self, attempt: Attempt, job_id: str, srun: subprocess.Popen[bytes], step_name: str) -> None:
+        self._attempt = attempt
+        self._job_id = job_id
+        self._srun = srun
+        self._step_name = step_name
+        self._reported: dict[int, RankEnd] = {}
+        self._stayed: set[int] = set()  # ranks that ran when we killed the step
+        assert srun.stderr is not None  # noqa: S101 - it was asked for
+        self._reader = threading.Thread(target=self._read, args=(srun.stderr,), name="srun-stderr", daemon=True)
+        self._reader.start()
+
+    def ended(self) -> Sequence[RankEnd]:
+        """What srun has reported; after its end also the ranks it says nothing about."""
+        reported = {rank: self._marked(end) for rank, end in self._reported.copy().items()}
+        if not self.over():
+            return list(reported.values())
+        return [reported.get(rank) or self._silent(rank) for rank in range(self._attempt.world)]
+
+    def over(self) -> bool:
+        """Whether srun has ended and everything it said is read."""
+        return self._srun.poll() is not None and not self._reader.is_alive()
+
+    def terminate(self) -> None:
+        """SIGTERM to every task."""
+        self._signal("TERM")
+
+    def kill(self) -> None:
+        """SIGKILL to every task, and to srun if no step can be found."""
+        self._stayed |= set(range(self._attempt.world)) - set(self._reported)
+        if not self._signal("KILL"):
+            self._srun.kill()
+
+    def _marked(self, end: RankEnd) -> RankEnd:
+        """A rank with a code of its own left by itself, even if we heard of it after the kill."""
+        by_signal = end.code is None or end.code < 0
+        return end._replace(killed=by_signal and end.rank in self._stayed)
+
+    def _silent(self, rank: int) -> RankEnd:
+        """Slurm reports every failure: a rank nobody speaks of ended well if the step did, else its node is gone."""
+        node = self._attempt.nodes[rank // self._attempt.ranks_per_node]
+        lost = rank in self._stayed or (self._srun.returncode != 0 and not self._reported)
+        return RankEnd(rank, node, None if lost else 0, killed=rank in self._stayed)
+
+    def _signal(self, name: str) -> bool:
+        steps = _run(["squeue", "--steps", "--noheader", f"--jobs={self._job_id}", "--format=%i|%j"])
+        ids = [line.partition("|")[0] for line in steps.splitlines() if line.endswith(f"|{self._step_name}")]
+        for step in ids:
+            _run(["scancel", f"--signal={name}", step.strip()])
+        return bool(ids)
+
+    def _read(self, stream: IO[bytes]) -> None:
+        """Pass srun's standard error on, and note what it says about tasks."""
+        while line := stream.readline(STDERR_LINE_BYTES_MAX):
+            sys.stderr.buffer.write(line)
+            sys.stderr.flush()
+            for end in read_message(line.decode(errors="replace")):
+                self._reported.setdefault(end.rank, end)
+
+
+class SlurmBackend:
+    """The allocation this process runs in."""
+
+    name = "slurm"
+
+    def __init__(self, environ: Mapping[str, str], socket_template: str) -> None:
+        self._environ = dict(environ)
+        self._socket_template = socket_template
+        self._job_id = self._need("SLURM_JOB_ID")
+        self._nodes = tuple(
+            _run(["scontrol", "show", "hostnames", self._need("SLURM_JOB_NODELIST")], check=True).split()
+        )
+
+    def job(self) -> str:
+        """The job's id: it stays the same when the job is requeued."""
+        return self._job_id
+
+    def nodes(self) -> tuple[str, ...]:
+        """The allocation's nodes, in Slurm's order."""
+        return self._nodes
+
+    def ask(self, nodes: Sequence[str]) -> Sequence[NodeVerdict]:
+        """One short step over all candidates; who does not answer in time is missing."""
+        argv = [*self._srun(nodes, 1), "--wait=5", sys.executable, "-m", "healthd.launcher.gate", self._socket_template]
+        verdicts = []
+        for line in _run(argv, seconds=GATE_SECONDS, environ=self._clean()).splitlines():
+            try:
+                answer = json.loads(line)
+                verdicts.append(NodeVerdict(answer["node"], Fitness(answer["fitness"]), answer["reason"]))
+            except (ValueError, KeyError, TypeError):
+                continue  # not ours: a prolog that talks, say
+        return verdicts
+
+    def start(self, attempt: Attempt) -> SlurmRun:
+        """One step, one task per rank."""
+        step_name = f"healthd-{attempt.number}-{secrets.token_hex(3)}"
+        argv = [*self._srun(attempt.nodes, attempt.ranks_per_node), f"--job-name={step_name}", "--wait=0"]
+        argv += ["--kill-on-bad-exit=0", sys.executable, "-m", "healthd.launcher.rank", *attempt.command]
+        environ = {
+            **self._clean(),
+            "HEALTHD_JOB": attempt.job,
+            "HEALTHD_ATTEMPT": str(attempt.number),
+            "MASTER_ADDR": self._address(attempt.nodes[0]),
+            "MASTER_PORT": str(PORT_FIRST + secrets.randbelow(PORT_COUNT)),
+        }
+        try:
+            srun = subprocess.Popen(argv, env=environ, stderr=subprocess.PIPE, start_new_session=True)
+        except OSError as error:
+            raise BackendError(f"srun cannot be started: {error}") from error
+        return SlurmRun(attempt, self._job_id, srun, step_name)
+
+    def requeue(self) -> bool:
+        """`scontrol requeue`: Slurm ends this job, this process included, and queues it again."""
+        try:
+            _run(["scontrol", "requeue", self._job_id], check=True)
+        except BackendError as error:
+            sys.stderr.write(f"healthctl launch: {error}\n")
+            return False
+        return True
+
+    def _srun(self, nodes: Sequence[str], tasks_per_node: int) -> list[str]:
+        return [
+            "srun",
+            f"--jobid={self._job_id}",
+            "--overlap",
+            "--mem=0",
+            f"--nodes={len(nodes)}",
+            f"--nodelist={','.join(nodes)}",
+            f"--ntasks={len(nodes) * tasks_per_node}",
+            f"--ntasks-per-node={tasks_per_node}",
+            "--distribution=block",
+        ]
+
+    def _clean(self) -> dict[str, str]:
+        """Our environment without what the batch script's own shape would tell srun about ours."""
+        dropped = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE", "SLURM_NNODES")
+        return {key: value for key, value in self._environ.items() if key not in dropped}
+
+    def _address(self, node: str) -> str:
+        """Where a node is reached: Slurm knows even when the name service does not."""
+        found = re.search(r"\bNodeAddr=(\S+)", _run(["scontrol", "show", "node", node]))
+        return found[1] if found else node
+
+    def _need(self, name: str) -> str:
+        value = self._environ.get(name, "")
+        if not value:
+            raise BackendError(f"{name} is not set: run this inside sbatch or salloc, or with --backend local")
+        return value
+
+
+def _run(
+    argv: Sequence[str],
+    *,
+    seconds: float = COMMAND_SECONDS,
+    environ: Mapping[str, str] | None = None,
+    check: bool = False,
+) -> str:
+    """The standard output of a Slurm command; empty when it fails, unless `check` asks for a `BackendError`."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=seconds, env=environ, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        if check:
+            raise BackendError(f"{argv[0]}: {error}") from error
+        return ""
+    if check and done.returncode != 0:
+        raise BackendError(f"{' '.join(argv)}: exit {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
