@@ -118,9 +118,11 @@ def _rule(item: object, path: Path) -> Rule:
     if not isinstance(stages, list):
         raise PolicyError(f"{path}:{line}: 'steps' of {fields['name']} must be a list")
     return Rule(
-        name=fields["name"],
+        name=str(fields["name"]),
         why=" ".join(fields["why"].split()),
-        match=Match(tuple(_strings(match.get("findings", []), path, line, "findings")), tuple(severities)),
+        match=Match(
+            tuple(str(f) for f in _strings(match.get("findings", []), path, line, "findings")), tuple(severities)
+        ),
         stages=tuple(
             tuple(_step(s, path, line) for s in (stage if isinstance(stage, list) else [stage])) for stage in stages
         ),
