@@ -122,7 +122,7 @@ class Agreement:
         """Decide against the order, unless somebody has decided already; then that stands, and a later look shows it."""
         voted = order.id in self._pending
         if order.id in self._agreed:
-            return []
+            return []  # too late
         if self._draw(order):
             self._store.add(self._key(order, "step"), _NEVER)
         elif voted:
@@ -138,10 +138,14 @@ class Agreement:
                 f"order {order.id}: the ranks agreed on step {decided}, this one is at step {step} already; each step needs a "
                 "collective over all ranks, and on a GPU the guard needs its framework's adapter to wait for the device"
             )
-        return [order] if decided == step else []
+        if decided > step:
+            return []
+        self._finish(order, Outcome.AGREED)
+        return [order]
 
     def _finish(self, order: MailboxOrder, outcome: Outcome) -> Outcome:
         self._pending.pop(order.id, None)
+        self._agreed.pop(order.id, None)
         self._finished[order.id] = None
         while len(self._finished) > FINISHED_MAX:
             self._finished.popitem(last=False)

@@ -61,7 +61,7 @@ class Checkpoints:
         """Args: `root`: is made when first needed; `keep`: complete checkpoints to retain, at least 1."""
         if keep < 1:
             raise ValueError(f"keep={keep}: at least one checkpoint must stay")
-        self.root = Path(root)
+        self.root = Path(root).absolute()
         self.keep = keep
 
     def open(self, step: int) -> Path:
