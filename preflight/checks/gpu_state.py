@@ -1,0 +1,166 @@
+"""What the driver says of each GPU: reachable, no row remap pending or failed, no recovery action asked for."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from preflight.results import Data, Outcome, Result
+
+TEST = "gpu_state"
+LIBRARY_VARIABLE = "HEALTHD_NVML_LIBRARY"
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+NVIDIA_VENDOR = "0x10de"
+GPU_CLASSES = ("0x0300", "0x0302")  # display controller, 3D controller
+RECOVERY_WORDS = {1: "reset the GPU", 2: "reboot the node", 3: "drain peer-to-peer", 4: "drain, then reset"}
+
+Note = Callable[[str], None]
+
+
+class GpuState(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU as read. None where the GPU or the driver doesn't have it; `unread` names what failed to be read."""
+
+    index: int
+    uuid: str = ""
+    lost: bool = False
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    recovery_action: int | None = None
+    unread: tuple[str, ...] = ()
+
+
+def faults_of(state: GpuState) -> list[str]:
+    """Everything that makes this GPU unfit, each with what to do. Empty for a good one."""
+    if state.lost:
+        return ["the driver has lost it; reboot the node, replace it if that recurs"]
+    faults = []
+    if state.remap_failed:
+        faults.append("a row could not be remapped; run the field diagnostic, plan replacement")
+    if state.remap_pending:
+        faults.append("a row remap waits for a GPU reset")
+    if state.recovery_action:
+        words = RECOVERY_WORDS.get(state.recovery_action, "not described here")
+        faults.append(f"the driver asks for recovery action {state.recovery_action} ({words})")
+    return faults
+
+
+def run(fault: str, note: Note) -> Iterator[Result]:
+    """One result for each GPU; one 'not applicable' where the machine has neither GPU nor driver."""
+    if fault == "hang":
+        note("an injected hang")
+        time.sleep(3600)
+    if fault in ("remap_pending", "lost"):
+        yield judge_state(GpuState(index=0, remap_pending=True, lost=fault == "lost"))
+        return
+    try:
+        library = _load(note)
+    except _NoDriverError as missing:
+        yield _without_driver(str(missing), gpus_on_bus())
+        return
+    count = library.nvmlDeviceGetCount()
+    if not count:
+        yield Result(test=TEST, outcome=Outcome.ERROR, reason="the driver is here but sees no GPU")
+    for index in range(count):
+        yield judge_state(_read(library, index, note))
+
+
+def judge_state(state: GpuState) -> Result:
+    """The result for one GPU. What could not be read leaves it open."""
+    faults = faults_of(state)
+    outcome, reason = Outcome.PASS, ""
+    if faults:
+        outcome, reason = Outcome.FAIL, "; ".join(faults)
+    elif state.unread:
+        outcome, reason = Outcome.ERROR, f"could not read {', '.join(state.unread)}"
+    data: Data = {"uuid": state.uuid} if state.uuid else {}
+    return Result(test=TEST, outcome=outcome, device=f"GPU {state.index}", reason=reason, data=data)
+
+
+def gpus_on_bus(devices: Path = PCI_DEVICES) -> int:
+    """How many NVIDIA GPUs the PCI bus shows, whatever the driver thinks."""
+    return sum(
+        _word(device / "vendor") == NVIDIA_VENDOR and _word(device / "class").startswith(GPU_CLASSES)
+        for device in (devices.iterdir() if devices.is_dir() else ())
+    )
+
+
+def _word(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _without_driver(missing: str, on_bus: int) -> Result:
+    if on_bus:
+        reason = f"{on_bus} GPUs on the PCI bus, but no driver to ask: {missing}"
+        return Result(test=TEST, outcome=Outcome.ERROR, reason=reason)
+    return Result(test=TEST, outcome=Outcome.NOT_APPLICABLE, reason=f"no GPU on the PCI bus and no driver: {missing}")
+
+
+class _NoDriverError(Exception):
+    pass
+
+
+def _load(note: Note) -> Any:
+    import pynvml  # noqa: PLC0415 - absent packages are a result, not a crash
+
+    path = os.environ.get(LIBRARY_VARIABLE, "")
+    note(f"loading {path or 'the NVML library'}")
+    try:
+        if path:
+            pynvml.nvmlLib = ctypes.CDLL(path)  # a library that is already there pynvml takes as it is
+        note("nvmlInit")
+        pynvml.nvmlInit()
+    except (pynvml.NVMLError, OSError) as error:
+        raise _NoDriverError(str(error)) from error
+    return pynvml
+
+
+def _read(library: Any, index: int, note: Note) -> GpuState:
+    unread: list[str] = []
+
+    def ask(name: str, call: Callable[[Any], Any]) -> Any:
+        note(f"GPU {index}: {name}")
+        try:
+            return call(handle)
+        except (library.NVMLError_NotSupported, library.NVMLError_FunctionNotFound):
+            return None
+        except library.NVMLError_GpuIsLost:
+            raise
+        except library.NVMLError as error:
+            unread.append(f"{name} ({error})")
+            return None
+
+    try:
+        note(f"GPU {index}: handle")
+        handle = library.nvmlDeviceGetHandleByIndex(index)
+        uuid = ask("UUID", library.nvmlDeviceGetUUID)
+        rows = ask("remapped rows", library.nvmlDeviceGetRemappedRows)
+        action = ask("recovery action", lambda gpu: _recovery_action(library, gpu))
+    except library.NVMLError_GpuIsLost:
+        return GpuState(index=index, lost=True)
+    except library.NVMLError as error:
+        return GpuState(index=index, unread=(f"its handle ({error})",))
+    pending, failed = (bool(rows[2]), bool(rows[3])) if rows else (None, None)
+    return GpuState(
+        index=index,
+        uuid=uuid or "",
+        remap_pending=pending,
+        remap_failed=failed,
+        recovery_action=action,
+        unread=tuple(unread),
+    )
+
+
+def _recovery_action(library: Any, gpu: Any) -> int:
+    value = library.nvmlDeviceGetFieldValues(gpu, [library.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])[0]
+    if value.nvmlReturn != library.NVML_SUCCESS:
+        raise library.NVMLError(value.nvmlReturn)
+    return int(value.value.uiVal)

@@ -1,0 +1,126 @@
+"""Arithmetic: the same product of random matrices again and again must give the same bits, and the right ones.
+
+Equal digests prove that repeats agree; a comparison with double precision proves that they don't agree on something
+wrong; and since the inputs are finite, a NaN or infinity in the output is a fault of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from preflight.checks.devices import Device, as_bits, devices
+from preflight.checks.gpu_state import Note
+from preflight.results import Data, Outcome, Result
+
+TEST = "matmul_repeat"
+SEEDS = (20_241, 77_003)
+# Width of the type's fraction: the largest relative error of one rounding is 2^-(bits+1).
+TYPES = {"bf16": (torch.bfloat16, 7), "fp32": (torch.float32, 23)}
+SUM_BITS = 23  # products are summed in single precision by every device we know
+ERRORS_LISTED = 8
+_ODD = -7046029254386353131
+
+
+def run(fault: str, note: Note) -> Iterator[Result]:
+    """One result for each device."""
+    for device in devices():
+        yield check(device, fault, note)
+
+
+def check(device: Device, fault: str, note: Note) -> Result:
+    """All types and seeds on one device."""
+    began, flops = time.perf_counter(), 0
+    for name in TYPES:
+        for seed in SEEDS:
+            if found := _check_one(device, name, seed, fault, note):
+                return Result(test=TEST, outcome=Outcome.FAIL, device=device.name, reason=_sentence(found), data=found)
+            flops += 2 * device.matmul_size**3 * device.matmul_repeats
+    data: Data = {
+        "label": device.label,
+        "size": device.matmul_size,
+        "repeats": device.matmul_repeats * len(SEEDS) * len(TYPES),
+        "gigaflops": round(flops / (time.perf_counter() - began) / 1e9),
+    }
+    if device.idle_gpus:
+        reason = f"{device.idle_gpus} GPUs on the PCI bus, but torch can use none; only the processor was tested"
+        return Result(test=TEST, outcome=Outcome.ERROR, device=device.name, reason=reason, data=data)
+    return Result(test=TEST, outcome=Outcome.PASS, device=device.name, data=data)
+
+
+def _check_one(device: Device, name: str, seed: int, fault: str, note: Note) -> Data:
+    """One type, one seed: what is wrong, or nothing."""
+    kind, _ = TYPES[name]
+    note(f"{device.name}: {name} products, seed {seed}")
+    left, right = _operands(device, kind, seed)
+    first, expected = None, 0
+    for repeat in range(device.matmul_repeats):
+        output = left @ right
+        _commit(fault, output, repeat)
+        found = digest(output)
+        if first is None:
+            first, expected = output, found
+        elif found != expected:
+            what: Data = {"type": name, "seed": seed, "repeat": repeat, "what": "differs from repeat 0"}
+            return what | _differences(output, first, as_bits(output) != as_bits(first))
+    device.synchronize()
+    note(f"{device.name}: {name} against double precision, seed {seed}")
+    wrong = _beyond_rounding(left, right, first, name)
+    if not bool(wrong.any()):
+        return {}
+    same: Data = {"type": name, "seed": seed, "what": "wrong in every repeat"}
+    return same | _differences(first, left.double() @ right.double(), wrong)
+
+
+def digest(tensor: Any) -> int:
+    """64 bits over all bits of a tensor and their places; computed on the device, the same for NaN and NaN."""
+    words = as_bits(tensor).flatten().to(torch.int64)
+    places = torch.arange(1, words.numel() + 1, dtype=torch.int64, device=words.device)
+    mixed = words.add_(places.mul_(_ODD)).mul_(_ODD)
+    mixed.bitwise_xor_(mixed.bitwise_right_shift(32))
+    return int(mixed.mul_(_ODD).sum())
+
+
+def _operands(device: Device, kind: Any, seed: int) -> tuple[Any, Any]:
+    """Two square matrices of normal numbers. Zeros or ones would leave most of the circuits idle."""
+    source = torch.Generator(device.name).manual_seed(seed)
+    shape = (device.matmul_size, device.matmul_size)
+    left, right = (torch.randn(shape, generator=source, device=device.name) for _ in range(2))
+    return left.to(kind), right.to(kind)
+
+
+def _beyond_rounding(left: Any, right: Any, output: Any, name: str) -> Any:
+    """Where the output is further from the true product than any order of summation explains; NaN is, always."""
+    _, fraction_bits = TYPES[name]
+    left, right = left.double(), right.double()
+    true = left @ right
+    scale = left.abs() @ right.abs()
+    allowed = true.abs() * 2.0 ** -(fraction_bits + 1) + scale * left.shape[1] * 2.0 ** -(SUM_BITS + 1)
+    return ~((output.double() - true).abs() <= 2 * allowed)
+
+
+def _commit(fault: str, output: Any, repeat: int) -> None:
+    """The injected fault: what a broken multiplier would do."""
+    middle = output.shape[0] // 2
+    if fault == "nan":
+        output[middle, middle] = float("nan")
+    elif fault == "all_outputs" or (fault == "one_output" and repeat == 1):
+        bits = as_bits(output)
+        bits[middle, middle] ^= 1 << (8 * output.element_size() - 3)  # a high bit of the exponent
+
+
+def _differences(output: Any, wanted: Any, wrong: Any) -> Data:
+    places = wrong.nonzero()
+    listed = [
+        f"[{row}, {column}]: {float(wanted[row, column]):g} expected, {float(output[row, column]):g} computed"
+        for row, column in places[:ERRORS_LISTED].tolist()
+    ]
+    return {"wrong_elements": int(places.shape[0]), "errors": "; ".join(listed)}
+
+
+def _sentence(found: Data) -> str:
+    first = str(found["errors"]).split("; ")[0]
+    return f"{found['type']} product {found['what']}: {found['wrong_elements']} wrong elements, first {first}"

@@ -1,0 +1,82 @@
+"""What tests answer, what their process sends, and the document that comes out. Frozen records, JSON."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+DOCUMENT_VERSION = 1
+Data = dict[str, str | int | float | bool]
+
+
+class Outcome(str, enum.Enum):
+    """How one test ended. Only PASS speaks for the machine."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    FAIL = "fail"
+    HANG = "hang"  # did not end in time; a healthy machine does
+    NOT_APPLICABLE = "not_applicable"  # there is no such thing on this machine
+    NOT_RUN = "not_run"  # something else came first, or is missing
+    ERROR = "error"  # could not come to a conclusion
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One test on one device. `misconfigured` marks a NOT_RUN that a person must put right first."""
+
+    test: str
+    outcome: Outcome
+    device: str = ""
+    reason: str = ""
+    seconds: float = 0.0
+    data: Data = {}
+    misconfigured: bool = False
+
+
+class Now(msgspec.Struct, frozen=True, tag="now"):
+    """From a test's process: what comes next. If nothing follows, it hangs there."""
+
+    test: str
+    doing: str
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """From a test's process: one result; `last` when the test has no further device."""
+
+    result: Result
+    last: bool
+
+
+Message = Now | Done
+STARTING = "starting"  # the first thing a test does: importing what it needs
+
+
+class Verdict(str, enum.Enum):
+    """What the whole run says of the machine."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    MISCONFIGURED = "misconfigured"
+
+    @property
+    def exit_code(self) -> int:
+        """0 pass, 1 fail, 2 misconfigured, 3 inconclusive."""
+        return _EXIT_CODES[self]
+
+
+_EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.MISCONFIGURED: 2, Verdict.INCONCLUSIVE: 3}
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of a run. Times are UTC seconds; `reasons` are empty only for a pass."""
+
+    version: int
+    level: str
+    node: str
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    injected: tuple[str, ...]
+    started_at: float
+    seconds: float
+    results: tuple[Result, ...]
