@@ -94,6 +94,12 @@ class Programs:
         with self._changed:
             return self._starts.get(name, 0)
 
+    def exit_code(self, name: str) -> int | None:
+        """How the program ended last, negative for a signal; None while it runs."""
+        with self._changed:
+            exited = self._exits.get(name)
+            return None if exited is None or name in self._pids else exited.code
+
     def kill(self, name: str) -> bool:
         """Kill -9, as a test does; the supervisor restarts it if it is one to restart."""
         pid = self.pid(name)

@@ -1,0 +1,216 @@
+"""The pretend cluster: five nodes with a healthd each, one remediator, a scheduler. Nothing in it knows that it is a demo.
+
+What is pretended is below the product: the driver's library, the number of machines. Everything lives in one directory,
+but for the beacons, which need memory-backed files.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from healthctl.demo.pretend_gpus import PretendGpus
+from healthctl.demo.programs import ProgramError, Programs, last_line, wait_for
+from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, free_ports
+from healthctl.exits import Failure
+from healthctl.server import Server
+from remediator.model.views import NodeList
+
+SOURCE = Path(__file__).resolve().parents[2]
+TRAINER = SOURCE / "examples" / "train_gpt.py"
+FAKE_LIBRARY = SOURCE / "tests" / "nodes" / "fake_nvml" / "build.py"
+NODES = ("node1", "node2", "node3", "node4", "node5")
+KERNEL_LOG = Path("/dev/kmsg")
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - beacons are memory-backed files
+READY_DEADLINE_S = 60.0
+COMMAND_DEADLINE_S = 60.0
+BIN = Path(sys.executable).parent
+
+
+class Choices(msgspec.Struct, frozen=True):
+    """What the person asked for. `scheduler` is slurm or local."""
+
+    workdir: Path
+    scheduler: str
+
+
+class DemoCluster:
+    """Brings the cluster up under `programs`, and gives the scenario its handles."""
+
+    def __init__(self, choices: Choices, programs: Programs) -> None:
+        self.choices = choices
+        self.programs = programs
+        self.workdir = choices.workdir
+        self.beacons = SHARED_MEMORY / f"gpu-healthd-{self.workdir.name}"
+        self.gpus = {
+            name: PretendGpus(self.workdir / "nodes" / name / "nvml", name, number)
+            for number, name in enumerate(NODES, start=1)
+        }
+        self.slurm = (
+            SlurmCluster(self.workdir / "slurm", programs, ClusterShape(nodes=NODES))
+            if choices.scheduler == "slurm"
+            else None
+        )
+        self.holds_file = self.workdir / "holds.json"
+        self.kernel_log = KERNEL_LOG if os.access(KERNEL_LOG, os.W_OK) else self.workdir / "kernel.log"
+        self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
+        self._config = self.workdir / "remediator.yaml"
+
+    @property
+    def server(self) -> Server:
+        """The remediator, as an operator."""
+        return Server(self.url, (self.workdir / "tokens" / "operator").read_text().strip())
+
+    @property
+    def env(self) -> dict[str, str]:
+        """For every program of the demo. No GPU is offered to the trainers: they are many, and on the CPU."""
+        base = self.slurm.env if self.slurm else dict(os.environ)
+        return base | {
+            "PATH": f"{BIN}:{base.get('PATH', '')}",
+            "PYTHONUNBUFFERED": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            "OMP_NUM_THREADS": "1",
+            "HEALTHD_BEACON_DIR": str(self.beacons / "{node}"),
+            "HEALTHD_SOCKET": str(self.workdir / "nodes" / "{node}" / "run" / "healthd.sock"),
+        }
+
+    def beacon_dir(self, node: str) -> Path:
+        """Where the trainer ranks of one node publish."""
+        return self.beacons / node
+
+    def start(self) -> None:
+        """Bring everything up; returns when all five nodes have reported themselves healthy.
+
+        Raises:
+            ProgramError: something did not come up; names its log.
+        """
+        if not self.kernel_log.exists():
+            self.kernel_log.touch()
+        if self.slurm:
+            self.slurm.start()
+        self._start_remediator()
+        library = build_library(self.workdir)
+        for node in NODES:
+            self._start_healthd(node, library)
+        wait_for(self._all_healthy, READY_DEADLINE_S, f"five healthy nodes; see {self.programs.log_dir}")
+
+    def inject_xid(self, node: str, gpu: int, code: int) -> str:
+        """Write a marked XID line into the kernel log, with the command a person would use; returns what it said."""
+        argv = [str(BIN / "healthctl"), "inject", "xid", "--node", node, "--pci", self.gpus[node].pci(gpu)]
+        return self.run(*argv, "--code", str(code), "--to", str(self.kernel_log))
+
+    def run(self, *argv: str) -> str:
+        """Run a command to its end and return its output.
+
+        Raises:
+            ProgramError: it failed; holds its last words.
+        """
+        try:
+            done = subprocess.run(
+                argv, env=self.env, capture_output=True, text=True, timeout=COMMAND_DEADLINE_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise ProgramError(f"{' '.join(argv)}: not done within {COMMAND_DEADLINE_S:g} s") from None
+        if done.returncode:
+            raise ProgramError(f"{' '.join(argv)} exited with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    def _start_remediator(self) -> None:
+        scheduler: dict[str, object] = {"kind": "local", "state_file": str(self.holds_file)}
+        if self.slurm:
+            scheduler = {"kind": "slurm", "slurm": {"conf": str(self.slurm.conf)}}
+        config = {
+            "cluster": "demo",
+            "listen": self.url.removeprefix("http://"),
+            "database": f"sqlite:///{self.workdir / 'remediator.db'}",
+            "mode": "act",
+            "budget": {"isolated_max": 2},
+            "scheduler": scheduler | {"poll_s": 1.0, "poll_busy_s": 0.2},
+        }
+        write_config(self._config, config)
+        (self.workdir / "tokens").mkdir(exist_ok=True, mode=0o700)
+        for node in NODES:
+            self._issue(node, "--node", node)
+        self._issue("operator", "--operator", "demo")
+        argv = [str(BIN / "remediator"), "serve", "--config", str(self._config)]
+        self.programs.start("remediator", argv, env=self.env, restart=True)
+
+    def _issue(self, file: str, *whom: str) -> None:
+        path = self.workdir / "tokens" / file
+        path.touch(mode=0o600)
+        path.write_text(
+            self.run(str(BIN / "remediator"), "token", "issue", "--config", str(self._config), *whom) + "\n"
+        )
+
+    def _start_healthd(self, node: str, library: Path) -> None:
+        place = self.workdir / "nodes" / node
+        place.mkdir(parents=True, exist_ok=True)
+        gpus = self.gpus[node]
+        gpus.all_well()
+        config = {
+            "node": node,
+            "state_dir": str(place / "state"),
+            "run_dir": str(place / "run"),
+            "beacon_dir": str(self.beacon_dir(node)),
+            "listen": "127.0.0.1:0",
+            "kernel_log": {"path": str(self.kernel_log), "accept_injected": True},
+            "nvml": {"library": str(library), "deadline_s": 2},
+            "remediator": {
+                "url": self.url,
+                "token_file": str(self.workdir / "tokens" / node),
+                "report_interval_s": 2,
+            },
+            "orders": {
+                "reset_gpu_command": [
+                    sys.executable,
+                    "-m",
+                    "healthctl.demo.pretend_gpus",
+                    str(gpus.scenario),
+                    "{gpu}",
+                ],
+            },
+        }
+        write_config(place / "healthd.yaml", config)
+        argv = [str(BIN / "healthd"), "--config", str(place / "healthd.yaml")]
+        env = self.env | {"FAKE_NVML_SCENARIO": str(gpus.scenario)}
+        self.programs.start(f"healthd-{node}", argv, env=env, restart=True)
+
+    def _all_healthy(self) -> bool:
+        for name in ("remediator", *(f"healthd-{node}" for node in NODES)):
+            if self.programs.starts(name) > 1:
+                raise ProgramError(f"{name} does not stay up: {last_line(self.programs.log(name))}")
+        try:
+            nodes = self.server.get("/v1/nodes", NodeList).nodes
+        except Failure:
+            return False  # not listening yet
+        return {node.node for node in nodes if node.health == "healthy"} == set(NODES)
+
+
+def write_config(path: Path, config: Mapping[str, object]) -> None:
+    """JSON is YAML."""
+    path.write_text(json.dumps(config, indent=2) + "\n")
+
+
+def build_library(directory: Path) -> Path:
+    """The fake driver library, built with the machine's C compiler.
+
+    Raises:
+        ProgramError: there is no compiler, or it fails.
+    """
+    spec = importlib.util.spec_from_file_location("fake_nvml_build", FAKE_LIBRARY)
+    if spec is None or spec.loader is None:
+        raise ProgramError(f"{FAKE_LIBRARY} cannot be loaded; the demo runs from a source checkout")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    try:
+        built: Path = module.build(directory / "build")
+    except RuntimeError as error:
+        raise ProgramError(str(error)) from error
+    return built

@@ -1,0 +1,140 @@
+"""The training job, as its user starts it: through sbatch, or on this machine with a queue of our own making.
+
+Both run the same command, `healthctl launch`, and both start it again when it asks to be queued again.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Protocol
+
+import msgspec
+
+from healthctl.demo.cluster import BIN, NODES, TRAINER, DemoCluster
+from healthctl.demo.programs import ProgramError
+from remediator.act.local import LocalScheduler
+from vocabulary.clock import SystemClock
+
+REQUEUE_EXIT = 75  # what `healthctl launch` answers when too few nodes are left
+ALLOCATION = 4
+LEAVE_S = 5.0
+
+
+class Training(msgspec.Struct, frozen=True):
+    """What is trained: so many steps at this pace, a checkpoint each `every` steps, on so many nodes."""
+
+    steps: int = 160
+    every: int = 20
+    pace_s: float = 0.1
+    seed: int = 7
+    nodes: int = 3
+
+
+class Job(Protocol):
+    """A job in a queue."""
+
+    def submit(self) -> str:
+        """Queue it; returns its id."""
+        ...
+
+    def look_after(self) -> None:
+        """Whatever the queue does by itself; called again and again."""
+        ...
+
+    def exit_code(self) -> int | None:
+        """How it ended; None while it has not."""
+        ...
+
+
+def launch_command(cluster: DemoCluster, training: Training) -> list[str]:
+    """`healthctl launch` and the trainer, as a user would write it in a batch script."""
+    return [
+        str(BIN / "healthctl"),
+        "launch",
+        f"--nodes={training.nodes}",
+        f"--leave-seconds={LEAVE_S:g}",
+        f"--events={cluster.workdir / 'launcher.jsonl'}",
+    ]
+
+
+def train_command(cluster: DemoCluster, training: Training) -> list[str]:
+    """The trainer; a pace makes its steps as long as those of a model worth the name."""
+    return [
+        sys.executable,
+        str(TRAINER),
+        f"--steps={training.steps}",
+        f"--every={training.every}",
+        f"--step-seconds={training.pace_s}",
+        f"--seed={training.seed}",
+        f"--checkpoints={cluster.workdir / 'checkpoints'}",
+        f"--losses={cluster.workdir / 'losses.jsonl'}",
+    ]
+
+
+class SlurmJob:
+    """An sbatch job on three to four nodes."""
+
+    def __init__(self, cluster: DemoCluster, training: Training) -> None:
+        if cluster.slurm is None:
+            raise ValueError("the cluster has no Slurm")
+        self._cluster = cluster
+        self._slurm = cluster.slurm
+        self._training = training
+        self._id = ""
+
+    def submit(self) -> str:
+        """Write the batch script and queue it."""
+        script = self._cluster.workdir / "job.sh"
+        command = [*launch_command(self._cluster, self._training), "--", *train_command(self._cluster, self._training)]
+        script.write_text(f"#!/bin/sh\nexec {shlex.join(command)}\n")
+        argv = ["sbatch", "--parsable", "--requeue", "--job-name=train-gpt", "--open-mode=append"]
+        argv += [f"--nodes={self._training.nodes}-{ALLOCATION}", f"--output={self._cluster.programs.log('job')}"]
+        argv += [f"--chdir={self._cluster.workdir}", "--export=ALL", str(script)]
+        self._id = self._cluster.run(*argv).partition(";")[0]
+        return self._id
+
+    def look_after(self) -> None:
+        """Slurm does everything itself."""
+
+    def exit_code(self) -> int | None:
+        """From Slurm's memory of the job."""
+        shown = self._slurm.command("scontrol", "show", "job", self._id, "--oneliner", check=False)
+        words = dict(word.split("=", 1) for word in shown.split() if "=" in word)
+        if words.get("JobState") not in {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"}:
+            return None
+        code, _, number = words.get("ExitCode", "1:0").partition(":")
+        return int(code) or (128 + int(number) if int(number) else 0)
+
+
+class LocalJob:
+    """The launcher on this machine with pretend nodes. The queue: four free nodes, and again when it asks for it."""
+
+    def __init__(self, cluster: DemoCluster, training: Training) -> None:
+        self._cluster = cluster
+        self._training = training
+        self._scheduler = LocalScheduler(cluster.holds_file, SystemClock())
+
+    def submit(self) -> str:
+        """Start it."""
+        self._start()
+        return "demo"
+
+    def look_after(self) -> None:
+        """Start it again if it asked to be queued again."""
+        if self._cluster.programs.exit_code("job") == REQUEUE_EXIT:
+            self._start()
+
+    def exit_code(self) -> int | None:
+        """Its exit code, unless it is to be queued again."""
+        code = self._cluster.programs.exit_code("job")
+        return None if code == REQUEUE_EXIT else code
+
+    def _start(self) -> None:
+        free = [node for node, hold in self._scheduler.observe(NODES).items() if hold.schedulable]
+        if len(free) < self._training.nodes:
+            raise ProgramError(f"too few free nodes to queue the job again: {', '.join(free) or 'none'}")
+        names = ",".join(free[:ALLOCATION])
+        argv = [*launch_command(self._cluster, self._training), "--backend=local", f"--node-names={names}", "--"]
+        env = self._cluster.env | {"HEALTHD_JOB": "demo"}
+        self._cluster.programs.start("job", [*argv, *train_command(self._cluster, self._training)], env=env)
