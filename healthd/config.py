@@ -1,0 +1,155 @@
+"""The node's configuration: one YAML file, read once, checked whole. The table is in `docs/architecture.md`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import yaml
+
+from vocabulary.identity import require_node_name
+from vocabulary.order import OrderKind
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Argv = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used. The text names the file, the key, and the nearest valid word."""
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class KernelLogConfig(_Section, frozen=True):
+    """Where the kernel log is, and whether marked test faults in it count."""
+
+    path: Path = Path("/dev/kmsg")
+    accept_injected: bool = False
+
+
+class NvmlConfig(_Section, frozen=True):
+    """The driver's library, how often it is asked, and how long one round may take."""
+
+    library: Path | None = None
+    interval_s: Positive = 1.0
+    deadline_s: Positive = 5.0
+
+
+class RemediatorConfig(_Section, frozen=True):
+    """The centre. Without a URL the node works alone."""
+
+    url: str = ""
+    token_file: Path | None = None
+    report_interval_s: Positive = 10.0
+
+    def __post_init__(self) -> None:
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"url: {self.url!r} must begin with http:// or https://")
+        if self.url and self.token_file is None:
+            raise ValueError("token_file: needed with url; make one with 'remediator token issue --node NAME'")
+
+
+class OrdersConfig(_Section, frozen=True):
+    """What this node lets itself be ordered to do, and the programs that do it."""
+
+    allow: frozenset[OrderKind] = frozenset(OrderKind)
+    reset_gpu_command: Argv = ("nvidia-smi", "--gpu-reset", "-i", "{gpu}")
+    preflight_command: Argv = (sys.executable, "-m", "preflight", "--level", "{level}", "--json")
+
+
+class Config(_Section, frozen=True):
+    """Everything healthd is told."""
+
+    node: str = msgspec.field(default_factory=socket.gethostname)
+    state_dir: Path = Path("/var/lib/gpu-healthd")
+    run_dir: Path = Path("/run/gpu-healthd")
+    beacon_dir: Path = Path("/dev/shm/gpu-healthd")  # noqa: S108 - its owner and mode are checked
+    listen: str = "127.0.0.1:15190"
+    kernel_log: KernelLogConfig = KernelLogConfig()
+    nvml: NvmlConfig = NvmlConfig()
+    remediator: RemediatorConfig = RemediatorConfig()
+    orders: OrdersConfig = OrdersConfig()
+
+    def __post_init__(self) -> None:
+        require_node_name(self.node)
+        host, port = self.listen_address
+        if not host or not 0 <= port <= 65535:
+            raise ValueError(f"listen: {self.listen!r} is not HOST:PORT")
+
+    @property
+    def listen_address(self) -> tuple[str, int]:
+        """`listen` as a socket wants it. Port 0 lets the system choose."""
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port) if port.isdecimal() else -1
+
+
+def load(path: Path) -> Config:
+    """Read and check a configuration file.
+
+    Raises:
+        ConfigError: it cannot be read, is no YAML, or holds a key or value that is not valid.
+    """
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> Config:
+    """Check the text of a configuration file; `name` is what messages call it.
+
+    Raises:
+        ConfigError: it is no YAML, or holds a key or value that is not valid.
+    """
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name}: not YAML: {error}") from error
+    try:
+        return msgspec.convert({} if document is None else document, Config, dec_hook=_decode)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name}: {_explain(str(error))}") from error
+
+
+def _decode(kind: type, value: Any) -> Any:
+    """What msgspec does not know: paths."""
+    if kind is Path and isinstance(value, str) and value:
+        return Path(value)
+    raise ValueError(f"expected a path, got {value!r}")
+
+
+_WHERE = re.compile(r" - at `\$\.?(?P<where>.*)`$")
+_WORD = re.compile(r"unknown field `(?P<key>[^`]*)`|enum value '(?P<value>[^']*)'")
+
+
+def _explain(problem: str) -> str:
+    """Turn msgspec's sentence into ours: the key first, the nearest valid word last."""
+    where = _WHERE.search(problem)
+    place = where["where"] if where else ""
+    sentence = problem[: where.start()] if where else problem
+    word = _WORD.search(sentence)
+    if word is None:
+        return f"{place}: {sentence}" if place else sentence
+    if word["key"] is not None:
+        valid = _keys_of(place)
+        key = f"{place}.{word['key']}" if place else word["key"]
+        return f"{key}: no such key; {_nearest(word['key'], valid)}"
+    return f"{place}: {word['value']!r} is not valid; {_nearest(word['value'], [kind.value for kind in OrderKind])}"
+
+
+def _keys_of(place: str) -> list[str]:
+    section = Config() if not place else getattr(Config(), place, None)
+    return list(section.__struct_fields__) if isinstance(section, msgspec.Struct) else []
+
+
+def _nearest(word: str, valid: list[str]) -> str:
+    close = difflib.get_close_matches(word, valid, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(sorted(valid))}"

@@ -1,0 +1,237 @@
+"""The main loop: owns every sample, judges it, and makes findings durable before anyone else sees them.
+
+Kernel log, NVML child and beacons are read here, in one thread, by readiness or once a second; no call here waits for
+the network or a driver. Three services run beside it: uplink, orders (poll and performer), and http.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import selectors
+import uuid
+from collections import deque
+from typing import Protocol
+
+import msgspec
+
+from healthd.checks.xid import XidCheck
+from healthd.collectors.beacons import BeaconCollector
+from healthd.collectors.kernel_log import KernelLog
+from healthd.collectors.log_file import POLL_S
+from healthd.collectors.nvml import NvmlCollector
+from healthd.config import Config
+from healthd.host import Host
+from healthd.http_status import StatusServer
+from healthd.ledger import Ledger
+from healthd.orders.store import OrderStore
+from healthd.orders.task import Proof
+from healthd.outbox import Outbox
+from healthd.recorder import Recorder
+from healthd.services import Services
+from healthd.status import Status
+from healthd.trainer.page import BeaconError
+from healthd.trainer.pages import prepare_directory
+from healthd.watch import Watch
+from vocabulary.catalogue import load_catalogue
+
+TICK_S = 1.0
+RECORDS_PER_LOOK = 1000
+
+_log = logging.getLogger("healthd")
+
+
+class HasFileno(Protocol):
+    """What a selector can wait for."""
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+        ...
+
+
+class AlreadyRunning(Exception):
+    """Another healthd has this state directory."""
+
+
+class Daemon:
+    """One node's agent.
+
+    Raises:
+        AlreadyRunning: the state directory is in use.
+        OSError, OutboxFull: the state directory, the socket or the port cannot be used.
+    """
+
+    def __init__(self, config: Config, host: Host) -> None:
+        self._config = config
+        self._host = host
+        self._boot_id = host.boot_id()
+        config.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        config.run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+        self._lock = _lock(config)
+        now = host.clock.wall()
+        self._outbox = Outbox(config.state_dir / "healthd.db", now)
+        orders = OrderStore(self._outbox, config.node)
+        ledger = Ledger(config.node, self._boot_id, self._outbox.active())
+        ledger.begin_boot(now)
+        xids = XidCheck(config.node, load_catalogue(), accept_injected=config.kernel_log.accept_injected)
+        self._watch = Watch(ledger, xids, self._outbox.gpus())
+        self._recorder = Recorder(ledger, self._outbox, orders, now)
+        self._kernel = KernelLog(config.kernel_log.path, self._boot_id, self._outbox.cursor(), host.clock)
+        self._nvml = NvmlCollector(host, config.nvml.interval_s, config.nvml.deadline_s)
+        self._beacons = BeaconCollector(config.beacon_dir)
+        self._proofs: deque[Proof] = deque()  # from the performer; at most one for each order under way
+        self._stopping = False
+        self._tick_due = 0.0
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._registered: dict[str, HasFileno] = {}
+        self.status = self._status_now()
+        socket_path = config.run_dir / "healthd.sock"
+        self._http = StatusServer(config.listen_address, socket_path, lambda: self.status, self._outbox.waiting)
+        self._services = Services(
+            config=config,
+            host=host,
+            agent=uuid.uuid4().hex,
+            outbox=self._outbox,
+            orders=orders,
+            status=lambda: self.status,
+            on_proof=self._on_proof,
+            on_order=self.wake,
+        )
+
+    def run(self) -> None:
+        """Work until `stop`; then write what is left, and end the children."""
+        self._prepare_beacons()
+        self._services.start()
+        _log.info("node %s, boot %s, listening on %s port %s", self._config.node, self._boot_id, *self._http.address)
+        try:
+            while not self._stopping:
+                self._wait()
+                self._work()
+        finally:
+            self._recorder.settle(self._host.clock.wall(), self._host.clock.monotonic(), at_once=True)
+            self._services.stop()
+            self._http.close()
+            self._nvml.close()
+            self._kernel.close()
+
+    def stop(self) -> None:
+        """Let `run` return soon. Callable from a signal handler."""
+        self._stopping = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Look around now. Callable from any thread."""
+        with contextlib.suppress(BlockingIOError):  # it is awake already
+            os.write(self._wake_write, b"!")
+
+    def _wait(self) -> None:
+        self._keep_registered("kernel", self._kernel.source)
+        self._keep_registered("nvml", self._nvml.pipe)
+        timeout = max(0.0, self._tick_due - self._host.clock.monotonic())
+        if self._kernel.source is None:
+            timeout = min(timeout, POLL_S)
+        for key, _ in self._selector.select(timeout):
+            if key.fd == self._wake_read:
+                os.read(self._wake_read, 4096)
+
+    def _work(self) -> None:
+        """One round: take what is there, write what is due, tell who should know."""
+        now, monotonic = self._host.clock.wall(), self._host.clock.monotonic()
+        self._take_kernel(now)
+        for sample in self._nvml.poll():
+            self._watch.take_nvml(sample, now)
+        ticked = monotonic >= self._tick_due
+        news = False
+        if ticked:
+            self._tick_due = max(self._tick_due + TICK_S, monotonic)
+            news = self._watch.take_beacons(self._beacons.read(now))
+        while self._proofs:
+            proof = self._proofs.popleft()
+            if proof.whole_node:
+                self._watch.accept_present()
+            self._recorder.prove(proof)
+        self._recorder.expect(self._watch.expected)
+        with self._outbox.lock:  # a report is of one instant: never changes without the status they belong to
+            news |= self._recorder.settle(now, monotonic)
+            self._recorder.look_up_condemned(now, monotonic)
+            self.status = self._status_now()
+        if news:
+            self._services.uplink.wake()
+
+    def _take_kernel(self, now: float) -> None:
+        batch = self._kernel.read(RECORDS_PER_LOOK)
+        if self._watch.take_kernel(batch.records, batch.gaps):
+            self._nvml.look_now()
+        if batch.garbage:
+            self._watch.take_garbage(batch.garbage, now)
+        self._recorder.read_up_to(batch.cursor)
+        if batch.more:
+            self.wake()
+
+    def _status_now(self) -> Status:
+        now = self._host.clock.wall()
+        watch = self._watch
+        counters = msgspec.structs.replace(
+            watch.counters, nvml_starts=self._nvml.starts, changes_dropped=self._outbox.dropped
+        )
+        return Status(
+            node=self._config.node,
+            boot_id=self._boot_id,
+            at=now,
+            findings=watch.ledger.active,
+            condemned=self._recorder.condemned,
+            silent=tuple(self._silent(now)),
+            gpus=watch.gpus,
+            ranks=watch.ranks,
+            readings=watch.readings,
+            memory=dict(watch.memory),
+            sweep_seconds=watch.sweep_seconds,
+            counters=counters,
+            abandoned=self._nvml.abandoned,
+        )
+
+    def _silent(self, now: float) -> list[str]:
+        silent = []
+        if self._kernel.trouble:
+            silent.append(f"the kernel log ({self._kernel.trouble})")
+        patience_s = self._config.nvml.interval_s + self._config.nvml.deadline_s
+        if self._watch.swept_at is None or now - self._watch.swept_at > patience_s:
+            silent.append("NVML")
+        return silent
+
+    def _on_proof(self, proof: Proof) -> None:
+        self._proofs.append(proof)
+        self.wake()
+
+    def _prepare_beacons(self) -> None:
+        try:
+            prepare_directory(str(self._config.beacon_dir))
+        except (BeaconError, OSError) as error:  # trainers then run on without us; faults are still found
+            _log.error("no beacons on this node: %s", error)
+
+    def _keep_registered(self, name: str, source: HasFileno | None) -> None:
+        """Keep the selector in step with a source that may have been opened anew (perhaps under its old number)."""
+        known = self._registered.get(name)
+        if known is source:
+            return
+        if known is not None:
+            self._selector.unregister(known)
+            del self._registered[name]
+        if source is not None:
+            self._selector.register(source, selectors.EVENT_READ)
+            self._registered[name] = source
+
+
+def _lock(config: Config) -> int:
+    path = config.state_dir / "healthd.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise AlreadyRunning(f"{path}: another healthd has this state_dir; give each node its own") from None
+    return descriptor

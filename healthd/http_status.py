@@ -1,0 +1,116 @@
+"""Answers local questions over TCP and a UNIX socket: the verdict, the findings, the metrics. Read-only, from memory."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import msgspec
+
+from healthd.metrics import CONTENT_TYPE, page
+from healthd.status import Status
+from vocabulary.wire import Problem
+
+REQUEST_TIMEOUT_S = 5.0
+SOCKET_MODE = 0o666  # read-only answers: prologs and users may ask
+
+Answer = tuple[int, str, bytes]
+
+_log = logging.getLogger("healthd.http")
+
+
+class StatusServer:
+    """Both doors, each with its thread. The address that was bound is `address`.
+
+    Raises:
+        OSError: an address cannot be bound.
+    """
+
+    def __init__(
+        self, listen: tuple[str, int], socket_path: Path, status: Callable[[], Status], waiting: Callable[[], int]
+    ) -> None:
+        self._metrics = page(status, waiting)
+        self._status = status
+        handler = type("_Handler", (_Handler,), {"answer_for": staticmethod(self.answer)})
+        self._servers: list[ThreadingHTTPServer] = [_server_class(listen[0])(listen, handler)]
+        self.address = self._servers[0].server_address[:2]
+        self._socket_path = socket_path
+        with contextlib.suppress(FileNotFoundError):
+            socket_path.unlink()
+        self._servers.append(_UnixServer(str(socket_path), handler))  # type: ignore[arg-type]  # a path is its address
+        socket_path.chmod(SOCKET_MODE)
+        for server in self._servers:
+            threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+
+    def answer(self, path: str) -> Answer:
+        """Status code, content type and body for a GET of `path`."""
+        path = path.partition("?")[0]
+        if path == "/metrics":
+            return 200, CONTENT_TYPE, self._metrics()
+        if path == "/v1/verdict":
+            return 200, "application/json", msgspec.json.encode(self._status().verdict())
+        if path == "/v1/findings":
+            return 200, "application/json", msgspec.json.encode({"findings": self._status().findings})
+        problem = Problem(error=f"no such page: {path}", todo="try /v1/verdict, /v1/findings or /metrics")
+        return 404, "application/json", msgspec.json.encode(problem)
+
+    def close(self) -> None:
+        """Stop answering."""
+        for server in self._servers:
+            server.shutdown()
+            server.server_close()
+        with contextlib.suppress(FileNotFoundError):
+            self._socket_path.unlink()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server_version = "healthd"
+    sys_version = ""
+    timeout = REQUEST_TIMEOUT_S
+    answer_for: Callable[[str], Answer]
+
+    def do_GET(self) -> None:
+        code, kind, body = self.answer_for(self.path)
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def address_string(self) -> str:
+        return str(self.client_address)  # a UNIX peer has no host and port
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        _log.debug(format, *args)
+
+
+class _TcpServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        socket.socket.bind(self.socket, self.server_address)  # the library's own would look its name up in DNS
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+
+class _Tcp6Server(_TcpServer):
+    address_family = socket.AF_INET6
+
+
+class _UnixServer(ThreadingHTTPServer):
+    address_family = socket.AF_UNIX
+    daemon_threads = True
+    allow_reuse_address = False
+
+    def server_bind(self) -> None:
+        self.socket.bind(self.server_address)
+        self.server_name, self.server_port = "healthd", 0
+
+
+def _server_class(host: str) -> type[ThreadingHTTPServer]:
+    return _Tcp6Server if ":" in host else _TcpServer

@@ -1,0 +1,52 @@
+"""The command ``healthd --config FILE``: reads the configuration, runs the daemon until it is told to stop.
+
+Exit codes: 0 stopped as told · 1 cannot run (state directory, port) · 2 wrong usage or configuration.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from healthd.config import ConfigError, load
+from healthd.daemon import AlreadyRunning, Daemon
+from healthd.host import Host
+from healthd.outbox import OutboxFull
+
+_log = logging.getLogger("healthd")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--config", "path", type=click.Path(path_type=Path), required=True, help="The node's YAML configuration file."
+)
+@click.option("--verbose", is_flag=True, help="Also log details.")
+def main(path: Path, verbose: bool) -> None:  # noqa: FBT001 - click passes flags so
+    """Watch this GPU node: find its faults, tell the remediator, carry out its orders."""
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    logging.getLogger("urllib3").setLevel(logging.WARNING)
+    try:
+        config = load(path)
+    except ConfigError as error:
+        _log.error("%s", error)
+        sys.exit(2)
+    try:
+        daemon = Daemon(config, Host(nvml_library=config.nvml.library))
+    except (AlreadyRunning, OutboxFull, OSError) as error:
+        _log.error("cannot run: %s", error)
+        sys.exit(1)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: daemon.stop())
+    daemon.run()
+
+
+if __name__ == "__main__":
+    main()

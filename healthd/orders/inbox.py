@@ -1,0 +1,74 @@
+"""The long poll: fetches orders and makes them durable. What they ask for is others' business."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from healthd.centre import Centre, CentreError, Denied
+from healthd.config import RemediatorConfig
+from healthd.orders.store import OrderStore
+from healthd.outbox import OutboxCorrupt, OutboxFull
+from healthd.uplink import Backoff
+from vocabulary.clock import Clock
+
+WAIT_S = 30.0
+OUTBOX_PAUSE_S = 5.0
+
+_log = logging.getLogger("healthd.orders")
+
+
+class Inbox:
+    """The thread that asks. `on_order` is called once for each new order, after it is durable."""
+
+    def __init__(
+        self, config: RemediatorConfig, node: str, orders: OrderStore, clock: Clock, on_order: Callable[[], None]
+    ) -> None:
+        self._config = config
+        self._node = node
+        self._orders = orders
+        self._clock = clock
+        self._on_order = on_order
+        self._stop = threading.Event()
+
+    def stop(self) -> None:
+        """End `run` after the poll under way."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Ask until stopped."""
+        centre = Centre(self._config, self._node)
+        backoff = Backoff()
+        failing = False
+        while not self._stop.is_set():
+            try:
+                self.fetch(centre, WAIT_S)
+                backoff.reset()
+                failing = False
+            except CentreError as error:
+                if not failing or isinstance(error, Denied):
+                    _log.warning("no orders can be fetched: %s", error)
+                failing = True
+                self._stop.wait(backoff.after(error))
+            except (OutboxFull, OutboxCorrupt) as error:
+                _log.error("an order could not be made durable, so it is not acted upon: %s", error)
+                self._stop.wait(OUTBOX_PAUSE_S)
+        centre.close()
+
+    def fetch(self, centre: Centre, wait_s: float) -> int:
+        """One poll; how many orders were new.
+
+        Raises:
+            CentreError: none could be had.
+            OutboxFull, OutboxCorrupt: one could not be kept; it will come again.
+        """
+        known = [order.id for order, _ in self._orders.open()]
+        new = 0
+        for order in centre.orders(known, wait_s):
+            if self._orders.receive(order, self._clock.wall()):
+                _log.warning("order %s: %s, because %s", order.id, order.kind.value, order.reason)
+                new += 1
+        if new:
+            self._on_order()
+        return new

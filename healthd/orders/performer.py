@@ -1,0 +1,140 @@
+"""Performs durable orders, several at once, and makes every step of them durable before anyone hears of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from healthd.config import Config
+from healthd.host import Host
+from healthd.orders.program import ProgramTask, filled, judge_preflight, judge_reset
+from healthd.orders.store import OrderStore
+from healthd.orders.task import Proof, Task, says
+from healthd.orders.trainer import TrainerTask
+from healthd.outbox import OutboxCorrupt, OutboxFull
+from vocabulary.order import TRAINER_ORDERS, Order, OrderKind, OrderState, OrderUpdate
+
+TICK_S = 0.05
+OUTBOX_PAUSE_S = 1.0
+ORDERS_AT_ONCE_MAX = 16
+DEFAULT_LEVEL = "gate"
+
+_log = logging.getLogger("healthd.orders")
+
+
+class Performer:
+    """The thread that acts. Proofs go to the main loop, which ends the order together with what it proves."""
+
+    def __init__(
+        self,
+        config: Config,
+        host: Host,
+        orders: OrderStore,
+        *,
+        on_proof: Callable[[Proof], None],
+        on_answer: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._host = host
+        self._orders = orders
+        self._on_proof = on_proof
+        self._on_answer = on_answer
+        self._tasks: dict[str, Task] = {}
+        self._proven: set[str] = set()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._wake.set()  # orders of an earlier process may be open
+
+    def wake(self) -> None:
+        """There is a new order. Callable from any thread."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        self._stop.set()
+        self._wake.set()
+
+    def run(self) -> None:
+        """Perform until stopped; a failing disk only delays."""
+        while not self._stop.is_set():
+            try:
+                self.tick()
+                self._stop.wait(TICK_S) if self._tasks else self._wake.wait()
+            except (OutboxFull, OutboxCorrupt) as error:
+                _log.error("orders wait for the outbox: %s", error)
+                self._wake.set()
+                self._stop.wait(OUTBOX_PAUSE_S)
+        for task in self._tasks.values():
+            task.close()
+
+    def tick(self) -> None:
+        """Take up what is new, and look after what is under way.
+
+        Raises:
+            OutboxFull, OutboxCorrupt: a step could not be made durable; it is repeated.
+        """
+        if self._wake.is_set():
+            self._wake.clear()
+            for order, answer in self._orders.open():
+                if order.id in self._tasks or order.id in self._proven:
+                    continue
+                if len(self._tasks) >= ORDERS_AT_ONCE_MAX:
+                    self._wake.set()  # the rest is taken up as room becomes free
+                    break
+                self._take_up(order, answer)
+        for order_id, task in list(self._tasks.items()):
+            self._look_after(order_id, task)
+
+    def _take_up(self, order: Order, answer: OrderUpdate) -> None:
+        now = self._host.clock.wall()
+        refusal = self._refusal(order, now)
+        if refusal is not None and answer.state is OrderState.RECEIVED:
+            self._answer(refusal)
+        else:
+            self._tasks[order.id] = self._task(order, answer)
+
+    def _look_after(self, order_id: str, task: Task) -> None:
+        try:
+            news = task.step(self._host.clock.wall())
+        except Exception as error:  # noqa: BLE001 - a broken task must end as a failed order, not as a dead thread
+            _log.exception("order %s", order_id)
+            now = self._host.clock.wall()
+            news = OrderUpdate(id=order_id, state=OrderState.FAILED, at=now, detail=f"internal error: {error!r}")
+        if isinstance(news, Proof):
+            del self._tasks[order_id]
+            self._proven.add(order_id)
+            self._on_proof(news)
+        elif news is not None:
+            if news.state.final:
+                del self._tasks[order_id]
+            self._answer(news)
+
+    def _answer(self, answer: OrderUpdate) -> None:
+        _log.info("order %s: %s %s", answer.id, answer.state.value, answer.detail)
+        self._orders.answer(answer)
+        self._on_answer()
+
+    def _refusal(self, order: Order, now: float) -> OrderUpdate | None:
+        """Why this node will not do it; None if it will."""
+        if order.node != self._config.node:
+            return says(order, OrderState.REFUSED, now, f"for node {order.node}, this is {self._config.node}")
+        if order.kind not in self._config.orders.allow:
+            return says(order, OrderState.REFUSED, now, f"orders.allow does not list {order.kind.value} on this node")
+        if order.kind in TRAINER_ORDERS and not order.job:
+            return says(order, OrderState.REFUSED, now, "it names no job")
+        if order.kind is OrderKind.RESET_GPU and not order.gpu:
+            return says(order, OrderState.REFUSED, now, "it names no GPU")
+        if now >= order.expires_at:
+            return says(order, OrderState.EXPIRED, now, f"{now - order.expires_at:.1f} s too late")
+        return None
+
+    def _task(self, order: Order, answer: OrderUpdate) -> Task:
+        if order.kind in TRAINER_ORDERS:
+            return TrainerTask(order, answer, str(self._config.beacon_dir))
+        words = {"node": order.node, "gpu": order.gpu, "level": order.level or DEFAULT_LEVEL}
+        if order.kind is OrderKind.RESET_GPU:
+            command = filled(self._config.orders.reset_gpu_command, words)
+            return ProgramTask(order, answer, command, self._host, judge_reset)
+        command = filled(self._config.orders.preflight_command, words)
+        return ProgramTask(order, answer, command, self._host, judge_preflight)

@@ -1,0 +1,111 @@
+"""Orders that are carried out by a program: a preflight, or a GPU reset. Started by argument list, never by a shell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from healthd.host import Command, Finished, Host
+from healthd.orders.task import Data, Proof, says
+from vocabulary.order import Order, OrderState, OrderUpdate
+
+TEXT_CHARS_MAX = 1000
+
+Judge = Callable[[Order, Finished, Data, float], "OrderUpdate | Proof"]
+
+
+class ProgramTask:
+    """Runs one program to its end or the order's. After a restart, what is left of an earlier run is ended first."""
+
+    def __init__(self, order: Order, answer: OrderUpdate, command: Sequence[str], host: Host, judge: Judge) -> None:
+        self._order = order
+        self._data: Data = dict(answer.data)
+        self._command = command
+        self._host = host
+        self._judge = judge
+        self._running: Command | None = None
+
+    def step(self, now: float) -> OrderUpdate | Proof | None:
+        """Start it; then look whether it has ended."""
+        if self._running is None:
+            return self._start(now)
+        finished = self._running.poll()
+        if finished is None:
+            return None
+        data = {name: value for name, value in self._data.items() if name not in ("pid", "pid_started")}
+        data["seconds"] = round(now - float(self._data["started_at"]), 3)
+        if finished.overdue:
+            return says(self._order, OrderState.FAILED, now, "ended at the order's expiry", data)
+        return self._judge(self._order, finished, data, now)
+
+    def close(self) -> None:
+        """End the program: nobody would hear its result."""
+        if self._running is not None:
+            self._running.kill()
+
+    def _start(self, now: float) -> OrderUpdate:
+        if "pid" in self._data:
+            self._host.end_group(int(self._data["pid"]), int(self._data.get("pid_started", -1)))
+        try:
+            self._running = self._host.run(self._command, self._order.expires_at - now)
+        except OSError as error:
+            return says(self._order, OrderState.FAILED, now, f"{self._command[0]} cannot be started: {error.strerror}")
+        started = self._host.process_start(self._running.pid)
+        self._data |= {"started_at": now, "pid": self._running.pid, "pid_started": -1 if started is None else started}
+        return says(self._order, OrderState.RUNNING, now, " ".join(self._command)[:TEXT_CHARS_MAX], self._data)
+
+
+def filled(template: Sequence[str], words: Mapping[str, str]) -> list[str]:
+    """Put words into an argument list. Only whole ``{name}`` marks are replaced, and nothing in a word is interpreted.
+
+    >>> filled(["nvidia-smi", "-i", "{gpu}"], {"gpu": "GPU-1"})
+    ['nvidia-smi', '-i', 'GPU-1']
+    """
+    arguments = []
+    for part in template:
+        for name, word in words.items():
+            part = part.replace(f"{{{name}}}", word)  # noqa: PLW2901 - each word in turn
+        arguments.append(part)
+    return arguments
+
+
+def judge_preflight(order: Order, finished: Finished, data: Data, now: float) -> OrderUpdate | Proof:
+    """The program says so in JSON, last on its standard output; anything but a clear pass is no pass."""
+    verdict = last_object(finished.stdout)
+    data = data | _scalars(verdict)
+    if verdict.get("verdict") == "pass" and finished.returncode == 0:
+        answer = says(order, OrderState.SUCCEEDED, now, f"preflight {order.level} passed".replace("  ", " "), data)
+        return Proof(answer, by=f"preflight {order.id}", whole_node=True)
+    why = str(verdict.get("reason") or verdict.get("detail") or finished.stderr.strip()[-TEXT_CHARS_MAX:])
+    word = verdict.get("verdict", "no verdict")
+    return says(order, OrderState.FAILED, now, f"{word} (exit {finished.returncode}): {why}"[:TEXT_CHARS_MAX], data)
+
+
+def judge_reset(order: Order, finished: Finished, data: Data, now: float) -> OrderUpdate | Proof:
+    """The reset tool says it by its exit code."""
+    if finished.returncode == 0:
+        answer = says(order, OrderState.SUCCEEDED, now, f"{order.gpu} was reset", data)
+        return Proof(answer, by=f"reset {order.id}", gpu=order.gpu)
+    words = (finished.stderr.strip() or finished.stdout.strip())[-TEXT_CHARS_MAX:]
+    return says(order, OrderState.FAILED, now, f"exit {finished.returncode}: {words}", data)
+
+
+def last_object(text: str) -> dict[str, object]:
+    """The JSON object that `text` is, or that its last line is; empty if there is none."""
+    for candidate in (text, text.strip().rpartition("\n")[2]):
+        try:
+            value = json.loads(candidate)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            return value
+    return {}
+
+
+def _scalars(verdict: Mapping[str, object]) -> Data:
+    """The parts an answer can carry: short words and numbers."""
+    return {
+        name: value[:TEXT_CHARS_MAX] if isinstance(value, str) else value
+        for name, value in verdict.items()
+        if isinstance(value, (str, int, float, bool))
+    }

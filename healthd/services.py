@@ -1,0 +1,78 @@
+"""The threads beside the main loop: uplink and orders. Each is started again if it ever fails: none dies in silence."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from healthd.config import Config
+from healthd.host import Host
+from healthd.orders.inbox import Inbox
+from healthd.orders.performer import Performer
+from healthd.orders.store import OrderStore
+from healthd.orders.task import Proof
+from healthd.outbox import Outbox
+from healthd.status import Status
+from healthd.uplink import Uplink
+
+RESTART_S = 5.0
+JOIN_S = 2.0
+
+_log = logging.getLogger("healthd")
+
+
+class Services:
+    """Started when a centre is configured; without one the node works alone, and these do nothing."""
+
+    def __init__(  # noqa: PLR0913 - the wiring, all by name
+        self,
+        *,
+        config: Config,
+        host: Host,
+        agent: str,
+        outbox: Outbox,
+        orders: OrderStore,
+        status: Callable[[], Status],
+        on_proof: Callable[[Proof], None],
+        on_order: Callable[[], None],
+    ) -> None:
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._on_order = on_order
+        self.uplink = Uplink(
+            config=config.remediator, agent=agent, outbox=outbox, orders=orders, status=status, clock=host.clock
+        )
+        self._performer = Performer(config, host, orders, on_proof=on_proof, on_answer=self.uplink.wake)
+        self._inbox = Inbox(config.remediator, config.node, orders, host.clock, self._ordered)
+        self._enabled = bool(config.remediator.url)
+
+    def start(self) -> None:
+        """Start the threads."""
+        if not self._enabled:
+            return
+        for name, run in (("uplink", self.uplink.run), ("orders", self._performer.run), ("inbox", self._inbox.run)):
+            thread = threading.Thread(target=self._keep_running, args=(name, run), name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """Ask them to end, and wait a little: a long poll under way may outlast us, and loses nothing by it."""
+        self._stop.set()
+        self._inbox.stop()
+        self._performer.stop()
+        self.uplink.stop()
+        for thread in self._threads[:2]:
+            thread.join(JOIN_S)
+
+    def _ordered(self) -> None:
+        self._performer.wake()
+        self._on_order()
+
+    def _keep_running(self, name: str, run: Callable[[], None]) -> None:
+        while not self._stop.is_set():
+            try:
+                run()
+            except Exception:  # noqa: BLE001 - whatever it was, the thread must come back
+                _log.exception("the %s thread failed; please report this. It starts again in %g s", name, RESTART_S)
+                self._stop.wait(RESTART_S)

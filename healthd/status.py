@@ -1,0 +1,75 @@
+"""What the rest of the process may see of the main loop: one frozen record, replaced whole after every durable write."""
+
+from __future__ import annotations
+
+import msgspec
+
+from healthd.outbox import Condemned
+from healthd.samples import GpuReading, MemoryReading
+from vocabulary.finding import Finding
+from vocabulary.health import Health, health_of
+from vocabulary.wire import Gpu, RankStatus
+
+REASONS_MAX = 20
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """May work be placed here? `fit` only for a node known to work that no order condemned."""
+
+    node: str
+    health: Health
+    fit: bool
+    condemned: bool
+    reasons: tuple[str, ...]
+    at: float
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """What has happened since this process started."""
+
+    kernel_records: int = 0
+    sweeps: int = 0
+    sweep_errors: int = 0
+    nvml_starts: int = 0
+    nvml_hangs: int = 0
+    changes_dropped: int = 0
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """One instant of this node. `silent` names the sources that should speak and do not."""
+
+    node: str
+    boot_id: str
+    at: float
+    findings: tuple[Finding, ...] = ()
+    condemned: Condemned | None = None
+    silent: tuple[str, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    ranks: tuple[RankStatus, ...] = ()
+    readings: tuple[GpuReading, ...] = ()
+    memory: dict[int, MemoryReading] = {}
+    sweep_seconds: float | None = None
+    counters: Counters = Counters()
+    abandoned: int = 0
+
+    @property
+    def health(self) -> Health:
+        """The findings and the silence, in one word."""
+        return health_of(self.findings, sources_known=not self.silent)
+
+    def verdict(self) -> Verdict:
+        """The node's word on itself, with its reasons, the worst first."""
+        worst_first = sorted(self.findings, key=lambda finding: -finding.severity.rank)
+        reasons = [f"{f.kind} ({f.severity.value}): {f.summary}" for f in worst_first]
+        if self.condemned is not None:
+            reasons.insert(0, f"condemned by order {self.condemned.order}: {self.condemned.reason}")
+        reasons += [f"no word from {source}" for source in self.silent]
+        fit = self.health in (Health.HEALTHY, Health.DEGRADED) and self.condemned is None
+        return Verdict(
+            node=self.node,
+            health=self.health,
+            fit=fit,
+            condemned=self.condemned is not None,
+            reasons=tuple(reasons[:REASONS_MAX]),
+            at=self.at,
+        )

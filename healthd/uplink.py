@@ -1,0 +1,148 @@
+"""Everything that goes up: reports (at once on a change, else every interval) and the answers to orders.
+
+Answers go after the report: whoever hears that a preflight passed has by then heard what it cleared. A change leaves
+the outbox only when the centre says it is durable there.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+
+from healthd.centre import Centre, CentreError, Denied, Rejected
+from healthd.config import RemediatorConfig
+from healthd.orders.store import OrderStore
+from healthd.outbox import Outbox, OutboxCorrupt, OutboxFull
+from healthd.status import Status
+from vocabulary.clock import Clock
+from vocabulary.wire import CHANGES_PER_REPORT_MAX, WIRE_VERSION, Report
+
+TTL_INTERVALS = 3.0  # reports that may be missed before the node counts as unknown
+BACKOFF_S_MIN, BACKOFF_S_MAX = 0.5, 30.0
+DENIED_S = 60.0
+
+_log = logging.getLogger("healthd.uplink")
+
+
+class Backoff:
+    """How long to wait after a failure: doubling, with jitter so that a fleet does not return as one."""
+
+    def __init__(self) -> None:
+        self._next_s = BACKOFF_S_MIN
+
+    def after(self, error: CentreError) -> float:
+        """Seconds until the next try."""
+        if isinstance(error, (Denied, Rejected)):
+            return DENIED_S
+        pause_s = self._next_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
+        self._next_s = min(2 * self._next_s, BACKOFF_S_MAX)
+        return pause_s
+
+    def reset(self) -> None:
+        """It worked."""
+        self._next_s = BACKOFF_S_MIN
+
+
+class Uplink:
+    """The uplink thread. `wake` makes it report now; `heard_at` is when the centre last took a report."""
+
+    def __init__(
+        self,
+        *,
+        config: RemediatorConfig,
+        agent: str,
+        outbox: Outbox,
+        orders: OrderStore,
+        status: Callable[[], Status],
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._agent = agent
+        self._outbox = outbox
+        self._orders = orders
+        self._status = status
+        self._clock = clock
+        self._news = threading.Event()
+        self._stop = threading.Event()
+        self._seq = 0
+        self.heard_at: float | None = None
+
+    def wake(self) -> None:
+        """Something changed. Callable from any thread."""
+        self._news.set()
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        self._stop.set()
+        self._news.set()
+
+    def run(self) -> None:
+        """Report until stopped; survives any outage of the centre."""
+        centre = Centre(self._config, self._status().node)
+        backoff = Backoff()
+        failing = False
+        while not self._stop.is_set():
+            try:
+                self._news.clear()
+                self.send(centre)
+                backoff.reset()
+                if failing:
+                    _log.info("the remediator takes reports again")
+                failing = False
+                self._news.wait(self._config.report_interval_s)
+            except CentreError as error:
+                pause_s = backoff.after(error)
+                if not failing or isinstance(error, Denied):  # an outage is said once, a wrong token until it is right
+                    level = logging.ERROR if isinstance(error, (Denied, Rejected)) else logging.WARNING
+                    _log.log(level, "not reported: %s; trying again, next in %.1f s", error, pause_s)
+                failing = True
+                self._stop.wait(pause_s)
+            except (OutboxFull, OutboxCorrupt) as error:
+                _log.warning("outbox: %s", error)
+                self._stop.wait(BACKOFF_S_MAX)
+        centre.close()
+
+    def send(self, centre: Centre) -> None:
+        """One report, more while changes remain, then the answers.
+
+        Raises:
+            CentreError: the centre did not take all; what it took is settled.
+            OutboxFull, OutboxCorrupt: an acknowledgement could not be stored; the change is sent again.
+        """
+        answers = self._orders.unsent()  # before the changes: so these are never older than what the answers mean
+        while True:
+            report = self._report()
+            reply = centre.report(report)
+            self.heard_at = self._clock.wall()
+            if report.changes:
+                self._outbox.acknowledge(min(reply.acked_seq, report.changes[-1].seq))
+            if len(report.changes) < CHANGES_PER_REPORT_MAX or reply.acked_seq < report.changes[-1].seq:
+                break
+        for answer in answers:
+            try:
+                centre.answer(answer)
+            except Rejected as error:  # the centre no longer knows the order; insisting would block all others
+                _log.error("answer to order %s not wanted: %s", answer.id, error)
+            self._orders.mark_sent(answer)
+
+    def _report(self) -> Report:
+        with self._outbox.lock:  # the main loop publishes under it: both are of one instant
+            status = self._status()
+            changes = tuple(self._outbox.changes(CHANGES_PER_REPORT_MAX))
+        self._seq += 1
+        return Report(
+            version=WIRE_VERSION,
+            node=status.node,
+            boot_id=status.boot_id,
+            agent=self._agent,
+            seq=self._seq,
+            sent_at=self._clock.wall(),
+            ttl_s=TTL_INTERVALS * self._config.report_interval_s,
+            health=status.health,
+            changes=changes,
+            active=status.findings,
+            gpus=status.gpus,
+            ranks=status.ranks,
+        )
