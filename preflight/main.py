@@ -49,7 +49,9 @@ def run_plan(chosen: Plan, inject: tuple[str, ...], clock: Clock) -> Document:
         version=DOCUMENT_VERSION,
         level=chosen.level,
         node=socket.gethostname(),
+        complete=len(chosen.specs) == len(LEVELS[chosen.level]),
         verdict=verdict,
+        reason="; ".join(reasons),
         reasons=reasons,
         injected=inject,
         started_at=started_at,
@@ -64,8 +66,9 @@ def page(document: Document) -> str:
         f"  {r.outcome.value:<15} {r.test:<16} {r.device:<8} {r.seconds:6.2f} s  {r.reason}".rstrip()
         for r in document.results
     ]
+    partly = "" if document.complete else " in part"
     marked = f" (injected: {', '.join(document.injected)})" if document.injected else ""
-    head = f"{document.node}: {document.verdict.value.upper()} at level {document.level} in {document.seconds:.1f} s{marked}"
+    head = f"{document.node}: {document.verdict.value.upper()} at level {document.level}{partly} in {document.seconds:.1f} s{marked}"
     return "\n".join([head, *lines, *(f"because: {reason}" for reason in document.reasons)])
 
 
