@@ -60,8 +60,8 @@ def run(fault: str, note: Note) -> Iterator[Result]:
         return
     try:
         library = _load(note)
-    except _NoDriverError as missing:
-        yield _without_driver(str(missing), gpus_on_bus())
+    except _NoAnswerError as error:
+        yield error.result
         return
     count = library.nvmlDeviceGetCount()
     if not count:
@@ -97,18 +97,16 @@ def _word(path: Path) -> str:
         return ""
 
 
-def _without_driver(missing: str, on_bus: int) -> Result:
-    if on_bus:
-        reason = f"{on_bus} GPUs on the PCI bus, but no driver to ask: {missing}"
-        return Result(test=TEST, outcome=Outcome.ERROR, reason=reason)
-    return Result(test=TEST, outcome=Outcome.NOT_APPLICABLE, reason=f"no GPU on the PCI bus and no driver: {missing}")
+class _NoAnswerError(Exception):
+    """The driver can't be asked; carries what that means for the test."""
 
-
-class _NoDriverError(Exception):
-    pass
+    def __init__(self, outcome: Outcome, reason: str, *, misconfigured: bool = False) -> None:
+        super().__init__(reason)
+        self.result = Result(test=TEST, outcome=outcome, reason=reason, misconfigured=misconfigured)
 
 
 def _load(note: Note) -> Any:
+    """Load the library and initialise it. Where a library is, a GPU is expected, even if the bus shows none."""
     import pynvml  # noqa: PLC0415 - absent packages are a result, not a crash
 
     path = os.environ.get(LIBRARY_VARIABLE, "")
@@ -118,9 +116,22 @@ def _load(note: Note) -> Any:
             pynvml.nvmlLib = ctypes.CDLL(path)  # a library that is already there pynvml takes as it is
         note("nvmlInit")
         pynvml.nvmlInit()
-    except (pynvml.NVMLError, OSError) as error:
-        raise _NoDriverError(str(error)) from error
+    except OSError as error:
+        reason = f"{LIBRARY_VARIABLE} names a library that cannot be loaded: {error}"
+        raise _NoAnswerError(Outcome.NOT_RUN, reason, misconfigured=True) from error
+    except pynvml.NVMLError_LibraryNotFound as error:
+        raise _no_library(gpus_on_bus()) from error
+    except pynvml.NVMLError as error:
+        raise _NoAnswerError(Outcome.ERROR, f"the driver does not start: {error}") from error
     return pynvml
+
+
+def _no_library(on_bus: int) -> _NoAnswerError:
+    if on_bus:
+        return _NoAnswerError(
+            Outcome.ERROR, f"{on_bus} GPUs on the PCI bus, but no NVML library to ask; is a driver installed?"
+        )
+    return _NoAnswerError(Outcome.NOT_APPLICABLE, "no GPU on the PCI bus, and no NVML library")
 
 
 def _read(library: Any, index: int, note: Note) -> GpuState:

@@ -79,7 +79,7 @@ def digest(tensor: Any) -> int:
     """64 bits over all bits of a tensor and their places; computed on the device, the same for NaN and NaN."""
     words = as_bits(tensor).flatten().to(torch.int64)
     places = torch.arange(1, words.numel() + 1, dtype=torch.int64, device=words.device)
-    mixed = words.add_(places.mul_(_ODD)).mul_(_ODD)
+    mixed = places.mul_(_ODD).add_(words).mul_(_ODD)  # never in place on `words`: that may be the tensor itself
     mixed.bitwise_xor_(mixed.bitwise_right_shift(32))
     return int(mixed.mul_(_ODD).sum())
 
