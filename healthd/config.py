@@ -61,7 +61,7 @@ class OrdersConfig(_Section, frozen=True):
 
     allow: frozenset[OrderKind] = frozenset(OrderKind)
     reset_gpu_command: Argv = ("nvidia-smi", "--gpu-reset", "-i", "{gpu}")
-    preflight_command: Argv = (sys.executable, "-m", "preflight", "--level", "{level}", "--json")
+    preflight_command: Argv = (sys.executable, "-m", "preflight", "run", "--level", "{level}", "-o", "json")
 
 
 class Config(_Section, frozen=True):

@@ -11,7 +11,6 @@ import fcntl
 import logging
 import os
 import selectors
-import uuid
 from collections import deque
 from typing import Protocol
 
@@ -83,6 +82,7 @@ class Daemon:
         self._beacons = BeaconCollector(config.beacon_dir)
         self._proofs: deque[Proof] = deque()  # from the performer; at most one for each order under way
         self._stopping = False
+        self._nvml_to_rest = self._nvml_rests = False
         self._tick_due = 0.0
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -91,16 +91,7 @@ class Daemon:
         self.status = self._status_now()
         socket_path = config.run_dir / "healthd.sock"
         self._http = StatusServer(config.listen_address, socket_path, lambda: self.status, self._outbox.waiting)
-        self._services = Services(
-            config=config,
-            host=host,
-            agent=uuid.uuid4().hex,
-            outbox=self._outbox,
-            orders=orders,
-            status=lambda: self.status,
-            on_proof=self._on_proof,
-            on_order=self.wake,
-        )
+        self._services = Services(config, host, self._outbox, orders, self)
 
     def run(self) -> None:
         """Work until `stop`; then write what is left, and end the children."""
@@ -128,6 +119,18 @@ class Daemon:
         with contextlib.suppress(BlockingIOError):  # it is awake already
             os.write(self._wake_write, b"!")
 
+    def take_proof(self, proof: Proof) -> None:
+        """End the proof's order, and clear what it disproves, in one write. Callable from any thread."""
+        self._proofs.append(proof)
+        self.wake()
+
+    def rest_nvml(self, wanted: bool) -> bool:  # noqa: FBT001 - a switch
+        """Keep NVML unused; whether it is. Callable from any thread: the main loop, which owns the child, does it."""
+        self._nvml_to_rest = wanted
+        self._nvml_rests &= wanted
+        self.wake()
+        return self._nvml_rests
+
     def _wait(self) -> None:
         self._keep_registered("kernel", self._kernel.source)
         self._keep_registered("nvml", self._nvml.pipe)
@@ -142,8 +145,11 @@ class Daemon:
         """One round: take what is there, write what is due, tell who should know."""
         now, monotonic = self._host.clock.wall(), self._host.clock.monotonic()
         self._take_kernel(now)
-        for sample in self._nvml.poll():
-            self._watch.take_nvml(sample, now)
+        if self._nvml_to_rest:
+            self._nvml_rests = self._nvml.rest()
+        else:
+            for sample in self._nvml.poll():
+                self._watch.take_nvml(sample, now)
         ticked = monotonic >= self._tick_due
         news = False
         if ticked:
@@ -154,6 +160,7 @@ class Daemon:
             if proof.whole_node:
                 self._watch.accept_present()
             self._recorder.prove(proof)
+            self._nvml.look_now()
         self._recorder.expect(self._watch.expected)
         with self._outbox.lock:  # a report is of one instant: never changes without the status they belong to
             news |= self._recorder.settle(now, monotonic)
@@ -202,10 +209,6 @@ class Daemon:
         if self._watch.swept_at is None or now - self._watch.swept_at > patience_s:
             silent.append("NVML")
         return silent
-
-    def _on_proof(self, proof: Proof) -> None:
-        self._proofs.append(proof)
-        self.wake()
 
     def _prepare_beacons(self) -> None:
         try:

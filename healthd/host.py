@@ -18,10 +18,9 @@ _READ_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Host:
-    """One machine. `kernel_log` is a character device or a plain file; `nvml_library` None means: as pynvml finds it."""
+    """One machine. `nvml_library` None means: as pynvml finds it."""
 
     proc: Path = Path("/proc")
-    kernel_log: Path = Path("/dev/kmsg")
     nvml_library: Path | None = None
     clock: Clock = field(default_factory=SystemClock)
 
@@ -52,6 +51,7 @@ class Host:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            env=os.environ | ({"HEALTHD_NVML_LIBRARY": str(self.nvml_library)} if self.nvml_library else {}),
             start_new_session=True,  # so that its own children can be ended with it
         )
         return Command(process, self.clock, self.clock.monotonic() + deadline_s)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
 from collections.abc import Callable
+from typing import Protocol
 
 from healthd.config import Config
 from healthd.host import Host
@@ -22,30 +24,49 @@ JOIN_S = 2.0
 _log = logging.getLogger("healthd")
 
 
+class MainLoop(Protocol):
+    """What the services may ask of the thread that owns the samples. Callable from any thread."""
+
+    status: Status
+
+    def wake(self) -> None:
+        """Look around now."""
+        ...
+
+    def take_proof(self, proof: Proof) -> None:
+        """End the proof's order, and clear what it disproves, in one write."""
+        ...
+
+    def rest_nvml(self, wanted: bool) -> bool:  # noqa: FBT001 - a switch
+        """Keep NVML unused; whether it is."""
+        ...
+
+
 class Services:
     """Started when a centre is configured; without one the node works alone, and these do nothing."""
 
-    def __init__(  # noqa: PLR0913 - the wiring, all by name
-        self,
-        *,
-        config: Config,
-        host: Host,
-        agent: str,
-        outbox: Outbox,
-        orders: OrderStore,
-        status: Callable[[], Status],
-        on_proof: Callable[[Proof], None],
-        on_order: Callable[[], None],
-    ) -> None:
+    def __init__(self, config: Config, host: Host, outbox: Outbox, orders: OrderStore, loop: MainLoop) -> None:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._on_order = on_order
-        self.uplink = Uplink(
-            config=config.remediator, agent=agent, outbox=outbox, orders=orders, status=status, clock=host.clock
-        )
-        self._performer = Performer(config, host, orders, on_proof=on_proof, on_answer=self.uplink.wake)
-        self._inbox = Inbox(config.remediator, config.node, orders, host.clock, self._ordered)
+        self._loop = loop
         self._enabled = bool(config.remediator.url)
+        self.uplink = Uplink(
+            config=config.remediator,
+            agent=uuid.uuid4().hex,
+            outbox=outbox,
+            orders=orders,
+            status=lambda: loop.status,
+            clock=host.clock,
+        )
+        self._performer = Performer(
+            config,
+            host,
+            orders,
+            on_proof=loop.take_proof,
+            on_answer=self.uplink.wake,
+            rest_nvml=loop.rest_nvml,
+        )
+        self._inbox = Inbox(config.remediator, config.node, orders, host.clock, self._ordered)
 
     def start(self) -> None:
         """Start the threads."""
@@ -67,7 +88,7 @@ class Services:
 
     def _ordered(self) -> None:
         self._performer.wake()
-        self._on_order()
+        self._loop.wake()
 
     def _keep_running(self, name: str, run: Callable[[], None]) -> None:
         while not self._stop.is_set():

@@ -66,6 +66,15 @@ class NvmlCollector:
         """The living child, if any."""
         return [] if self._child is None else [self._child.process.pid]
 
+    def rest(self) -> bool:
+        """Let no child run, because a GPU is to be reset; whether none is left."""
+        if self._child is not None:
+            self._let_go(self._child)
+            self._child = None
+            self._start_at = 0.0
+        self._abandoned = [process for process in self._abandoned if process.poll() is None]
+        return not self._abandoned
+
     def look_now(self) -> None:
         """Ask for a full sweep at once, because something happened to a GPU."""
         if self._child is not None and self._child.process.stdin is not None:

@@ -24,7 +24,10 @@ _log = logging.getLogger("healthd.orders")
 
 
 class Performer:
-    """The thread that acts. Proofs go to the main loop, which ends the order together with what it proves."""
+    """The thread that acts. Proofs go to the main loop, which ends the order together with what it proves.
+
+    `rest_nvml` asks that nobody on this node uses NVML, and answers whether that is so: a GPU in use cannot be reset.
+    """
 
     def __init__(
         self,
@@ -34,14 +37,17 @@ class Performer:
         *,
         on_proof: Callable[[Proof], None],
         on_answer: Callable[[], None],
+        rest_nvml: Callable[[bool], bool],
     ) -> None:
         self._config = config
         self._host = host
         self._orders = orders
         self._on_proof = on_proof
         self._on_answer = on_answer
+        self._rest_nvml = rest_nvml
         self._tasks: dict[str, Task] = {}
         self._proven: set[str] = set()
+        self._resets: set[str] = set()
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._wake.set()  # orders of an earlier process may be open
@@ -85,6 +91,9 @@ class Performer:
                 self._take_up(order, answer)
         for order_id, task in list(self._tasks.items()):
             self._look_after(order_id, task)
+        if self._resets and not self._resets & self._tasks.keys():
+            self._resets.clear()
+            self._rest_nvml(False)
 
     def _take_up(self, order: Order, answer: OrderUpdate) -> None:
         now = self._host.clock.wall()
@@ -135,6 +144,7 @@ class Performer:
         words = {"node": order.node, "gpu": order.gpu, "level": order.level or DEFAULT_LEVEL}
         if order.kind is OrderKind.RESET_GPU:
             command = filled(self._config.orders.reset_gpu_command, words)
-            return ProgramTask(order, answer, command, self._host, judge_reset)
+            self._resets.add(order.id)
+            return ProgramTask(order, answer, command, self._host, judge_reset, lambda: self._rest_nvml(True))
         command = filled(self._config.orders.preflight_command, words)
         return ProgramTask(order, answer, command, self._host, judge_preflight)

@@ -17,18 +17,29 @@ Judge = Callable[[Order, Finished, Data, float], "OrderUpdate | Proof"]
 class ProgramTask:
     """Runs one program to its end or the order's. After a restart, what is left of an earlier run is ended first."""
 
-    def __init__(self, order: Order, answer: OrderUpdate, command: Sequence[str], host: Host, judge: Judge) -> None:
+    def __init__(
+        self,
+        order: Order,
+        answer: OrderUpdate,
+        command: Sequence[str],
+        host: Host,
+        judge: Judge,
+        ready: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._order = order
         self._data: Data = dict(answer.data)
         self._command = command
         self._host = host
         self._judge = judge
+        self._ready = ready
         self._running: Command | None = None
 
     def step(self, now: float) -> OrderUpdate | Proof | None:
         """Start it; then look whether it has ended."""
         if self._running is None:
-            return self._start(now)
+            if now >= self._order.expires_at:
+                return says(self._order, OrderState.EXPIRED, now, "its time ran out before it could begin")
+            return self._start(now) if self._ready() else None
         finished = self._running.poll()
         if finished is None:
             return None
@@ -73,7 +84,8 @@ def judge_preflight(order: Order, finished: Finished, data: Data, now: float) ->
     """The program says so in JSON, last on its standard output; anything but a clear pass is no pass."""
     verdict = last_object(finished.stdout)
     data = data | _scalars(verdict)
-    if verdict.get("verdict") == "pass" and finished.returncode == 0:
+    whole = verdict.get("complete", True) is True and not verdict.get("injected")
+    if verdict.get("verdict") == "pass" and finished.returncode == 0 and whole:
         answer = says(order, OrderState.SUCCEEDED, now, f"preflight {order.level} passed".replace("  ", " "), data)
         return Proof(answer, by=f"preflight {order.id}", whole_node=True)
     why = str(verdict.get("reason") or verdict.get("detail") or finished.stderr.strip()[-TEXT_CHARS_MAX:])
