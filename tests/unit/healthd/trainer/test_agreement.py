@@ -21,12 +21,16 @@ def order(name: str, *, expires_at: float = 1e9, cancelled: bool = False) -> Mai
     return MailboxOrder(name, "checkpoint_then_eject", "test", ("n1",), expires_at, cancelled)
 
 
+def chance(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311 - delays and fates, no secrets
+
+
 class SlowStore(LocalStore):
     """A store whose answers take a moment, a random one: threads change places inside every operation."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self._random = random.Random(seed)
+        self._random = chance(seed)
 
     def add(self, key: str, amount: int, /) -> int:
         time.sleep(self._random.choice((0.0, 0.0, 1e-5, 1e-4)))
@@ -67,7 +71,9 @@ class Device:
 class Run:
     """Ranks as threads, each with its mailbox: what it finds at which of its boundaries."""
 
-    def __init__(self, world: int, steps: int, mail: list[dict[int, list[MailboxOrder]]], *, seed: int, ahead: int = 0):
+    def __init__(
+        self, world: int, steps: int, mail: list[dict[int, list[MailboxOrder]]], *, seed: int, ahead: int = 0
+    ) -> None:
         self.world, self.steps, self.mail, self.ahead = world, steps, mail, ahead
         self.store, self.device = SlowStore(seed), Device(world)
         self.acted: dict[str, dict[int, int]] = defaultdict(dict)
@@ -88,7 +94,7 @@ class Run:
     def _guarded(self, rank: int) -> None:
         try:
             self._rank(rank)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - told by the main thread
             self.errors.append(error)
             self.device.die()
 
@@ -112,27 +118,25 @@ class Run:
 
     def split(self) -> list[str]:
         """The orders that some ranks acted upon and others not, or not at the same step."""
-        return [
-            name for name, ranks in self.acted.items() if len(ranks) != self.world or len(set(ranks.values())) != 1
-        ]
+        return [name for name, ranks in self.acted.items() if len(ranks) != self.world or len(set(ranks.values())) != 1]
 
 
-def delivered(chance: random.Random, world: int, steps: int, orders: int) -> list[dict[int, list[MailboxOrder]]]:
+def delivered(fates: random.Random, world: int, steps: int, orders: int) -> list[dict[int, list[MailboxOrder]]]:
     """Orders as life delivers them: late on some ranks, twice, lost, cancelled on the way, too old."""
     mail: list[dict[int, list[MailboxOrder]]] = [defaultdict(list) for _ in range(world)]
     for number in range(orders):
-        begins = chance.randrange(steps)
-        fate = chance.choice(("fine", "fine", "fine", "lost", "cancelled", "short"))
-        expires_at = begins + (chance.randrange(4) if fate == "short" else 12.0)
+        begins = fates.randrange(steps)
+        fate = fates.choice(("fine", "fine", "fine", "lost", "cancelled", "short"))
+        expires_at = begins + (fates.randrange(4) if fate == "short" else 12.0)
         for rank in range(world):
-            if fate == "lost" and chance.random() < 0.3:
+            if fate == "lost" and fates.random() < 0.3:
                 continue
-            seen = begins + chance.choice((0, 0, 0, 1, 2, 5))
+            seen = begins + fates.choice((0, 0, 0, 1, 2, 5))
             mail[rank][seen].append(order(f"o{number}", expires_at=expires_at))
-            if chance.random() < 0.1:
+            if fates.random() < 0.1:
                 mail[rank][seen + 1].append(order(f"o{number}", expires_at=expires_at))
-            if fate == "cancelled" and chance.random() < 0.8:
-                mail[rank][begins + chance.randrange(6)].append(order(f"o{number}", cancelled=True))
+            if fate == "cancelled" and fates.random() < 0.8:
+                mail[rank][begins + fates.randrange(6)].append(order(f"o{number}", cancelled=True))
     return mail
 
 
@@ -140,7 +144,7 @@ def delivered(chance: random.Random, world: int, steps: int, orders: int) -> lis
 @pytest.mark.parametrize("ahead", [0, 3], ids=["host waits", "host runs ahead"])
 def test_eight_ranks_and_many_orders_never_split(seed: int, ahead: int) -> None:
     steps = 260
-    mail = delivered(random.Random(seed), 8, steps - 30, orders=150)
+    mail = delivered(chance(seed), 8, steps - 30, orders=150)
 
     run = Run(8, steps, mail, seed=seed, ahead=ahead).go()
 
@@ -151,7 +155,7 @@ def test_eight_ranks_and_many_orders_never_split(seed: int, ahead: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), world=st.integers(1, 5), ahead=st.integers(0, 2))
 def test_any_delivery_never_splits(seed: int, world: int, ahead: int) -> None:
-    run = Run(world, 24, delivered(random.Random(seed), world, 12, orders=3), seed=seed, ahead=ahead).go()
+    run = Run(world, 24, delivered(chance(seed), world, 12, orders=3), seed=seed, ahead=ahead).go()
 
     assert run.split() == []
 
@@ -159,7 +163,7 @@ def test_any_delivery_never_splits(seed: int, world: int, ahead: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), victim=st.integers(0, 3), dies_at=st.integers(0, 8))
 def test_a_rank_that_dies_leaves_no_split_among_the_others(seed: int, victim: int, dies_at: int) -> None:
-    run = Run(4, 12, delivered(random.Random(seed), 4, 5, orders=2), seed=seed)
+    run = Run(4, 12, delivered(chance(seed), 4, 5, orders=2), seed=seed)
     run.dies_at[victim] = dies_at
     run.go()
 
@@ -177,7 +181,7 @@ def test_all_ranks_act_one_step_after_the_last_vote() -> None:
 def test_without_an_order_nothing_reaches_the_store() -> None:
     class Untouchable:
         def add(self, key: str, amount: int, /) -> int:
-            raise AssertionError(f"{key} was touched")
+            raise AssertionError(f"{key} was touched ({amount})")
 
     agreement = Agreement(Untouchable(), 2, "job/1")
 
@@ -195,7 +199,9 @@ def test_an_order_one_rank_never_sees_is_dropped_at_its_expiry() -> None:
     assert waiting.dropped == ()
     assert [(each.id, outcome) for each, outcome in dropped.dropped] == [("a", Outcome.EXPIRED)]
     assert not agreement.pending
-    assert Agreement(store, 2, "job/1").at_boundary(3, 0.0, order("a")).due == ()  # the latecomer's vote changes nothing
+    assert (
+        Agreement(store, 2, "job/1").at_boundary(3, 0.0, order("a")).due == ()
+    )  # the latecomer's vote changes nothing
 
 
 def test_a_cancellation_after_the_last_vote_comes_too_late() -> None:

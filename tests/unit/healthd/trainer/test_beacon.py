@@ -1,0 +1,362 @@
+from __future__ import annotations
+
+import errno
+import logging
+import multiprocessing
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from healthd.trainer import page
+from healthd.trainer.beacon import (
+    Acknowledgement,
+    Beacon,
+    BeaconError,
+    MailboxOrder,
+    NullBeacon,
+    Phase,
+    Place,
+    open_beacon,
+    page_name,
+    post_order,
+    read,
+    read_all,
+    remove_old,
+)
+from healthd.trainer.page import Outcome
+from healthd.trainer.pages import prepare_directory, process_start
+from vocabulary.clock import ManualClock
+
+PLACE = Place("job-7", 1, 3, 8, local_rank=3, node="n1")
+ORDER = MailboxOrder("o1", "checkpoint_then_eject", "row remap pending", ("n1",), 2e9)
+NOBODY = 65534
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> str:
+    place = tmp_path / "beacons"
+    prepare_directory(str(place))
+    return str(place)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def beacon(directory: str, clock: ManualClock) -> Iterator[Beacon]:
+    made = Beacon.create(directory, PLACE, clock)
+    yield made
+    made.close()
+
+
+def in_child(code: str, *, check: bool = True, **kwargs: object) -> subprocess.CompletedProcess[str]:
+    """Run code in another process: one that dies, is another user, or has no disk space."""
+    argv = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, **kwargs)  # type: ignore[call-overload]
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def test_a_reader_sees_who_where_and_what(beacon: Beacon, clock: ManualClock) -> None:
+    beacon.begin_step(41)
+    clock.advance(0.5)
+    beacon.end_step()
+    beacon.begin_step(42)
+
+    view = read(beacon.path)
+
+    assert view.identity[:6] == ("job-7", 1, 3, 8, 3, "n1")
+    assert (view.identity.pid, view.identity.process_start) == (os.getpid(), process_start(os.getpid()))
+    assert (view.state.step, view.state.phase, view.state.completed) == (42, Phase.STEP, 1)
+    assert view.state.since == clock.wall()
+    assert view.steps() == [(41, clock.wall() - 0.5, 0.5)]
+    assert view.alive
+    assert view.acknowledgement is view.order is None
+
+
+def test_the_ring_holds_the_last_1024_steps(beacon: Beacon) -> None:
+    for step in range(3000):
+        beacon.begin_step(step)
+        beacon.end_step()
+
+    view = read(beacon.path)
+
+    assert [record.step for record in view.steps()] == list(range(3000 - 1024, 3000))
+    assert [record.step for record in view.steps(2)] == [2998, 2999]
+
+
+def test_an_order_arrives_once_and_again_only_when_it_changes(beacon: Beacon) -> None:
+    assert beacon.poll() is None
+
+    post_order(beacon.path, ORDER)
+    post_order(beacon.path, ORDER)
+
+    assert [beacon.poll(), beacon.poll()] == [ORDER, None]
+    post_order(beacon.path, ORDER._replace(cancelled=True))
+    assert beacon.poll() == ORDER._replace(cancelled=True)
+
+
+def test_a_second_reader_of_the_mailbox_sees_every_order_too(beacon: Beacon) -> None:
+    watcher = beacon.mailbox()
+    post_order(beacon.path, ORDER)
+
+    assert beacon.poll() == watcher.poll() == ORDER
+
+
+def test_an_order_that_does_not_fit_is_refused_and_the_mailbox_stays(beacon: Beacon) -> None:
+    post_order(beacon.path, ORDER)
+
+    with pytest.raises(BeaconError, match=r"mailbox: \d+ bytes of JSON, 16368 fit"):
+        post_order(beacon.path, ORDER._replace(condemned=("n" * 250,) * 100))
+
+    assert read(beacon.path).order == ORDER
+
+
+def test_a_damaged_mailbox_is_not_acted_upon_and_warned_of_once(
+    beacon: Beacon, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Path(beacon.path).open("r+b") as file:
+        file.seek(page.MAILBOX_AT)
+        file.write(b"\x07garbage that is no frame")
+
+    assert [beacon.poll(), beacon.poll()] == [None, None]
+    assert len(caplog.records) == 1
+    assert "mailbox: checksum" in caplog.text
+
+    post_order(beacon.path, ORDER)
+    assert beacon.poll() == ORDER
+
+
+def test_an_acknowledgement_reaches_the_reader(beacon: Beacon) -> None:
+    answer = Acknowledgement("o1", Outcome.SAVED, 10.0, 42, 11.0, 12.0, "/ckpt/42", detail="x" * 9000)
+
+    beacon.acknowledge(answer)
+
+    assert read(beacon.path).acknowledgement == answer._replace(detail="x" * 1000)
+
+
+def test_the_page_of_a_dead_process_is_readable_and_replaced_on_restart(directory: str) -> None:
+    in_child(f"""
+        from healthd.trainer.beacon import Beacon, Place
+        beacon = Beacon.create({directory!r}, Place("job-7", 1, 3, 8, 3, "n1"))
+        beacon.begin_step(5); beacon.end_step(); beacon.begin_step(6)
+        import os, signal; os.kill(os.getpid(), signal.SIGKILL)
+    """, check=False)  # fmt: skip
+    [view], errors = read_all(directory)
+
+    assert (view.alive, view.state.step, view.steps()[-1].step, errors) == (False, 6, 5, [])
+
+    again = Beacon.create(directory, PLACE)
+    assert [view.alive for view in read_all(directory)[0]] == [True]
+    again.close()
+
+
+def test_a_page_whose_process_lives_is_not_taken_over(directory: str) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", f"""if True:
+        from healthd.trainer.beacon import Beacon, Place
+        beacon = Beacon.create({directory!r}, Place("job-7", 1, 3, 8, 3, "n1"))
+        print("ready", flush=True); input()"""],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"ready\n"
+    try:
+        with pytest.raises(
+            BeaconError, match=rf"pid {child.pid} is alive and has this page; give each job its own HEALTHD_JOB"
+        ):
+            Beacon.create(directory, PLACE)
+    finally:
+        child.communicate(b"\n")
+
+
+def test_two_jobs_do_not_mix(directory: str) -> None:
+    one, other = Beacon.create(directory, PLACE), Beacon.create(directory, PLACE._replace(job="job-8"))
+
+    post_order(one.path, ORDER)
+
+    assert other.poll() is None
+    assert one.poll() == ORDER
+    one.close()
+    other.close()
+
+
+def test_pages_are_the_owners_alone(beacon: Beacon, directory: str) -> None:
+    assert stat.S_IMODE(Path(beacon.path).stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(directory).stat().st_mode) == 0o1777
+
+
+def test_what_cannot_be_trusted_is_refused_by_file_and_field(beacon: Beacon, directory: str) -> None:
+    place = Path(directory)
+    (place / "link.beacon").symlink_to(beacon.path)
+    (place / "short.beacon").write_bytes(b"x")
+    (place / "short.beacon").chmod(0o600)
+    (place / "folder.beacon").mkdir()
+    os.mkfifo(place / "pipe.beacon", 0o600)
+    (place / "open.beacon").write_bytes(Path(beacon.path).read_bytes())
+    (place / "open.beacon").chmod(0o666)
+    (place / "version.beacon").touch(0o600)
+    (place / "version.beacon").write_bytes(Path(beacon.path).read_bytes()[:8] + b"\x09" + bytes(page.PAGE_BYTES - 9))
+
+    views, errors = read_all(directory)
+
+    assert [view.path for view in views] == [beacon.path]
+    found = {Path(error.path).name: error.field for error in errors}
+    assert found == {
+        "folder.beacon": "file",
+        "link.beacon": "file",
+        "open.beacon": "mode",
+        "pipe.beacon": "file",
+        "short.beacon": "size",
+        "version.beacon": "version",
+    }
+    for error in errors:
+        assert error.path in str(error)
+        with pytest.raises(BeaconError):
+            post_order(error.path, ORDER)
+    os.link(beacon.path, place / "hard.link")
+    with pytest.raises(BeaconError, match="2 hard links"):
+        read(beacon.path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be two users")
+def test_a_page_that_claims_another_users_process_is_refused(beacon: Beacon) -> None:
+    child = subprocess.Popen(["sleep", "60"], user=NOBODY)
+    try:
+        started = process_start(child.pid)
+        assert started is not None
+        identity = page.Identity("job-7", 1, 3, 8, 3, "n1", child.pid, started, 1.0)
+        frame = page.pack_frame("identity", 2, identity._asdict(), page.IDENTITY_BYTES)
+        with Path(beacon.path).open("r+b") as file:
+            file.seek(page.IDENTITY_AT)
+            file.write(frame)
+        for attempt in (lambda: read(beacon.path), lambda: post_order(beacon.path, ORDER)):
+            with pytest.raises(BeaconError, match=f"owner: the file is user 0's, but pid {child.pid} runs as {NOBODY}"):
+                attempt()
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_missing_directory_costs_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    nothing = open_beacon(str(tmp_path / "absent"), PLACE)
+    nothing.begin_step(1)
+    nothing.end_step()
+
+    assert isinstance(nothing, NullBeacon)
+    assert nothing.poll() is nothing.mailbox().poll() is None
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "is healthd running on this node?" in record.message
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_a_directory_that_others_may_change_is_refused(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+
+    with pytest.raises(BeaconError, match="sticky"):
+        Beacon.create(str(tmp_path), PLACE)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be two users")
+def test_a_read_only_directory_and_a_strangers_page_each_cost_one_warning() -> None:
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        strange, read_only = _as_nobody(Path(parent) / "beacons")
+
+    for done in (strange, read_only):
+        assert done.stdout == "NullBeacon\n"
+        assert done.stderr.count("training goes on") == 1
+
+
+def _as_nobody(place: Path) -> tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]]:
+    prepare_directory(str(place))
+    Beacon.create(str(place), PLACE).close()
+    code = f"""
+        import os
+        from healthd.trainer.beacon import open_beacon, Place
+        os.setuid({NOBODY})
+        beacon = open_beacon({str(place)!r}, Place("job-7", 1, 3, 8, 3, "n1"))
+        beacon.begin_step(0); beacon.end_step()
+        print(type(beacon).__name__)
+    """
+    strange = in_child(code)
+    place.chmod(0o755)
+    return strange, in_child(code)
+
+
+def test_a_full_tmpfs_costs_one_warning_and_leaves_nothing_behind(directory: str) -> None:
+    def no_room() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    done = in_child(
+        f"""
+        from healthd.trainer.beacon import open_beacon, Place
+        print(type(open_beacon({directory!r}, Place("job-7", 1, 3, 8, 3, "n1"))).__name__)
+        """,
+        preexec_fn=no_room,
+    )  # fmt: skip
+
+    assert done.stdout == "NullBeacon\n"
+    assert done.stderr.count("training goes on") == 1
+    assert os.strerror(errno.EFBIG) in done.stderr
+    assert list(Path(directory).iterdir()) == []
+
+
+def test_old_pages_of_the_dead_go_and_others_stay(directory: str, clock: ManualClock) -> None:
+    living = Beacon.create(directory, PLACE)
+    in_child(f"""
+        from healthd.trainer.beacon import Beacon, Place
+        Beacon.create({directory!r}, Place("job-6", 1, 0, 1, 0, "n1"))
+    """)
+    dead = f"{directory}/{page_name('job-6', 1, 0)}"
+    said_last = read(dead).state.at
+
+    assert remove_old(directory, said_last + 50, 100) == []
+    assert remove_old(directory, said_last + 101, 100) == [dead]
+    assert list(Path(directory).iterdir()) == [Path(living.path)]
+    living.close()
+
+
+def _write_for_ever(directory: str, ready: object) -> None:
+    beacon = Beacon.create(directory, PLACE)
+    ready.set()  # type: ignore[attr-defined]
+    step = 0
+    while True:
+        beacon.begin_step(step)
+        beacon.end_step()
+        beacon.acknowledge(Acknowledgement("o" * (1 + step % 500), Outcome.SEEN, float(step)))
+        step += 1
+
+
+def test_a_reader_never_takes_a_torn_page_for_data(directory: str) -> None:
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    writer = context.Process(target=_write_for_ever, args=(directory, ready))
+    writer.start()
+    try:
+        assert ready.wait(30)
+        path = f"{directory}/{page_name(PLACE.job, PLACE.attempt, PLACE.rank)}"
+        for _ in range(300):
+            view = read(path)
+            steps = [record.step for record in view.steps()]
+            assert steps == sorted(set(steps))
+            assert view.state.completed - view.state.step in (0, 1)
+            answer = view.acknowledgement
+            assert answer is None or len(answer.order) == 1 + int(answer.seen_at) % 500
+    finally:
+        writer.kill()
+        writer.join()

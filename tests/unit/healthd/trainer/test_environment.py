@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from healthd.trainer.environment import read_environment
+
+
+def test_torchs_variables_come_before_slurms() -> None:
+    found = read_environment(
+        {
+            "RANK": "3",
+            "WORLD_SIZE": "8",
+            "LOCAL_RANK": "1",
+            "SLURM_PROCID": "0",
+            "SLURM_NTASKS": "1",
+            "SLURM_JOB_ID": "77",
+            "SLURMD_NODENAME": "n2",
+            "HEALTHD_ATTEMPT": "4",
+            "HEALTHD_BEACON_DIR": "/dev/shm/x/{node}",
+        }
+    )
+
+    assert found.place == ("77", 4, 3, 8, 1, "n2")
+    assert found.beacon_directory == "/dev/shm/x/n2"
+
+
+def test_slurm_alone_is_enough() -> None:
+    found = read_environment({"SLURM_PROCID": "5", "SLURM_NTASKS": "6", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "9"})
+
+    assert found.place == ("9", 0, 5, 6, 1, socket.gethostname())
+
+
+def test_nothing_set_is_a_job_of_one() -> None:
+    found = read_environment({})
+
+    assert found.place == ("job", 0, 0, 1, 0, socket.gethostname())
+    assert found.beacon_directory == "/dev/shm/gpu-healthd"
+
+
+@pytest.mark.parametrize(
+    ("environ", "text"),
+    [
+        ({"RANK": "one"}, "RANK='one' is not a whole number"),
+        ({"RANK": "-1"}, "RANK='-1'"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 does not fit WORLD_SIZE=2"),
+    ],
+)
+def test_a_wrong_value_is_named(environ: dict[str, str], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        read_environment(environ)

@@ -1,0 +1,237 @@
+"""One rank's guard, and two of them in one process with a shared store. The whole thing in real processes: tests/e2e."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from healthd.trainer.agreement import LocalStore, Store
+from healthd.trainer.beacon import Beacon, MailboxOrder, NullBeacon, Phase, Place, post_order, read
+from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.framework import NoFramework
+from healthd.trainer.guard import Guard
+from healthd.trainer.page import Acknowledgement, Outcome
+from vocabulary.clock import ManualClock
+
+ORDER = MailboxOrder("o1", "checkpoint_then_eject", "row remap pending", ("n1",), 2e9)
+MakeGuard = Callable[..., Guard]
+
+
+class Recorder(NoFramework):
+    """A framework that tells what was asked of it."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def synchronize(self) -> None:
+        self.calls.append("synchronize")
+
+    def abort(self) -> None:
+        self.calls.append("abort")
+
+    def teardown(self) -> None:
+        self.calls.append("teardown")
+
+
+class GoneStore:
+    """A store whose server has died."""
+
+    def add(self, key: str, amount: int, /) -> int:
+        raise ConnectionError(f"{key} {amount}: connection reset by peer")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def make(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeGuard]:
+    """Guards whose page lies in a temporary directory, and which do not end this test process."""
+    monkeypatch.setattr("healthd.trainer.leaving.ExitGuard.leave_within", lambda *_: None)
+    tmp_path.chmod(0o700)
+    beacons = []
+
+    def build(
+        rank: int = 0, world: int = 1, node: str = "n1", store: Store | None = None, framework: object = None
+    ) -> Guard:
+        place = Place("j", 1, rank, world, 0, node)
+        beacons.append(Beacon.create(str(tmp_path), place, clock))
+        return Guard(
+            place,
+            beacons[-1],
+            store,
+            framework=framework or NoFramework(),  # type: ignore[arg-type]
+            clock=clock,
+            termination_seconds=0.0,
+        )
+
+    yield build
+    for beacon in beacons:
+        beacon.close()
+
+
+def path_of(tmp_path: Path, rank: int = 0) -> str:
+    return str(tmp_path / f"j.1.{rank}.beacon")
+
+
+def answer_of(tmp_path: Path, rank: int = 0) -> Acknowledgement:
+    answer = read(path_of(tmp_path, rank)).acknowledgement
+    assert answer is not None
+    return answer
+
+
+def train(guard: Guard, steps: int, save: Callable[[int], str] = "/ckpt/{}".format) -> list[int]:
+    saved = []
+    with guard:
+        for step in range(steps):
+            with guard.step(step) as s:
+                if s.checkpoint_due:
+                    s.saved(save(step))
+                    saved.append(step)
+    return saved
+
+
+def test_undisturbed_training_ends_well(make: MakeGuard, tmp_path: Path) -> None:
+    framework = Recorder()
+    assert train(make(framework=framework), 5) == []
+
+    view = read(path_of(tmp_path))
+    assert (view.state.phase, view.state.completed) == (Phase.DONE, 5)
+    assert framework.calls == []
+
+
+def test_an_order_makes_the_rank_save_and_leave(make: MakeGuard, tmp_path: Path) -> None:
+    framework = Recorder()
+    guard = make(framework=framework)
+    post_order(path_of(tmp_path), ORDER)
+
+    with pytest.raises(Leave) as left:
+        train(guard, 10)
+
+    assert left.value.code == Exit.CONDEMNED
+    answer = answer_of(tmp_path)
+    assert (answer.outcome, answer.agreed_step, answer.checkpoint) == (Outcome.LEFT, 1, "/ckpt/1")
+    assert answer.seen_at == answer.agreed_at == answer.saved_at == answer.left_at > 0
+    assert framework.calls == ["synchronize", "synchronize", "teardown"]
+    assert read(path_of(tmp_path)).state.phase is Phase.LEAVING
+
+
+def test_two_ranks_agree_and_only_the_condemned_nodes_says_so(make: MakeGuard, tmp_path: Path) -> None:
+    store = LocalStore()
+    guards = [make(rank, 2, f"n{rank + 1}", store) for rank in range(2)]
+    codes: dict[int, object] = {}
+    post_order(path_of(tmp_path, 0), ORDER)
+
+    for step in range(10):
+        if step == 4:
+            post_order(path_of(tmp_path, 1), ORDER)
+        for rank, guard in enumerate(guards):
+            try:
+                with guard.step(step) as s:
+                    if s.checkpoint_due:
+                        s.saved("/ckpt")
+            except Leave as leave:
+                codes[rank] = leave.code
+        if codes:
+            break
+
+    assert step == 5
+    assert codes == {0: Exit.CONDEMNED, 1: Exit.RELAUNCH}
+    assert [answer_of(tmp_path, rank).agreed_step for rank in range(2)] == [5, 5]
+
+
+@pytest.mark.parametrize(
+    ("save", "detail"),
+    [
+        (lambda step: f"{1 / (step - step)}", "ZeroDivisionError: division by zero"),
+        (None, "without s.saved(path)"),
+    ],
+    ids=["the save fails", "the loop forgets to save"],
+)
+def test_a_save_that_does_not_happen_is_an_abort_and_says_why(
+    make: MakeGuard, tmp_path: Path, save: Callable[[int], str] | None, detail: str
+) -> None:
+    framework = Recorder()
+    guard = make(framework=framework)
+    post_order(path_of(tmp_path), ORDER)
+
+    def loop() -> None:
+        with guard:
+            for step in range(10):
+                with guard.step(step) as s:
+                    if s.checkpoint_due and save is not None:
+                        s.saved(save(step))
+
+    with pytest.raises(Leave) as left:
+        loop()
+
+    assert left.value.code == Exit.ABORTED
+    assert answer_of(tmp_path).outcome is Outcome.FAILED
+    assert detail in answer_of(tmp_path).detail
+    assert framework.calls[-1] == "abort"
+
+
+def test_an_expired_and_a_cancelled_order_are_answered_and_training_goes_on(
+    make: MakeGuard, tmp_path: Path, clock: ManualClock
+) -> None:
+    guard = make(0, 2, store=LocalStore())
+    post_order(path_of(tmp_path), ORDER._replace(expires_at=clock.wall() + 5))
+    with guard.step(0):
+        assert answer_of(tmp_path).outcome is Outcome.SEEN
+    clock.advance(6)
+    with guard.step(1):
+        assert answer_of(tmp_path).outcome is Outcome.EXPIRED
+
+    post_order(path_of(tmp_path), ORDER._replace(id="o2"))
+    with guard.step(2):
+        pass
+    post_order(path_of(tmp_path), ORDER._replace(id="o2", cancelled=True))
+    with guard.step(3):
+        answer = answer_of(tmp_path)
+    assert (answer.order, answer.outcome) == ("o2", Outcome.CANCELLED)
+
+
+@pytest.mark.parametrize("store", [GoneStore(), None], ids=["store gone", "no store"])
+def test_without_a_store_there_is_a_clear_answer_and_training_goes_on(
+    make: MakeGuard, tmp_path: Path, store: Store | None
+) -> None:
+    guard = make(0, 2, store=store)
+    post_order(path_of(tmp_path), ORDER)
+
+    assert train(guard, 5) == []
+
+    answer = answer_of(tmp_path)
+    assert answer.outcome is Outcome.FAILED
+    assert "store" in answer.detail
+
+
+def test_an_error_of_the_loop_passes_through(make: MakeGuard, tmp_path: Path) -> None:
+    def loop(guard: Guard) -> None:
+        with guard, guard.step(0):
+            raise KeyError("user's own")
+
+    with pytest.raises(KeyError, match="user's own"):
+        loop(make())
+
+    assert read(path_of(tmp_path)).state.completed == 0
+
+
+def test_an_expired_or_cancelled_abort_is_left_alone(make: MakeGuard, tmp_path: Path, clock: ManualClock) -> None:
+    guard = make()
+    abort = MailboxOrder("a1", "abort", "GPU lost", ("n2",), clock.wall() - 1)
+    post_order(path_of(tmp_path), abort)
+    with guard.step(0):
+        pass
+    post_order(path_of(tmp_path), abort._replace(expires_at=clock.wall() + 9, cancelled=True))
+
+    assert train(guard, 3) == []
+
+
+def test_no_beacon_no_difference() -> None:
+    place = Place("j", 1, 0, 2, 0, "n1")
+    guard = Guard(place, NullBeacon(), LocalStore(), framework=NoFramework(), termination_seconds=0.0)
+
+    assert train(guard, 3) == []

@@ -1,0 +1,43 @@
+"""What a training process pays for importing us: the standard library, nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+HEAVY = {"torch", "numpy", "sqlalchemy", "pynvml", "msgspec", "requests", "click", "yaml", "prometheus_client"}
+MODULES = [
+    "beacon",
+    "page",
+    "pages",
+    "guard",
+    "agreement",
+    "exits",
+    "environment",
+    "framework",
+    "leaving",
+    "termination",
+    "checkpoint",
+]
+
+
+def imported(statement: str) -> set[str]:
+    code = f"import sys, json; {statement}; print(json.dumps([m.partition('.')[0] for m in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_the_trainer_part_brings_in_the_standard_library_only() -> None:
+    bare = imported("pass")
+    ours = imported("import " + ", ".join(f"healthd.trainer.{name}" for name in MODULES))
+
+    assert {"healthd", "vocabulary"} <= ours
+    assert not ours & HEAVY
+    assert ours - bare - sys.stdlib_module_names == {"healthd", "vocabulary"}
+
+
+def test_the_gate_and_the_rank_shim_are_as_light() -> None:
+    ours = imported("import healthd.launcher.gate, healthd.launcher.rank")
+
+    assert not ours & HEAVY

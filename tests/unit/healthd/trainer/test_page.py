@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import itertools
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from healthd.trainer import page
+from healthd.trainer.page import Acknowledgement, FieldError, Identity, MailboxOrder, Outcome, Phase
+
+texts = st.text(max_size=40)
+seconds = st.floats(0, 4e9)
+
+
+def test_blocks_lie_apart_and_the_page_ends_with_the_ring() -> None:
+    blocks = [
+        (page.HEADER_AT, 28),
+        (page.IDENTITY_AT, page.IDENTITY_BYTES),
+        (page.STATE_AT, page.STATE_BYTES),
+        (page.ACKNOWLEDGEMENT_AT, page.ACKNOWLEDGEMENT_BYTES),
+        (page.MAILBOX_AT, page.MAILBOX_BYTES),
+        (page.RING_AT, page.RING_ENTRIES * page.RING_ENTRY_BYTES),
+    ]
+    assert all(at + size <= following for (at, size), (following, _) in itertools.pairwise(blocks))
+    assert page.PAGE_BYTES == 98304 == sum(blocks[-1])
+    assert len(page.pack_checked(bytes(page.RING_ENTRY.size))) == page.RING_ENTRY_BYTES
+
+
+@given(st.builds(MailboxOrder, texts, texts, texts, st.lists(texts).map(tuple), seconds), st.integers(1, 2**63))
+def test_an_order_survives_its_frame(order: MailboxOrder, sequence: int) -> None:
+    frame = page.pack_frame("mailbox", sequence, order._asdict(), page.MAILBOX_BYTES)
+
+    read, document = page.unpack_frame("mailbox", frame.ljust(page.MAILBOX_BYTES, b"\0"))
+
+    assert read == sequence
+    assert document is not None
+    assert page.order_from(document) == order
+
+
+@given(
+    st.builds(
+        Acknowledgement, texts, st.sampled_from(Outcome), seconds, st.integers(-1, 2**40), seconds, seconds, texts
+    )
+)
+def test_an_acknowledgement_survives_its_frame(answer: Acknowledgement) -> None:
+    frame = page.pack_frame("acknowledgement", 1, answer._asdict(), page.ACKNOWLEDGEMENT_BYTES)
+
+    _, document = page.unpack_frame("acknowledgement", frame)
+
+    assert document is not None
+    assert page.acknowledgement_from(document) == answer
+
+
+@given(st.data())
+def test_a_frame_with_any_byte_changed_is_refused(data: st.DataObject) -> None:
+    frame = bytearray(page.pack_frame("mailbox", 7, {"id": "o1", "reason": "x" * 20}, page.MAILBOX_BYTES))
+    at = data.draw(st.integers(0, len(frame) - 1))
+    frame[at] ^= data.draw(st.integers(1, 255))
+
+    with pytest.raises(FieldError, match="mailbox"):
+        page.unpack_frame("mailbox", bytes(frame).ljust(page.MAILBOX_BYTES, b"\0"))
+
+
+@given(st.integers(0, 59), st.integers(1, 255))
+def test_a_state_with_any_byte_changed_is_refused(at: int, bits: int) -> None:
+    block = bytearray(page.pack_checked(page.STATE.pack(3, 42, 1.0, 2.0, 42, 1, 0, 3)))
+    block[at] ^= bits
+
+    with pytest.raises(FieldError, match="state"):
+        page.unpack_state(bytes(block))
+
+
+@given(st.integers(1, 60))
+def test_a_state_mixed_from_two_writes_is_refused(cut: int) -> None:
+    old = page.pack_checked(page.STATE.pack(3, 42, 1.0, 2.0, 42, 1, 0, 3))
+    new = page.pack_checked(page.STATE.pack(4, 43, 5.0, 6.0, 43, 2, 0, 4))
+    mixed = new[:cut] + old[cut:]
+    if mixed in (old, new):
+        return
+    with pytest.raises(FieldError, match="state"):
+        page.unpack_state(mixed)
+
+
+def test_phases_keep_their_numbers() -> None:
+    assert [(phase.value, phase.name) for phase in Phase] == [
+        (0, "STARTING"),
+        (1, "STEP"),
+        (2, "BETWEEN"),
+        (3, "AGREEING"),
+        (4, "LEAVING"),
+        (5, "ABORTING"),
+        (6, "DONE"),
+    ]
+
+
+def test_the_header_says_what_is_wrong() -> None:
+    header = page.pack_header()
+    page.check_header(header)
+
+    with pytest.raises(FieldError, match="magic: not a beacon page"):
+        page.check_header(b"ELF" + header[3:])
+    with pytest.raises(FieldError, match="version: is 2, this program reads version 1"):
+        page.check_header(header[:8] + struct.pack("<I", 2) + header[12:])
+    with pytest.raises(FieldError, match="header"):
+        page.check_header(header[:-1] + b"\xff")
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"rank": "0"}, "identity.rank: has the wrong type: '0'"),
+        ({"job": None}, "identity.job: missing"),
+        ({"pid": True}, "pid"),
+    ],
+)
+def test_a_wrong_member_is_named(change: dict[str, object], text: str) -> None:
+    identity = Identity("j", 1, 0, 2, 0, "n1", 99, 5, 1.5)
+
+    assert page.identity_from(identity._asdict()) == identity
+    with pytest.raises(FieldError, match=text):
+        page.identity_from({**identity._asdict(), **change})
+
+
+def test_a_frame_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(FieldError, match="mailbox: 110 bytes of JSON, 84 fit"):
+        page.pack_frame("mailbox", 1, {"reason": "x" * 97}, 100)
