@@ -25,7 +25,7 @@ GATE_SECONDS = 20.0
 PORT_FIRST, PORT_COUNT = 20000, 10000
 STDERR_LINE_BYTES_MAX = 1 << 16
 
-_TASKS = re.compile(r"srun: error: (?P<node>[^:\s]+): tasks? (?P<tasks>[\d,-]+): (?P<how>.+)")
+_TASKS = re.compile(r"srun: error: (?P<node>[^:\s]+): tasks? (?P<tasks>\d{1,8}(?:[-,]\d{1,8})*): (?P<how>.+)")
 _CODE = re.compile(r"Exited with exit code (\d+)")
 _BY_SIGNAL = {
     "Killed": signal.SIGKILL,
@@ -40,16 +40,16 @@ _BY_SIGNAL = {
 }
 
 
-def task_numbers(text: str) -> list[int]:
-    """The tasks of a list such as ``0-2,5``."""
+def task_numbers(text: str, world: int) -> list[int]:
+    """The tasks of a list such as ``0-2,5``, as far as they are ranks of this world."""
     numbers: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
-        numbers += range(int(first), int(last or first) + 1)
+        numbers += range(int(first), min(int(last.partition("-")[0] or first) + 1, world))
     return numbers
 
 
-def read_message(line: str) -> list[RankEnd]:
+def read_message(line: str, world: int) -> list[RankEnd]:
     """The ranks whose end a line of srun reports; none for any other line."""
     match = _TASKS.match(line.strip())
     if match is None:
@@ -60,7 +60,7 @@ def read_message(line: str) -> list[RankEnd]:
         code = int(by_code[1])
     else:
         code = next((-number for text, number in _BY_SIGNAL.items() if how.startswith(text)), 1)
-    return [RankEnd(task, match["node"], code) for task in task_numbers(match["tasks"])]
+    return [RankEnd(task, match["node"], code) for task in task_numbers(match["tasks"], world)]
 
 
 class SlurmRun:
@@ -121,7 +121,7 @@ class SlurmRun:
         while line := stream.readline(STDERR_LINE_BYTES_MAX):
             sys.stderr.buffer.write(line)
             sys.stderr.flush()
-            for end in read_message(line.decode(errors="replace")):
+            for end in read_message(line.decode(errors="replace"), self._attempt.world):
                 self._reported.setdefault(end.rank, end)
 
 

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from healthd.launcher.gate import ask, verdict_from
+from healthd.launcher.plan import Fitness
+
+
+def answer(**changes: object) -> bytes:
+    document = {"node": "n1", "health": "healthy", "fit": True, "condemned": False, "reasons": [], "at": 1.0}
+    return json.dumps({**document, **changes}).encode()
+
+
+@pytest.mark.parametrize(
+    ("changes", "fitness"),
+    [
+        ({}, Fitness.FIT),
+        ({"health": "degraded"}, Fitness.FIT),
+        ({"health": "unknown", "fit": False}, Fitness.UNKNOWN),
+        ({"health": "unhealthy", "fit": False, "reasons": ["GPU 3 is lost"]}, Fitness.UNFIT),
+        ({"condemned": True, "fit": False}, Fitness.UNFIT),
+        ({"condemned": True}, Fitness.UNFIT),
+    ],
+)
+def test_only_a_plain_yes_is_fit(changes: dict[str, object], fitness: Fitness) -> None:
+    verdict = verdict_from("n1", answer(**changes))
+
+    assert verdict.fitness is fitness
+    assert verdict.reason == "; ".join(changes.get("reasons", [])) or verdict.fitness is not Fitness.FIT  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[tuple[str, list[bytes]]]:
+    """A socket that answers each connection with the next of a list of byte strings."""
+    path, answers = tmp_path / "n1.sock", []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    if connection.recv(4096) and answers:
+                        connection.sendall(answers.pop(0))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield str(tmp_path / "{node}.sock"), answers
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def http(body: bytes, status: str = "200 OK") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def test_a_node_is_asked_over_its_socket(daemon: tuple[str, list[bytes]]) -> None:
+    template, answers = daemon
+    answers.append(http(answer(condemned=True, reasons=["row remap pending"])))
+
+    assert ask(template, "n1") == ("n1", Fitness.UNFIT, "row remap pending")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"garbage\r\n\r\n", http(b"{}"), http(b"no json"), http(answer(), "503 Service Unavailable"), http(b"[1]")],
+)
+def test_whatever_prevents_an_answer_is_unknown(daemon: tuple[str, list[bytes]], said: bytes) -> None:
+    template, answers = daemon
+    answers.append(said)
+
+    verdict = ask(template, "n1")
+
+    assert verdict.fitness is Fitness.UNKNOWN
+    assert "no answer from healthd at" in verdict.reason
+
+
+def test_a_silent_daemon_does_not_hold_the_gate(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+
+        assert ask(str(tmp_path / "s"), "n1", timeout_seconds=0.05).fitness is Fitness.UNKNOWN
+
+
+def test_the_program_prints_one_line_for_its_node(daemon: tuple[str, list[bytes]]) -> None:
+    template, answers = daemon
+    answers.append(http(answer()))
+    argv = [sys.executable, "-m", "healthd.launcher.gate", template]
+
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, env={"HEALTHD_NODE": "n1"})
+
+    assert json.loads(done.stdout) == {"node": "n1", "fitness": "fit", "reason": ""}

@@ -1,0 +1,169 @@
+"""The launcher on real child processes: small shell commands stand for the ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from healthd.launcher.journal import Journal
+from vocabulary.clock import ManualClock
+
+DEADLINE_S = 30.0
+
+
+def argv(*options: str, nodes: str = "n0,n1,n2", events: Path | None = None) -> list[str]:
+    record = ["--events", str(events)] if events else []
+    return [
+        sys.executable,
+        "-m",
+        "healthctl.main",
+        "launch",
+        "--backend",
+        "local",
+        "--node-names",
+        nodes,
+        *record,
+        *options,
+    ]
+
+
+def launch(*options: str, nodes: str = "n0,n1,n2", events: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv(*options, nodes=nodes, events=events), capture_output=True, text=True, check=False, timeout=DEADLINE_S
+    )
+
+
+def read_events(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def attempts(path: Path) -> list[object]:
+    return [event["nodes"] for event in read_events(path) if event["event"] == "attempt_started"]
+
+
+def test_the_condemned_node_is_replaced_by_the_spare(tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$HEALTHD_NODE" = n1 ] && exit 90; exit 91'
+
+    done = launch("--spares", "1", "--", "sh", "-c", script, events=events)
+
+    assert done.returncode == 0, done.stderr
+    assert attempts(events) == [["n0", "n1"], ["n0", "n2"]]
+    ended = [event for event in read_events(events) if event["event"] == "attempt_ended"]
+    assert [(event["outcome"], event["condemned"]) for event in ended] == [("ordered", ["n1"]), ("done", [])]
+    assert ended[0]["ranks"] == [
+        {"rank": 0, "node": "n0", "code": 91, "killed": False},
+        {"rank": 1, "node": "n1", "code": 90, "killed": False},
+    ]
+
+
+def test_ranks_know_their_place(tmp_path: Path) -> None:
+    line = 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $HEALTHD_NODE $HEALTHD_ATTEMPT $HEALTHD_JOB" > "$0/$RANK"'
+
+    done = launch("--ranks-per-node", "2", "--", "sh", "-c", line, str(tmp_path), nodes="a,b")
+
+    assert done.returncode == 0, done.stderr
+    said = [(tmp_path / str(rank)).read_text().split() for rank in range(4)]
+    assert [words[:5] for words in said] == [
+        ["0", "0", "4", "a", "1"],
+        ["1", "1", "4", "a", "1"],
+        ["2", "0", "4", "b", "1"],
+        ["3", "1", "4", "b", "1"],
+    ]
+    assert len({words[5] for words in said}) == 1
+
+
+def test_without_a_spare_it_asks_to_be_queued_again(tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    done = launch("--", "sh", "-c", '[ "$RANK" = 0 ] && exit 90; exit 91', events=events)
+
+    assert done.returncode == 75
+    assert "3 nodes needed, 2 usable of 3; not n0" in done.stderr
+    assert len(attempts(events)) == 1
+
+
+def test_a_rank_that_stays_is_killed_and_its_node_left_out(tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$RANK" = 1 ] && sleep 300; exit 92'
+
+    done = launch("--spares", "1", "--leave-seconds", "0.3", "--", "sh", "-c", script, events=events)
+
+    assert done.returncode == 0, done.stderr
+    assert attempts(events) == [["n0", "n1"], ["n0", "n2"]]
+    assert "had to kill what stayed on n1" in done.stderr
+
+
+def test_a_crash_loop_ends_with_the_users_own_code(tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    done = launch("--max-crashes", "2", "--", "sh", "-c", "exit 7", events=events)
+
+    assert done.returncode == 7
+    assert len(attempts(events)) == 2
+    assert "2 crashes in a row" in done.stderr
+
+
+@pytest.mark.parametrize(("command", "code"), [(["false-and-absent"], 127), (["sh", "-c", "exit 93"], 93)])
+def test_what_cannot_work_is_not_tried_for_ever(command: list[str], code: int) -> None:
+    assert launch("--max-crashes", "1", "--", *command).returncode == code
+
+
+def test_unfit_nodes_are_never_used_and_wrong_numbers_are_explained(tmp_path: Path) -> None:
+    refused = launch("--gate", "require", "--", "true")
+    too_many = launch("--nodes", "4", "--", "true")
+
+    assert refused.returncode == 75
+    assert "gate: n0 unknown, n1 unknown, n2 unknown" in refused.stderr
+    assert too_many.returncode == 2
+    assert "3 nodes at hand (n0, n1, n2) are too few" in too_many.stderr
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def wait_until(what: object, why: str) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not what():  # type: ignore[operator]
+        assert time.monotonic() < end, why
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_rank_outlives_the_launcher(tmp_path: Path, number: signal.Signals) -> None:
+    script = 'echo $$ > "$0/$RANK.new"; mv "$0/$RANK.new" "$0/$RANK"; exec sleep 300'
+    launcher = subprocess.Popen(argv("--", "sh", "-c", script, str(tmp_path)), stderr=subprocess.PIPE)
+    ranks = [tmp_path / str(rank) for rank in range(3)]
+    wait_until(lambda: all(path.exists() for path in ranks), "the ranks did not start")
+    pids = [int(path.read_text()) for path in ranks]
+
+    os.kill(launcher.pid, number)
+    launcher.communicate(timeout=DEADLINE_S)
+
+    wait_until(lambda: all(gone(pid) for pid in pids), "a rank is still there")
+    assert launcher.returncode == (128 + number if number == signal.SIGTERM else -number)
+
+
+def test_attempts_are_counted_on_after_a_requeue_and_garbage_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    path.write_text('{"event": "attempt_started", "job": "j", "attempt": 4}\nnot json\n{"event": 3}\n[1]\n')
+    journal = Journal(path, "j", ManualClock())
+
+    assert journal.last_attempt() == 4
+    assert Journal(path, "other", ManualClock()).last_attempt() == 0
+    assert Journal(None, "j", ManualClock()).last_attempt() == 0
+
+
+def test_a_journal_that_cannot_be_written_stops_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Journal(tmp_path / "absent" / "events", "j", ManualClock()).write("gate", "gate: n1 fit")
+
+    assert "this event is not in it" in capsys.readouterr().err
