@@ -67,7 +67,7 @@ def explain(what: tuple[str, ...], output: str) -> None:
 
 
 def _page(found: Explanation) -> str:
-    vendor = ", then ".join(part for part in (found.nvidia_immediate, found.nvidia_investigatory) if part)
+    vendor = "; when it recurs: ".join(part for part in (found.nvidia_immediate, found.nvidia_investigatory) if part)
     event = found.event
     lines = facts(
         [
@@ -82,7 +82,7 @@ def _page(found: Explanation) -> str:
             ("note", found.note),
             ("sources", "; ".join(found.sources)),
             ("catalogue", found.catalogue),
-            ("GPU", event.pci if event else ""),
+            ("PCI", event.pci if event else ""),
             ("MIG", event.mig if event else ""),
             ("pid", f"{event.pid} {event.process}".strip() if event and event.pid is not None else ""),
             ("caused by", f"Xid {event.caused_by}" if event and event.caused_by else ""),

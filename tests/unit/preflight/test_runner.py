@@ -132,6 +132,37 @@ def test_a_configured_library_that_is_missing_must_be_put_right() -> None:
     assert "HEALTHD_NVML_LIBRARY names a library that cannot be loaded: /nowhere" in done.stdout
 
 
+DRIVER_SAYS = [
+    ("gpus 3", 0, "PASS"),
+    ("gpus 3\npending.1 1", 1, "gpu_state on GPU 1: a row remap waits for a GPU reset"),
+    ("gpus 3\nfailure.0 1", 1, "gpu_state on GPU 0: a row could not be remapped"),
+    ("gpus 3\nrecovery_action.2 2", 1, "gpu_state on GPU 2: the driver asks for recovery action 2 (reboot the node)"),
+    ("gpus 3\nlost 2", 1, "gpu_state on GPU 2: the driver has lost it"),
+    ("gpus 3\nhang 1", 1, "no end within 0.5 s; last seen at: GPU 1: handle"),
+    ("hang init", 1, "no end within 0.5 s; last seen at: nvmlInit"),
+    ("fail 999", 3, "the driver does not start: Unknown Error"),
+    ("gpus 0", 3, "the driver is here but sees no GPU"),
+]
+
+
+@pytest.fixture(scope="session")
+def fake_nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A driver library that says what a scenario file tells it to, built from C."""
+    nodes = Path(__file__).parents[2] / "nodes" / "fake_nvml" / "build.py"
+    command = [sys.executable, str(nodes), str(tmp_path_factory.mktemp("nvml"))]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize(("scenario", "code", "says"), DRIVER_SAYS)
+def test_what_the_driver_says_of_its_gpus(fake_nvml: str, tmp_path: Path, scenario: str, code: int, says: str) -> None:
+    (tmp_path / "scenario").write_text(f"{scenario}\n")
+    limit = 0.5 if "hang" in scenario else 60
+    env = {"HEALTHD_NVML_LIBRARY": fake_nvml, "FAKE_NVML_SCENARIO": str(tmp_path / "scenario")}
+    done = preflight("--only", "gpu_state", "--watchdog", f"gpu_state={limit}", **env)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert says in done.stdout
+
+
 @pytest.mark.skipif(gpus_on_bus() > 0, reason="there is a GPU")
 def test_a_machine_where_nothing_applies_is_no_pass() -> None:
     done = preflight("--only", "gpu_state")

@@ -1,0 +1,171 @@
+"""A remediator's answers over real HTTP, and the command line as a user has it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import click.testing
+import msgspec
+import pytest
+
+from healthctl.main import cli
+from remediator.model.views import (
+    ActionView,
+    DecisionView,
+    EventList,
+    EventView,
+    IncidentList,
+    IncidentView,
+    NodeList,
+    NodeView,
+    StatusView,
+    StepView,
+)
+from vocabulary.finding import Finding, Severity
+from vocabulary.identity import Component, ComponentKind
+from vocabulary.wire import Gpu, Problem, RankStatus
+
+TOKEN = "an-operators-token"
+AT = 1_700_000_000.0
+
+FINDING = Finding(
+    id="f1",
+    node="node1",
+    check="xid",
+    code="79",
+    component=Component(ComponentKind.GPU, "GPU-1", "0000:3b:00.0", 3),
+    severity=Severity.FATAL,
+    summary="GPU has fallen off the bus.",
+    first_seen=AT,
+    last_seen=AT,
+    origin="boot:1",
+    injected=True,
+)
+NODES = NodeList(
+    (
+        NodeView("node1", "quarantined", "unhealthy", AT, "XID 79 on GPU 3", AT, "inc-1", "gpu-healthd", ("7",)),
+        NodeView("node2", "healthy", "unknown", AT, "evil \x1b[2J\x9b name\u202e\n", None),
+    )
+)
+NODE = msgspec.structs.replace(
+    NODES.nodes[0],
+    gpus=(Gpu(3, "GPU-1", "0000:3b:00.0", "H200"),),
+    ranks=(RankStatus("7", 1, 0, 4, 4242, 118, "forward", AT),),
+    findings=(FINDING, FINDING.cleared(AT, "reset")),
+)
+INCIDENT = IncidentView(
+    "inc-1",
+    "node1",
+    "acting",
+    "XID 79 on GPU 3",
+    AT,
+    injected=True,
+    steps=(StepView("abort", "done"), StepView("drain", "running", "waiting for Slurm")),
+    findings=(FINDING,),
+    decisions=(DecisionView("d1", AT, "start plan", "gpu-gone", "fatal on one GPU", "default@1", ("budget: 1 of 2",)),),
+    actions=(ActionView("a1", "drain", "node1", "done", AT, AT + 60, AT + 1, 1, "drained"),),
+)
+LISTED = msgspec.structs.replace(INCIDENT, steps=(), findings=(), decisions=(), actions=())
+STATUS = StatusView(
+    cluster="demo",
+    version="0.1.0",
+    mode="act",
+    epoch=4,
+    policy="default@1",
+    at=AT,
+    nodes_total=2,
+    nodes_by_state={"healthy": 1, "quarantined": 1, "draining": 0},
+    nodes_by_health={"unknown": 1, "unhealthy": 1},
+    isolated=1,
+    isolated_max=2,
+    incidents_open=1,
+    actions_open=1,
+    scheduler="ok",
+    blocked=("the breaker is open", "mode is observe"),
+)
+EVENTS = tuple(
+    EventView(seq, AT + seq, "decision", "engine", f"event {seq}", node="node1", injected=seq == 2) for seq in (1, 2, 3)
+)
+
+
+class Remediator(BaseHTTPRequestHandler):
+    """Answers what the API's contract says, and nothing else."""
+
+    def do_GET(self) -> None:
+        path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
+        if self.headers["Authorization"] != f"Bearer {TOKEN}":
+            return self._say(401, Problem("this token is not known", todo="ask an operator"))
+        after = int(query.get("after", ["0"])[0])
+        answers = {
+            "/v1/status": STATUS,
+            "/v1/nodes": NODES,
+            "/v1/nodes/node1": NODE,
+            "/v1/incidents": IncidentList((LISTED,)),
+            "/v1/incidents/inc-1": INCIDENT,
+            "/v1/events": EventList(tuple(event for event in EVENTS if event.seq > after)[:2]),
+        }
+        return self._say(200, answers[path]) if path in answers else self._say(404, Problem(f"nothing at {path}"))
+
+    def _say(self, status: int, message: msgspec.Struct) -> None:
+        body = msgspec.json.encode(message)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Be quiet."""
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[type[BaseHTTPRequestHandler]], str]]:
+    """Start a server with this handler on a free port; its URL."""
+    servers: list[ThreadingHTTPServer] = []
+
+    def start(handler: type[BaseHTTPRequestHandler]) -> str:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    return path
+
+
+@pytest.fixture
+def healthctl() -> Callable[..., click.testing.Result]:
+    """Run the command line in this process, with nothing of ours in the environment but `env`."""
+
+    def invoke(*arguments: str, stdin: bytes | str | None = None, **env: str) -> click.testing.Result:
+        clean: dict[str, str | None] = {"HEALTHCTL_SERVER": None, "HEALTHCTL_TOKEN_FILE": None}
+        return click.testing.CliRunner().invoke(cli, arguments, input=stdin, env=clean | env, prog_name="healthctl")
+
+    return invoke
+
+
+@pytest.fixture
+def asking(
+    healthctl: Callable[..., click.testing.Result],
+    serve: Callable[[type[BaseHTTPRequestHandler]], str],
+    token_file: Path,
+) -> Callable[..., click.testing.Result]:
+    """The same, with a remediator to ask."""
+    url = serve(Remediator)
+
+    def invoke(*arguments: str) -> click.testing.Result:
+        return healthctl(*arguments, HEALTHCTL_SERVER=url, HEALTHCTL_TOKEN_FILE=str(token_file))
+
+    return invoke

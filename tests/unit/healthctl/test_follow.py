@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from remediator.model.views import EventList, EventView
+
+PAUSE_AT = 3
+
+
+class Growing(BaseHTTPRequestHandler):
+    """An audit log with one new event in each answer; its third answer is an outage."""
+
+    answered = count(1)
+
+    def do_GET(self) -> None:
+        number = next(self.answered)
+        after = int(self.path.partition("after=")[2].partition("&")[0])
+        body = msgspec.json.encode(
+            EventList((EventView(after + 1, 0.0, "k", "a", "t"),) if "wait_s" in self.path else ())
+        )
+        self.send_response(503 if number == PAUSE_AT else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_follow_outlasts_an_outage_misses_nothing_and_leaves_quietly(
+    serve: Callable[..., str], token_file: Path
+) -> None:
+    command = [sys.executable, "-m", "healthctl.main", "events", "--follow", "-o", "json", "--server", serve(Growing)]
+    with subprocess.Popen(
+        [*command, "--token-file", str(token_file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"NO_PROXY": "*"},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            seqs = [json.loads(process.stdout.readline())["seq"] for _ in range(4)]
+            assert seqs == [1, 2, 3, 4]
+            process.send_signal(signal.SIGINT)
+            assert "503" in process.stderr.readline()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()

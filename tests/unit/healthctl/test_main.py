@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from healthctl.main import COMMANDS
+from healthctl.output import clean, moment, table
+
+Run = Callable[..., Result]
+
+HEAVY = {"torch", "requests", "sqlalchemy", "starlette", "pynvml", "prometheus_client", "uvicorn"}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["version"], ["--help"], ["xid", "explain", "79"], ["xid", "parse", "/dev/null"]]
+)
+def test_a_simple_command_imports_nothing_heavy(arguments: list[str]) -> None:
+    script = (
+        "import sys, json\nfrom healthctl.main import cli\n"
+        f"try: cli({arguments!r}, prog_name='healthctl')\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "print('\\n' + json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert not HEAVY & set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_that_is_here_has_its_help(healthctl: Run, name: str) -> None:
+    module = COMMANDS[name][0].partition(":")[0]
+    if importlib.util.find_spec(module.rpartition(".")[0]) is None or importlib.util.find_spec(module) is None:
+        assert healthctl(name).exit_code == 3
+    else:
+        done = healthctl(name, "--help")
+        assert done.exit_code == 0, done.stderr
+        assert "Usage: healthctl" in done.stdout
+
+
+def test_help_lists_every_command_and_the_exit_codes(healthctl: Run) -> None:
+    text = healthctl("--help").stdout
+    assert all(name in text for name in COMMANDS)
+    assert "Exit codes: 0" in text
+
+
+def test_an_unknown_command_is_wrong_usage(healthctl: Run) -> None:
+    assert healthctl("bogus").exit_code == 2
+
+
+def test_the_version_is_that_of_the_package(healthctl: Run) -> None:
+    found = json.loads(healthctl("version", "-o", "json").stdout)
+    assert found["version"]
+    assert found["wire"] == 1
+
+
+def test_a_full_disk_behind_the_output_is_one_line_and_no_success() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "healthctl.main", "xid", "explain", "79"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode not in (0, 1, 2)
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@given(st.text())
+def test_nothing_that_is_cleaned_can_steer_a_terminal(text: str) -> None:
+    assert clean(text).isprintable()
+    assert clean(text) == text or not text.isprintable()
+
+
+def test_columns_stand_under_each_other() -> None:
+    assert table(("A", "LONG"), [("aaa", "b"), ("c", "")]) == "A    LONG\naaa  b\nc"
+
+
+@pytest.mark.parametrize(
+    ("at", "text"), [(None, "-"), (0.0, "1970-01-01 00:00:00Z"), (1e30, "1e+30"), (float("nan"), "nan")]
+)
+def test_a_time_is_always_printable(at: float | None, text: str) -> None:
+    assert moment(at) == text
