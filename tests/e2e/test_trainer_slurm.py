@@ -1,0 +1,149 @@
+"""`healthctl launch` inside a real Slurm allocation. Shell commands stand for the ranks: Slurm is the subject."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from healthctl.demo.slurm_cluster import SlurmCluster
+
+pytestmark = pytest.mark.slurm
+DEADLINE_S = 90.0
+ROOT = Path(__file__).parents[2]
+
+
+class Batch:
+    """One sbatch job that runs the launcher over some nodes."""
+
+    def __init__(self, cluster: SlurmCluster, place: Path, nodes: int, options: str, rank_script: str) -> None:
+        self.cluster, self.place, self.events = cluster, place, place / "events"
+        command = f"{sys.executable} -m healthctl.main launch --events {self.events} {options} -- sh -c {shlex.quote(rank_script)}"
+        (place / "job.sh").write_text(f"#!/bin/sh\ncd {ROOT}\n{command}\necho $? >> {place}/code\n")
+        argv = [
+            "sbatch",
+            "--parsable",
+            f"--nodes={nodes}",
+            "--no-kill",
+            "--requeue",
+            f"--output={place}/log",
+            "--open-mode=append",
+        ]
+        self.id = cluster.command(*argv, str(place / "job.sh")).strip()
+
+    def until(self, what: Callable[[], object], why: str) -> None:
+        end = time.monotonic() + DEADLINE_S
+        while not what():
+            assert time.monotonic() < end, f"{why}: not within {DEADLINE_S} s\n{self.log()}"
+            time.sleep(0.05)
+
+    def code(self) -> int:
+        """The launcher's exit code."""
+        self.until((self.place / "code").exists, "the launcher to end")
+        return int((self.place / "code").read_text().split()[-1])
+
+    def log(self) -> str:
+        log = self.place / "log"
+        return log.read_text(errors="replace") if log.exists() else self.cluster.command("squeue", check=False)
+
+    def all(self, kind: str) -> list[dict[str, object]]:
+        if not self.events.exists():
+            return []
+        return [event for line in self.events.read_text().splitlines() if (event := json.loads(line))["event"] == kind]
+
+
+@pytest.fixture
+def submit(slurm_cluster: SlurmCluster, tmp_path: Path) -> Iterator[Callable[..., Batch]]:
+    jobs: list[Batch] = []
+
+    def make(nodes: int, options: str, rank_script: str) -> Batch:
+        jobs.append(Batch(slurm_cluster, tmp_path, nodes, options, rank_script))
+        return jobs[-1]
+
+    yield make
+    for job in jobs:
+        slurm_cluster.command("scancel", "--full", job.id, check=False)
+        job.until(
+            lambda job=job: not slurm_cluster.command("squeue", "-h", "-j", job.id, check=False).strip(),
+            "the job to end",
+        )
+
+
+Submit = Callable[..., Batch]
+
+
+def test_the_condemned_node_is_replaced_within_the_allocation(submit: Submit) -> None:
+    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$RANK" = 2 ] && exit 90; exit 91'
+    job = submit(3, "--spares 1 --ranks-per-node 2", script)
+
+    assert job.code() == 0, job.log()
+
+    first, second = job.all("attempt_started")
+    ended = job.all("attempt_ended")[0]
+    assert isinstance(first["nodes"], list)
+    assert isinstance(second["nodes"], list)
+    condemned = first["nodes"][1]
+    assert ended["condemned"] == [condemned]
+    assert [(rank["rank"], rank["node"], rank["code"]) for rank in ended["ranks"]] == [  # type: ignore[attr-defined]
+        (0, first["nodes"][0], 91),
+        (1, first["nodes"][0], 91),
+        (2, condemned, 90),
+        (3, condemned, 91),
+    ]
+    assert condemned not in second["nodes"]
+    assert job.all("gate")[0]["verdicts"] == dict.fromkeys([*first["nodes"], second["nodes"][1]], "unknown")
+
+
+def test_a_frozen_rank_is_killed_with_its_step_and_its_node_left_out(submit: Submit) -> None:
+    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$RANK" = 1 ] && kill -STOP $$; exit 92'
+    job = submit(3, "--spares 1 --leave-seconds 1", script)
+
+    assert job.code() == 0, job.log()
+
+    first, second = job.all("attempt_started")
+    assert isinstance(first["nodes"], list)
+    assert job.all("attempt_ended")[0]["condemned"] == [first["nodes"][1]]
+    assert first["nodes"][1] not in second["nodes"]  # type: ignore[operator]
+
+
+def test_without_a_spare_the_job_is_queued_again(submit: Submit) -> None:
+    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$RANK" = 0 ] && exit 90; exit 91'
+    job = submit(2, "", script)
+
+    job.until(lambda: len(job.all("attempt_ended")) == 2, "a second attempt after the requeue")
+
+    assert len(job.all("requeued")) == 1
+    assert [event["outcome"] for event in job.all("attempt_ended")] == ["ordered", "done"]
+
+
+def test_ranks_are_placed_by_slurm_and_share_an_address(submit: Submit, tmp_path: Path) -> None:
+    said = 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $HEALTHD_NODE $MASTER_ADDR $MASTER_PORT $HEALTHD_JOB" >> '
+    job = submit(2, "--ranks-per-node 2", said + str(tmp_path / "said.$SLURM_PROCID"))
+
+    assert job.code() == 0, job.log()
+
+    [started] = job.all("attempt_started")
+    words = [(tmp_path / f"said.{rank}").read_text().split() for rank in range(4)]
+    first, second = started["nodes"]  # type: ignore[misc]
+    assert [each[:4] for each in words] == [
+        ["0", "0", "4", first],
+        ["1", "1", "4", first],
+        ["2", "0", "4", second],
+        ["3", "1", "4", second],
+    ]
+    assert {tuple(each[4:]) for each in words} == {("127.0.0.1", words[0][5], job.id)}
+
+
+def test_a_cancelled_job_leaves_no_rank_behind(submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+    job = submit(2, "", f"echo $$ > {tmp_path}/pid.$SLURM_PROCID.new; mv {tmp_path}/pid.$SLURM_PROCID.new {tmp_path}/pid.$SLURM_PROCID; exec sleep 300")  # fmt: skip
+    pids = [tmp_path / f"pid.{rank}" for rank in range(2)]
+    job.until(lambda: all(path.exists() for path in pids), "the ranks to start")
+
+    slurm_cluster.command("scancel", "--full", job.id)
+
+    job.until(lambda: not any(Path(f"/proc/{path.read_text().strip()}").exists() for path in pids), "the ranks to end")
