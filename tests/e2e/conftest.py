@@ -1,0 +1,36 @@
+"""Fixtures of the end-to-end tests of a node."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from healthd_node import Node, fake_nvml
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library: Path = fake_nvml().build(tmp_path_factory.mktemp("nvml"))
+    return library
+
+
+@pytest.fixture
+def make_node(tmp_path: Path, nvml_library: Path) -> Iterator[Callable[..., Node]]:
+    """Makes nodes, and ends whatever of them still runs."""
+    nodes: list[Node] = []
+
+    def make(**config: Any) -> Node:
+        place = tmp_path / f"node{len(nodes)}"
+        place.mkdir()
+        nodes.append(Node(place, nvml_library, **config))
+        return nodes[-1]
+
+    yield make
+    for node in nodes:
+        node.close()

@@ -1,0 +1,168 @@
+"""A healthd process against a kernel log and a driver that misbehave."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from healthd_node import Node, eventually, kmsg_writable
+
+from healthd.trainer.beacon import Beacon, Place
+
+MakeNode = Callable[..., Node]
+LOGS = [
+    pytest.param("kmsg", marks=[pytest.mark.kmsg, pytest.mark.skipif(not kmsg_writable(), reason="no /dev/kmsg")]),
+    "file",
+]
+
+
+@pytest.fixture(params=LOGS)
+def node(request: pytest.FixtureRequest, make_node: MakeNode, tmp_path: Path) -> Node:
+    return make_node(kernel_log=None if request.param == "kmsg" else tmp_path / "kern.log")
+
+
+def test_a_kernel_line_becomes_a_durable_finding(node: Node) -> None:
+    node.start()
+    node.xid(79, gpu=3, pid=42, process="python3")
+    finding = eventually(lambda: node.findings().get("xid/79@3"), "the finding")
+    assert finding["severity"] == "fatal"
+    assert finding["injected"] is True
+    assert finding["component"]["pci"] == "0000:13:00.0"
+    assert (finding["evidence"]["pid"], finding["evidence"]["process"]) == (42, "python3")
+    assert node.verdict()["fit"] is False
+    node.kill()
+    node.start()
+    again = node.findings()
+    assert again["xid/79@3"]["id"] == finding["id"]
+    assert "count" not in again["xid/79@3"]
+
+
+def test_no_line_is_lost_and_none_counts_twice_however_often_healthd_is_killed(node: Node) -> None:
+    rng = random.Random(20)
+    written: dict[str, int] = {}
+    for _ in range(4):
+        node.start()
+        for _ in range(25):
+            code, gpu = rng.choice((48, 74, 79, 95)), rng.randrange(8)
+            node.xid(code, gpu)
+            written[f"xid/{code}@{gpu}"] = written.get(f"xid/{code}@{gpu}", 0) + 1
+        node.kill()  # somewhere in the middle of it
+        for code, gpu in ((79, 1), (95, 2)):  # and while nobody looks
+            node.xid(code, gpu)
+            written[f"xid/{code}@{gpu}"] = written.get(f"xid/{code}@{gpu}", 0) + 1
+    node.start()
+
+    def counts() -> dict[str, int]:
+        return {kind: finding.get("count", 1) for kind, finding in node.findings().items()}
+
+    eventually(lambda: counts() == written, lambda: f"{written}, but {counts()}")
+    node.stop()
+    node.start()
+    assert counts() == written
+
+
+def test_only_the_kernel_or_a_marked_line_for_this_node_is_evidence(node: Node) -> None:
+    node.start()
+    if node.kernel_log is None:
+        node.kernel_says("NVRM: Xid (PCI:0000:10:00): 79, pid=1, name=liar, GPU has fallen off the bus.")
+    node.xid(79, gpu=1, node="another-node")
+    node.kernel_says("\x00\xff garbage, NVRM: Xid (PCI:zz): 9999999999, \\x1b[0m")
+    node.kernel_says("NVRM: Xid")
+    node.xid(48, gpu=2)
+    eventually(lambda: "xid/48@2" in node.findings(), "the line behind the garbage")
+    assert set(node.findings()) == {"xid/48@2"}
+
+
+def test_a_hanging_driver_is_a_fatal_finding_and_stops_nothing_else(make_node: MakeNode, tmp_path: Path) -> None:
+    log = tmp_path / "kern.log"
+    node = make_node(kernel_log=log)
+    config = node.config.read_text().replace('"deadline_s": 5', '"deadline_s": 0.5')
+    node.config.write_text(config)
+    node.start()
+    eventually(lambda: node.verdict()["health"] == "healthy", "a first sweep")
+    node.gpus("gpus 8", "hang 5")
+    hang = eventually(lambda: node.findings().get("nvml/hang@5"), "the hang, and where")
+    assert hang["severity"] == "fatal"
+    assert hang["evidence"]["call"] == "temperature_c"
+    node.xid(79, gpu=5)
+    eventually(lambda: "xid/79@5" in node.findings(), "the kernel log, meanwhile")
+    assert node.verdict()["health"] == "unhealthy"
+    node.gpus("gpus 8")
+    eventually(lambda: "nvml/hang@5" not in node.findings(), "a whole sweep clears it")
+    assert node.stop() == 0
+
+
+def test_memory_and_presence_of_gpus(make_node: MakeNode, tmp_path: Path) -> None:
+    node = make_node(kernel_log=tmp_path / "kern.log")
+    node.start()
+    eventually(lambda: node.verdict()["health"] == "healthy", "a first sweep")
+    node.gpus("gpus 8", "pending.2 1", "failure.4 1", "lost 6")
+    expected = {"row_remap/pending@2": "error", "row_remap/failure@4": "fatal", "gpu_presence/lost@6": "fatal"}
+    eventually(lambda: {k: f["severity"] for k, f in node.findings().items()} == expected, lambda: str(node.findings()))
+    node.gpus("gpus 8")
+    eventually(lambda: not node.findings(), "flags that are clear again clear their findings")
+    node.kill()
+    node.gpus("gpus 7")
+    node.start()
+    eventually(lambda: "gpu_presence/vanished@7" in node.findings(), "the GPU that was there before")
+
+
+def test_a_corrupt_beacon_page_is_named_and_the_others_are_read(make_node: MakeNode, tmp_path: Path) -> None:
+    node = make_node(kernel_log=tmp_path / "kern.log")
+    node.start()
+    beacon = Beacon.create(str(node.beacons), Place(job="j1", attempt=1, rank=0, world=2, node=node.name))
+    (node.beacons / "j1.1.1.beacon").write_bytes(os.urandom(4096))
+    (node.beacons / "j1.1.1.beacon").chmod(0o600)
+    finding = eventually(lambda: node.findings().get("beacon/corrupt"), "the broken page")
+    assert "j1.1.1.beacon" in finding["summary"]
+    assert "healthd_trainer_ranks 1.0" in node.get("/metrics")
+    (node.beacons / "j1.1.1.beacon").unlink()
+    eventually(lambda: not node.findings(), "the page is gone")
+    beacon.close()
+
+
+def test_a_damaged_outbox_is_moved_aside_and_makes_the_node_unfit(make_node: MakeNode, tmp_path: Path) -> None:
+    node = make_node(kernel_log=tmp_path / "kern.log")
+    node.start()
+    node.xid(79, gpu=0)
+    eventually(lambda: "xid/79@0" in node.findings(), "a finding")
+    node.kill()
+    database = node.place / "state" / "healthd.db"
+    for suffix in ("-wal", "-shm"):
+        Path(f"{database}{suffix}").unlink(missing_ok=True)
+    database.write_bytes(b"this is no database" * 1000)
+    node.start()
+    eventually(lambda: "outbox/corrupt" in node.findings(), "it says so")
+    assert node.verdict()["fit"] is False
+    assert len(list(database.parent.glob("healthd.db.corrupt-*"))) == 1
+    eventually(lambda: "xid/79@0" in node.findings(), "the kernel log still has the line, and is read from its start")
+
+
+def test_one_state_directory_has_one_healthd_and_a_bad_configuration_says_where(
+    make_node: MakeNode, tmp_path: Path
+) -> None:
+    node = make_node(kernel_log=tmp_path / "kern.log")
+    node.start()
+    first, node.process = node.process, None
+    with pytest.raises(AssertionError, match="another healthd has this state_dir"):
+        node.socket = tmp_path / "nobody"
+        node.start()
+    node.process = first
+    other = make_node(kernl_log=3)
+    with pytest.raises(AssertionError, match=r"kernl_log: no such key; did you mean 'kernel_log'\?"):
+        other.start()
+
+
+def test_findings_survive_in_the_database_itself(node: Node) -> None:
+    node.start()
+    node.xid(48, gpu=4)
+    eventually(lambda: "xid/48@4" in node.findings(), "the finding")
+    node.kill()
+    with sqlite3.connect(node.place / "state" / "healthd.db") as database:
+        rows = database.execute("select count(*), sum(active) from findings").fetchone()
+    database.close()
+    assert rows == (1, 1)
