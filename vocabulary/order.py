@@ -56,7 +56,13 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     condemned: tuple[str, ...] = ()
     gpu: str = ""  # UUID, for reset_gpu
     level: str = ""  # for run_preflight
+    joint: str = ""  # the same in the orders to all nodes of one job
     injected: bool = False
+
+    @property
+    def mailbox_id(self) -> str:
+        """What the ranks know the order by: they agree on one id, whichever node's order brought it to them."""
+        return self.joint or self.id
 
 
 class OrderUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -83,10 +83,10 @@ class TrainerTask:
 
     def _answer_of(self, view: BeaconView) -> Acknowledgement | None:
         answer = view.acknowledgement
-        return answer if answer is not None and answer.order == self._order.id else None
+        return answer if answer is not None and answer.order == self._order.mailbox_id else None
 
     def _was_told(self, view: BeaconView) -> bool:
-        return view.order is not None and view.order.id == self._order.id
+        return view.order is not None and view.order.id == self._order.mailbox_id
 
     def _is_through(self, view: BeaconView) -> bool:
         """It has left, or given up on this order, or was given another one in its place."""
@@ -121,7 +121,7 @@ def _what_happened(answer: Acknowledgement | None) -> str:
 
 def _mailbox_order(order: Order) -> MailboxOrder:
     return MailboxOrder(
-        id=order.id,
+        id=order.mailbox_id,
         kind=order.kind.value,
         reason=order.reason,
         condemned=order.condemned,

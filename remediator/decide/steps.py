@@ -154,8 +154,9 @@ def notify_trainer(context: Context, run: StepRun) -> StepRun:
         return succeeded(run, "no trainer on the node")
     kind = OrderKind.ABORT if run.step.how == "abort" else OrderKind.CHECKPOINT_THEN_EJECT
     for job in jobs:
+        joint = context.action_id(kind.value, job)
         for node in sorted(n for n, there in context.state.placement.items() if job in there):
-            run = context.plan_order(run, kind, node, job=job, condemned=(context.incident.node,))
+            run = context.plan_order(run, kind, node, job=job, condemned=(context.incident.node,), joint=joint)
     return run
 
 
