@@ -135,7 +135,7 @@ class Node:
     def kernel_says(self, text: str) -> None:
         """Write one line: opened anew each time, as the kernel limits the rate of each writer's descriptor."""
         if self.kernel_log is None:
-            with open("/dev/kmsg", "wb", buffering=0) as kmsg:
+            with Path("/dev/kmsg").open("wb", buffering=0) as kmsg:
                 kmsg.write(f"<4>{text}\n".encode())
         else:
             with self.kernel_log.open("a") as log:
