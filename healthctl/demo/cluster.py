@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from remediator.model.views import NodeList
 SOURCE = Path(__file__).resolve().parents[2]
 TRAINER = SOURCE / "examples" / "train_gpt.py"
 FAKE_LIBRARY = SOURCE / "tests" / "nodes" / "fake_nvml" / "build.py"
-NODES = ("node1", "node2", "node3", "node4", "node5")
+NODES = 5
 KERNEL_LOG = Path("/dev/kmsg")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - beacons are memory-backed files
 READY_DEADLINE_S = 60.0
@@ -41,6 +42,15 @@ class Choices(msgspec.Struct, frozen=True):
     scheduler: str
 
 
+def new_names() -> tuple[str, ...]:
+    """Five node names that this machine's kernel log has not seen.
+
+    A healthd that starts for the first time reads the log from the boot on, the last demo's faults included.
+    """
+    word = "".join(secrets.choice("bdfgklmnprstvz") + secrets.choice("aeiou") for _ in range(3))
+    return tuple(f"{word}{number}" for number in range(1, NODES + 1))
+
+
 class DemoCluster:
     """Brings the cluster up under `programs`, and gives the scenario its handles."""
 
@@ -48,17 +58,19 @@ class DemoCluster:
         self.choices = choices
         self.programs = programs
         self.workdir = choices.workdir
+        self.nodes = new_names()
         self.beacons = SHARED_MEMORY / f"gpu-healthd-{self.workdir.name}"
         self.gpus = {
             name: PretendGpus(self.workdir / "nodes" / name / "nvml", name, number)
-            for number, name in enumerate(NODES, start=1)
+            for number, name in enumerate(self.nodes, start=1)
         }
         self.slurm = (
-            SlurmCluster(self.workdir / "slurm", programs, ClusterShape(nodes=NODES))
+            SlurmCluster(self.workdir / "slurm", programs, ClusterShape(nodes=self.nodes))
             if choices.scheduler == "slurm"
             else None
         )
         self.holds_file = self.workdir / "holds.json"
+        self.driver = "pretended: NVML calls go to a library built from tests/nodes/fake_nvml, eight GPUs a node"
         self.kernel_log = KERNEL_LOG if os.access(KERNEL_LOG, os.W_OK) else self.workdir / "kernel.log"
         self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
         self._config = self.workdir / "remediator.yaml"
@@ -97,7 +109,7 @@ class DemoCluster:
             self.slurm.start()
         self._start_remediator()
         library = build_library(self.workdir)
-        for node in NODES:
+        for node in self.nodes:
             self._start_healthd(node, library)
         wait_for(self._all_healthy, READY_DEADLINE_S, f"five healthy nodes; see {self.programs.log_dir}")
 
@@ -136,7 +148,7 @@ class DemoCluster:
         }
         write_config(self._config, config)
         (self.workdir / "tokens").mkdir(exist_ok=True, mode=0o700)
-        for node in NODES:
+        for node in self.nodes:
             self._issue(node, "--node", node)
         self._issue("operator", "--operator", "demo")
         argv = [str(BIN / "remediator"), "serve", "--config", str(self._config)]
@@ -161,7 +173,7 @@ class DemoCluster:
             "beacon_dir": str(self.beacon_dir(node)),
             "listen": "127.0.0.1:0",
             "kernel_log": {"path": str(self.kernel_log), "accept_injected": True},
-            "nvml": {"library": str(library), "deadline_s": 2},
+            "nvml": {"library": str(library), "interval_s": 0.2, "deadline_s": 2},
             "remediator": {
                 "url": self.url,
                 "token_file": str(self.workdir / "tokens" / node),
@@ -179,18 +191,18 @@ class DemoCluster:
         }
         write_config(place / "healthd.yaml", config)
         argv = [str(BIN / "healthd"), "--config", str(place / "healthd.yaml")]
-        env = self.env | {"FAKE_NVML_SCENARIO": str(gpus.scenario)}
+        env = self.env | {"FAKE_NVML_SCENARIO": str(gpus.scenario), "HEALTHD_NVML_LIBRARY": str(library)}
         self.programs.start(f"healthd-{node}", argv, env=env, restart=True)
 
     def _all_healthy(self) -> bool:
-        for name in ("remediator", *(f"healthd-{node}" for node in NODES)):
+        for name in ("remediator", *(f"healthd-{node}" for node in self.nodes)):
             if self.programs.starts(name) > 1:
                 raise ProgramError(f"{name} does not stay up: {last_line(self.programs.log(name))}")
         try:
             nodes = self.server.get("/v1/nodes", NodeList).nodes
         except Failure:
             return False  # not listening yet
-        return {node.node for node in nodes if node.health == "healthy"} == set(NODES)
+        return {node.node for node in nodes if node.health == "healthy"} == set(self.nodes)
 
 
 def write_config(path: Path, config: Mapping[str, object]) -> None:

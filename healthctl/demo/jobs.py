@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from healthctl.demo.cluster import BIN, NODES, TRAINER, DemoCluster
+from healthctl.demo.cluster import BIN, TRAINER, DemoCluster
 from healthctl.demo.programs import ProgramError
 from remediator.act.local import LocalScheduler
 from vocabulary.clock import SystemClock
@@ -58,18 +59,29 @@ def launch_command(cluster: DemoCluster, training: Training) -> list[str]:
     ]
 
 
-def train_command(cluster: DemoCluster, training: Training) -> list[str]:
-    """The trainer; a pace makes its steps as long as those of a model worth the name."""
+def train_command(training: Training, place: Path, pace_s: float) -> list[str]:
+    """The trainer, its files below `place`; a pace makes its steps as long as those of a model worth the name."""
     return [
         sys.executable,
         str(TRAINER),
         f"--steps={training.steps}",
         f"--every={training.every}",
-        f"--step-seconds={training.pace_s}",
+        f"--step-seconds={pace_s}",
         f"--seed={training.seed}",
-        f"--checkpoints={cluster.workdir / 'checkpoints'}",
-        f"--losses={cluster.workdir / 'losses.jsonl'}",
+        f"--checkpoints={place / 'checkpoints'}",
+        f"--losses={place / 'losses.jsonl'}",
     ]
+
+
+def start_reference(cluster: DemoCluster, training: Training) -> None:
+    """The same training, never interrupted, unguarded and as fast as it goes, beside everything else."""
+    place = cluster.workdir / "reference"
+    place.mkdir()
+    names = ",".join(f"reference{number}" for number in range(training.nodes))
+    argv = ["nice", "-n", "10", str(BIN / "healthctl"), "launch", "--backend=local", f"--node-names={names}"]
+    argv += ["--gate=off", "--", *train_command(training, place, pace_s=0.0)]
+    env = cluster.env | {"HEALTHD_JOB": "reference", "HEALTHD_BEACON_DIR": str(place / "no-healthd-here")}
+    cluster.programs.start("reference", argv, env=env)
 
 
 class SlurmJob:
@@ -86,7 +98,8 @@ class SlurmJob:
     def submit(self) -> str:
         """Write the batch script and queue it."""
         script = self._cluster.workdir / "job.sh"
-        command = [*launch_command(self._cluster, self._training), "--", *train_command(self._cluster, self._training)]
+        train = train_command(self._training, self._cluster.workdir, self._training.pace_s)
+        command = [*launch_command(self._cluster, self._training), "--", *train]
         script.write_text(f"#!/bin/sh\nexec {shlex.join(command)}\n")
         argv = ["sbatch", "--parsable", "--requeue", "--job-name=train-gpt", "--open-mode=append"]
         argv += [f"--nodes={self._training.nodes}-{ALLOCATION}", f"--output={self._cluster.programs.log('job')}"]
@@ -131,10 +144,10 @@ class LocalJob:
         return None if code == REQUEUE_EXIT else code
 
     def _start(self) -> None:
-        free = [node for node, hold in self._scheduler.observe(NODES).items() if hold.schedulable]
+        free = [node for node, hold in self._scheduler.observe(self._cluster.nodes).items() if hold.schedulable]
         if len(free) < self._training.nodes:
             raise ProgramError(f"too few free nodes to queue the job again: {', '.join(free) or 'none'}")
         names = ",".join(free[:ALLOCATION])
         argv = [*launch_command(self._cluster, self._training), "--backend=local", f"--node-names={names}", "--"]
-        env = self._cluster.env | {"HEALTHD_JOB": "demo"}
-        self._cluster.programs.start("job", [*argv, *train_command(self._cluster, self._training)], env=env)
+        argv += train_command(self._training, self._cluster.workdir, self._training.pace_s)
+        self._cluster.programs.start("job", argv, env=self._cluster.env | {"HEALTHD_JOB": "demo"})

@@ -1,0 +1,258 @@
+"""What must hold when the demo is over. Pure: each check looks at the collected facts and says yes or no, with numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from healthctl.demo.watch import LaunchEvent
+from remediator.model.hold import NodeHold, Owner
+from remediator.model.views import EventView, IncidentView, NodeView
+
+ACTED = "succeeded"
+
+
+class LossRow(msgspec.Struct, frozen=True):
+    """One step as rank 0 wrote it down; `loss` is exact, in hexadecimal."""
+
+    step: int
+    loss: str
+    attempt: int
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the checks may look at.
+
+    `graceful_node` and `abort_node` are the two that failed. `killed_in_graceful`: a rank was killed during the graceful way out, so that its last steps may be lost.
+    """
+
+    graceful_node: str
+    abort_node: str
+    steps: int
+    every: int
+    losses: tuple[LossRow, ...] = ()
+    reference: Mapping[int, str] = {}
+    launches: tuple[LaunchEvent, ...] = ()
+    nodes: Mapping[str, NodeView] = {}
+    holds: Mapping[str, NodeHold] = {}
+    incidents: tuple[IncidentView, ...] = ()
+    events: tuple[EventView, ...] = ()
+    job_exit: int | None = None
+    killed_in_graceful: bool = False
+    trouble: str = ""
+
+    def incident_of(self, node: str) -> IncidentView | None:
+        """The incident that acted on `node`."""
+        return next((i for i in self.incidents if i.node == node and i.actions), None)
+
+    def steps_lost(self, node: str) -> int | None:
+        """Steps that were trained twice because `node` had to leave; None if no attempt ended for it."""
+        ended = next((e for e in self.launches if e.event == "attempt_ended" and node in e.condemned), None)
+        if ended is None:
+            return None
+        before = [row.step for row in self.losses if row.attempt <= ended.attempt]
+        after = [row.step for row in self.losses if row.attempt > ended.attempt]
+        return max(before) + 1 - after[0] if before and after else None
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One check's answer."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def story_complete(facts: Facts) -> Check:
+    """Every chapter of the scenario was reached."""
+    return Check("scenario complete", not facts.trouble, facts.trouble or "every chapter was reached")
+
+
+def job_done(facts: Facts) -> Check:
+    """The job's own exit code."""
+    return Check("job finished", facts.job_exit == 0, f"exit code {facts.job_exit}")
+
+
+def losses_equal(facts: Facts) -> Check:
+    """The loss at every step, also of those trained twice, is that of an uninterrupted run, bit for bit."""
+    name = "loss bit for bit"
+    missing = sorted(set(range(facts.steps)) - {row.step for row in facts.losses})
+    if missing:
+        return Check(name, ok=False, detail=f"{len(missing)} steps have no loss, the first is {missing[0]}")
+    if set(facts.reference) != set(range(facts.steps)):
+        return Check(name, ok=False, detail=f"the uninterrupted run has {len(facts.reference)} of {facts.steps} steps")
+    wrong = [row for row in facts.losses if facts.reference[row.step] != row.loss]
+    if wrong:
+        first = wrong[0]
+        detail = f"{len(wrong)} differ; step {first.step}: {first.loss}, uninterrupted {facts.reference[first.step]}"
+        return Check(name, ok=False, detail=detail)
+    last = float.fromhex(facts.reference[facts.steps - 1])
+    return Check(
+        name, ok=True, detail=f"all {facts.steps} steps equal those of an uninterrupted run (last: {last:.4f})"
+    )
+
+
+def graceful_lost_nothing(facts: Facts) -> Check:
+    """The job went on from the very step it had agreed to save at."""
+    lost, allowed = facts.steps_lost(facts.graceful_node), facts.every if facts.killed_in_graceful else 0
+    ok = lost is not None and lost <= allowed
+    return Check("graceful way out", ok, f"{lost} steps lost (at most {allowed} allowed)")
+
+
+def abort_lost_little(facts: Facts) -> Check:
+    """The job went on from the last periodic checkpoint."""
+    lost = facts.steps_lost(facts.abort_node)
+    ok = lost is not None and 0 <= lost <= facts.every
+    return Check("abort way out", ok, f"{lost} steps lost (a checkpoint every {facts.every} steps)")
+
+
+def condemned_nodes_left(facts: Facts) -> Check:
+    """No attempt that began after a node was condemned ran on it."""
+    condemned: set[str] = set()
+    wrong: list[str] = []
+    for event in facts.launches:
+        if event.event == "attempt_started":
+            wrong += [f"attempt {event.attempt} on {node}" for node in sorted(condemned & set(event.nodes))]
+        condemned |= set(event.condemned) & {facts.abort_node}
+    starts = [event for event in facts.launches if event.event == "attempt_started"]
+    return Check(
+        "condemned nodes left the job",
+        not wrong and len(starts) >= 3,
+        "; ".join(wrong) or f"{len(starts)} attempts: {' → '.join(','.join(start.nodes) for start in starts)}",
+    )
+
+
+def first_node_returned(facts: Facts) -> Check:
+    """Drained by us, reset, tested, passed, undrained by us, on probation."""
+    incident, node, hold = (
+        facts.incident_of(facts.graceful_node),
+        facts.nodes.get(facts.graceful_node),
+        facts.holds.get(facts.graceful_node),
+    )
+    done = [a.verb for a in incident.actions if a.node == facts.graceful_node and a.state == ACTED] if incident else []
+    wanted = ["drain", "reset_gpu", "run_preflight", "resume"]
+    missing = [verb for verb in wanted if verb not in done]
+    state = node.state if node else "unknown"
+    free = hold is not None and hold.schedulable is True
+    ok = not missing and state == "probation" and free
+    detail = f"{state}, scheduler may use it: {free}, done: {', '.join(v for v in wanted if v in done) or 'nothing'}"
+    return Check(f"{facts.graceful_node} passed its test and is back on probation", ok, detail)
+
+
+def second_node_quarantined(facts: Facts) -> Check:
+    """Still drained, by us, with our reason, waiting for a person."""
+    incident, node, hold = (
+        facts.incident_of(facts.abort_node),
+        facts.nodes.get(facts.abort_node),
+        facts.holds.get(facts.abort_node),
+    )
+    ours = hold is not None and hold.schedulable is False and hold.owner is Owner.US
+    ok = (
+        ours and node is not None and node.state == "replacing" and incident is not None and incident.state == "waiting"
+    )
+    reason = hold.reason if hold else "unknown to the scheduler"
+    return Check(f"{facts.abort_node} stays out for replacement", ok, f"{node.state if node else 'unknown'}; {reason}")
+
+
+def others_untouched(facts: Facts) -> Check:
+    """No healthy node was isolated."""
+    others = [node for node in facts.nodes if node not in (facts.graceful_node, facts.abort_node)]
+    touched = [n for n in others if facts.nodes[n].state != "healthy" or facts.holds[n].schedulable is not True]
+    return Check("healthy nodes untouched", bool(others) and not touched, ", ".join(touched) or ", ".join(others))
+
+
+def nothing_twice(facts: Facts) -> Check:
+    """Each node was drained once, and every action has its decision."""
+    name = "no action twice, none without a decision"
+    for incident in facts.incidents:
+        known = {decision.id for decision in incident.decisions if decision.answer == "act"}
+        for action in incident.actions:
+            if not any(action.id.startswith(f"{decision}.") for decision in known):
+                return Check(name, ok=False, detail=f"{action.id} follows from no decision")
+    ended = [str(event.data.get("action")) for event in facts.events if event.kind == "action_ended"]
+    twice = sorted({action for action in ended if ended.count(action) > 1})
+    drained = [a.node for i in facts.incidents for a in i.actions if a.verb == "drain" and a.state == ACTED]
+    twice += sorted({f"drain of {node}" for node in drained if drained.count(node) > 1})
+    return Check(name, not twice and bool(ended), ", ".join(twice) or f"{len(ended)} actions, each once")
+
+
+def marked_as_injected(facts: Facts) -> Check:
+    """What an injected kernel line caused says so."""
+    acted = [incident for incident in facts.incidents if incident.actions]
+    unmarked = [incident.id for incident in acted if not incident.injected]
+    return Check(
+        "injected faults marked as such",
+        len(acted) >= 2 and not unmarked,
+        ", ".join(unmarked) or f"{len(acted)} incidents",
+    )
+
+
+CHECKS: tuple[Callable[[Facts], Check], ...] = (
+    story_complete,
+    job_done,
+    losses_equal,
+    graceful_lost_nothing,
+    abort_lost_little,
+    condemned_nodes_left,
+    first_node_returned,
+    second_node_quarantined,
+    others_untouched,
+    nothing_twice,
+    marked_as_injected,
+)
+
+
+def run_checks(facts: Facts) -> list[Check]:
+    """All of them, in order."""
+    return [check(facts) for check in CHECKS]
+
+
+def latencies_ms(facts: Facts, first_step_at: Mapping[int, float]) -> dict[str, float]:
+    """How long each link took, in milliseconds; a link whose ends were not both seen is left out."""
+    found: dict[str, float] = {}
+    for way, node, kind in (
+        ("graceful", facts.graceful_node, "row_remap/pending"),
+        ("abort", facts.abort_node, "xid/79"),
+    ):
+        incident = facts.incident_of(node)
+        cause = next((f for f in incident.findings if f.kind == kind), None) if incident else None
+        if incident is None or cause is None:
+            continue
+        orders = [a.data for a in incident.actions if "mailbox_at" in a.data]
+        drained = [a.finished_at for a in incident.actions if a.verb == "drain" and a.finished_at]
+        ends: dict[str, list[float]] = {
+            "decision": [incident.decisions[0].at] if incident.decisions else [],
+            "order in every mailbox": times(orders, "mailbox_at"),
+            "step agreed": times(orders, "agreed_at"),
+            "checkpoint complete": times(orders, "saved_at"),
+            "ranks left": times(orders, "left_at"),
+            "node drained": drained,
+        }
+        for name, at in ends.items():
+            if at:
+                found[f"{way}: fault → {name}"] = round((max(at) - cause.first_seen) * 1000, 1)
+        ended = next((e for e in facts.launches if e.event == "attempt_ended" and node in e.condemned), None)
+        again = [at for attempt, at in first_step_at.items() if ended and attempt > ended.attempt]
+        if again:
+            found[f"{way}: fault → training again"] = round((min(again) - cause.first_seen) * 1000, 1)
+    return found
+
+
+def times(orders: Sequence[Mapping[str, object]], name: str) -> list[float]:
+    """One time of every order that has it."""
+    return [at for order in orders if isinstance(at := order.get(name), float)]
+
+
+def read_losses(path: Path) -> tuple[LossRow, ...]:
+    """The losses as written; a line torn by a kill is left out."""
+    rows = []
+    for line in path.read_bytes().splitlines() if path.exists() else []:
+        try:
+            document = json.loads(line)
+            rows.append(LossRow(int(document["step"]), str(document["loss"]), int(document["attempt"])))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return tuple(rows)

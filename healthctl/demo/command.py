@@ -1,0 +1,201 @@
+"""`healthctl demo`: bring the cluster up, play the story, check that nothing was lost."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+import msgspec
+
+from healthctl.demo.checks import Check, Facts, latencies_ms, read_losses, run_checks
+from healthctl.demo.cluster import TRAINER, Choices, DemoCluster
+from healthctl.demo.jobs import Job, LocalJob, SlurmJob, Training, start_reference
+from healthctl.demo.programs import ProgramError, Programs
+from healthctl.demo.scenario import ABORT, GRACEFUL, Kill, Scenario, parse_kill
+from healthctl.demo.slurm_cluster import why_not
+from healthctl.demo.timeline import Entry, Timeline
+from healthctl.demo.watch import Watch
+from healthctl.exits import Exit, Failure
+from healthctl.output import json_text
+from remediator.act.local import LocalScheduler
+from remediator.act.slurm import SlurmOptions, SlurmScheduler
+from remediator.model.views import IncidentList, IncidentView, NodeList
+from vocabulary.clock import SystemClock
+
+REFERENCE_DEADLINE_S = 120.0
+
+
+class StepsLost(msgspec.Struct, frozen=True):
+    """Steps trained twice, by way out; null where it did not come to that."""
+
+    graceful: int | None
+    abort: int | None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What `--json` prints."""
+
+    ok: bool
+    checks: list[Check]
+    timeline: list[Entry]
+    latencies_ms: dict[str, float]
+    steps_lost: StepsLost
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document at the end instead of the story.")
+@click.option("--keep", is_flag=True, help="Keep the working directory and its logs.")
+@click.option("--workdir", type=click.Path(path_type=Path, file_okay=False), help="Work here (new or empty; kept).")
+@click.option(
+    "--backend",
+    type=click.Choice(["auto", "slurm", "local"]),
+    default="auto",
+    show_default=True,
+    help="The scheduler; auto: a real Slurm where that is possible.",
+)
+@click.option(
+    "--kill", metavar="TARGET[:NODE]@POINT", help="Kill -9 healthd, remediator or rank at a point of the story."
+)
+def demo(*, as_json: bool, keep: bool, workdir: Path | None, backend: str, kill: str | None) -> None:
+    """Show the whole path on this machine: two faults, two ways out, nothing lost.
+
+    Exit codes: 0 every check held; 1 one did not; 2 wrong usage; 3 the demo could not be run.
+    """
+    if not TRAINER.exists():
+        raise Failure(f"{TRAINER} is missing; the demo runs from a source checkout: git clone, then make demo")
+    try:
+        strike = parse_kill(kill) if kill else None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    missing = why_not() if backend != "local" else "asked for with --backend local"
+    if backend == "slurm" and missing:
+        raise Failure(f"no Slurm can be brought up here: {missing}")
+    place = _workdir(workdir)
+    timeline = Timeline(None if as_json else sys.stdout)
+    kept = keep or workdir is not None
+    try:
+        outcome = _run(Choices(place, "local" if missing else "slurm"), timeline, strike, missing)
+    except ProgramError as error:
+        kept = True
+        timeline.end_progress()
+        raise Failure(f"{error}; everything is left in {place}") from error
+    except BaseException:
+        timeline.end_progress()
+        raise
+    else:
+        kept = kept or not outcome.ok
+    finally:
+        if not kept:
+            shutil.rmtree(place, ignore_errors=True)
+    if as_json:
+        click.echo(json_text(outcome))
+    else:
+        _tell(outcome, timeline, place if kept else None)
+    sys.exit(Exit.OK if outcome.ok else Exit.PROBLEM)
+
+
+def _workdir(wanted: Path | None) -> Path:
+    if wanted is None:
+        return Path(tempfile.mkdtemp(prefix="gpu-healthd-demo-"))
+    wanted.mkdir(parents=True, exist_ok=True)
+    if any(wanted.iterdir()):
+        raise click.UsageError(f"--workdir {wanted} is not empty")
+    return wanted.resolve()
+
+
+def _run(choices: Choices, timeline: Timeline, kill: Kill | None, no_slurm: str) -> Outcome:
+    training = Training()
+    with Programs(choices.workdir / "log") as programs, contextlib.ExitStack() as cleanup:
+        cluster = DemoCluster(choices, programs)
+        cleanup.callback(shutil.rmtree, cluster.beacons, ignore_errors=True)
+        _introduce(cluster, timeline, no_slurm)
+        start_reference(cluster, training)
+        cluster.start()
+        timeline.add(
+            "demo", "cluster_up", f"{', '.join(cluster.nodes)} are healthy, each with its healthd; one remediator"
+        )
+        job: Job = SlurmJob(cluster, training) if cluster.slurm else LocalJob(cluster, training)
+        watch = Watch(cluster, job, training, timeline)
+        trouble = ""
+        try:
+            Scenario(cluster, job, training, watch, timeline, kill).play()
+        except ProgramError as error:
+            trouble = str(error)
+            timeline.add("demo", "trouble", trouble)
+        facts = _collect(cluster, job, training, watch, kill, trouble)
+        timeline.end_progress()
+        checks = run_checks(facts)
+        lost = StepsLost(facts.steps_lost(facts.graceful_node), facts.steps_lost(facts.abort_node))
+        return Outcome(
+            all(check.ok for check in checks), checks, timeline.entries, latencies_ms(facts, watch.first_step_at), lost
+        )
+
+
+def _introduce(cluster: DemoCluster, timeline: Timeline, no_slurm: str) -> None:
+    """Say what is real and what is pretended."""
+    scheduler = f"no Slurm here ({no_slurm}): the built-in local scheduler"
+    if cluster.slurm:
+        seconds = cluster.slurm.shape.credential_s
+        scheduler = (
+            f"a real Slurm; its credential lifetime is cut to {seconds} s, or a requeued job would wait for 120 s"
+        )
+    timeline.headline("A cluster of five nodes on this machine")
+    timeline.say(f"  scheduler   {scheduler}")
+    timeline.say(f"  driver      {cluster.driver}")
+    timeline.say(f"  kernel log  {cluster.kernel_log}; injected lines are accepted, and marked, by configuration")
+    timeline.say(f"  training    real, on the CPU over gloo; all files in {cluster.workdir}")
+    timeline.say()
+
+
+def _collect(
+    cluster: DemoCluster, job: Job, training: Training, watch: Watch, kill: Kill | None, trouble: str
+) -> Facts:
+    """Everything the checks need, from the programs themselves while they still run."""
+    if not trouble:
+        watch.until(
+            lambda: cluster.programs.exit_code("reference") is not None, REFERENCE_DEADLINE_S, "the uninterrupted run"
+        )
+    server = cluster.server
+    nodes = {node.node: node for node in server.get("/v1/nodes", NodeList).nodes}
+    listed = server.get("/v1/incidents", IncidentList).incidents
+    scheduler = (
+        SlurmScheduler(SlurmOptions(conf=str(cluster.slurm.conf)))
+        if cluster.slurm
+        else LocalScheduler(cluster.holds_file, SystemClock())
+    )
+    reference = read_losses(cluster.workdir / "reference" / "losses.jsonl")
+    return Facts(
+        graceful_node=cluster.nodes[GRACEFUL],
+        abort_node=cluster.nodes[ABORT],
+        steps=training.steps,
+        every=training.every,
+        losses=read_losses(cluster.workdir / "losses.jsonl"),
+        reference={row.step: row.loss for row in reference},
+        launches=tuple(watch.launches),
+        nodes=nodes,
+        holds=scheduler.observe(cluster.nodes),
+        incidents=tuple(server.get(f"/v1/incidents/{each.id}", IncidentView) for each in listed),
+        events=tuple(watch.events),
+        job_exit=job.exit_code(),
+        killed_in_graceful=kill is not None and kill.target == "rank" and kill.point.startswith("graceful"),
+        trouble=trouble,
+    )
+
+
+def _tell(outcome: Outcome, timeline: Timeline, kept: Path | None) -> None:
+    timeline.headline("How long each link took")
+    for name, value in outcome.latencies_ms.items():
+        timeline.say(f"  {name:<42} {value:>10,.0f} ms")
+    timeline.headline("What held")
+    for check in outcome.checks:
+        timeline.verdict(check.name, check.detail, ok=check.ok)
+    lost = outcome.steps_lost
+    timeline.say()
+    timeline.say(f"steps lost: {lost.graceful} on the graceful way out, {lost.abort} on the abort")
+    if kept is not None:
+        timeline.say(f"everything is left in {kept}")
+    timeline.say("OK: nothing was lost" if outcome.ok else "FAILED: see the checks above")

@@ -1,0 +1,194 @@
+"""The story: a job trains, two nodes fail in two ways, the job goes on, one node comes back.
+
+Faults strike at observed training steps, never after a time, so that the story is the same on a slow machine.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Literal
+
+import msgspec
+
+from healthctl.demo.cluster import DemoCluster
+from healthctl.demo.jobs import Job, Training
+from healthctl.demo.programs import ProgramError
+from healthctl.demo.timeline import Timeline
+from healthctl.demo.watch import Watch
+
+GRACEFUL_GPU, ABORT_GPU = 3, 5
+FIRST_FAULT_STEP = 25
+STEP_DEADLINE_S = 60.0
+RELAUNCH_DEADLINE_S = 90.0
+REQUEUE_DEADLINE_S = 120.0
+RETURN_DEADLINE_S = 150.0
+GRACEFUL, ABORT, WITNESS = 0, 1, 2  # which nodes; the third trains in every attempt
+
+# Named points of the story, in order, and the node whose daemon a kill test ends there.
+POINTS = {
+    "training": GRACEFUL,
+    "graceful-fault": GRACEFUL,
+    "graceful-ordered": GRACEFUL,
+    "relaunched": ABORT,
+    "abort-fault": ABORT,
+    "abort-ordered": ABORT,
+    "requeued": WITNESS,
+    "resumed": WITNESS,
+    "testing": GRACEFUL,
+}
+TARGETS = ("healthd", "remediator", "rank")
+
+
+class Kill(msgspec.Struct, frozen=True):
+    """Kill -9 of one process at one point of the story; `node` counts from 0."""
+
+    target: Literal["healthd", "remediator", "rank"]
+    point: str
+    node: int
+
+
+def parse_kill(text: str) -> Kill:
+    """Read ``TARGET@POINT`` or ``TARGET:N@POINT``, N counting from 1.
+
+    Raises:
+        ValueError: names what is wrong and what would be right.
+    """
+    what, _, point = text.partition("@")
+    target, _, node = what.partition(":")
+    if target not in TARGETS or point not in POINTS or node not in {"", "1", "2", "3", "4", "5"}:
+        raise ValueError(
+            f"{text!r}: write TARGET[:N]@POINT; targets: {', '.join(TARGETS)}; points: {', '.join(POINTS)}"
+        )
+    number = int(node) - 1 if node else WITNESS if target == "rank" else POINTS[point]
+    return Kill(target, point, number)  # type: ignore[arg-type]  # just checked
+
+
+class Scenario:
+    """Plays the story once."""
+
+    def __init__(
+        self, cluster: DemoCluster, job: Job, training: Training, watch: Watch, timeline: Timeline, kill: Kill | None
+    ) -> None:
+        self._cluster = cluster
+        self._job = job
+        self._training = training
+        self._watch = watch
+        self._timeline = timeline
+        self._kill = kill
+        self._graceful_node, self._abort_node = cluster.nodes[GRACEFUL], cluster.nodes[ABORT]
+
+    def play(self) -> None:
+        """All chapters.
+
+        Raises:
+            ProgramError: a chapter was not reached in time.
+        """
+        self._train()
+        self._graceful()
+        self._abort()
+        self._return()
+
+    def _train(self) -> None:
+        self._timeline.headline("A job trains on three nodes, a fourth of its own is its hot spare")
+        self._timeline.add("demo", "submitted", f"job {self._job.submit()}: {self._training.steps} steps")
+        watch = self._watch
+        watch.until(lambda: watch.training_on(1), STEP_DEADLINE_S, "the job's first step")
+        self._point("training")
+        watch.until(lambda: watch.step >= FIRST_FAULT_STEP, STEP_DEADLINE_S, f"step {FIRST_FAULT_STEP}")
+
+    def _graceful(self) -> None:
+        self._timeline.headline("A GPU wears out: save, leave, go on with the spare")
+        watch, gpus = self._watch, self._cluster.gpus[self._graceful_node]
+        self._cluster.inject_xid(self._graceful_node, GRACEFUL_GPU, 63)
+        gpus.remap_pending(GRACEFUL_GPU)
+        text = (
+            f"GPU {GRACEFUL_GPU}: XID 63 in the kernel log, a row remap is pending (training is at step {watch.step})"
+        )
+        self._timeline.add("fault", "fault", text, node=self._graceful_node, injected=True)
+        self._point("graceful-fault")
+        watch.until(lambda: self._ordered(self._graceful_node), STEP_DEADLINE_S, "the order to save and leave")
+        self._point("graceful-ordered")
+        watch.until(
+            lambda: self._left(self._graceful_node), RELAUNCH_DEADLINE_S, f"the job to leave {self._graceful_node}"
+        )
+        watch.until(lambda: self._trains_without(self._graceful_node), RELAUNCH_DEADLINE_S, "training on the spare")
+        self._point("relaunched")
+
+    def _abort(self) -> None:
+        self._timeline.headline("A GPU falls off the bus: leave the stuck collective, queue again")
+        watch, every = self._watch, self._training.every
+        begun = max(watch.step, 0)
+        strike = (begun // every + 1) * every + every // 2  # in the middle between two periodic checkpoints
+        watch.until(lambda: watch.step >= strike and self._abort_node in watch.ranks, STEP_DEADLINE_S, f"step {strike}")
+        self._freeze(self._abort_node)
+        self._cluster.gpus[self._abort_node].hang(ABORT_GPU)
+        self._cluster.inject_xid(self._abort_node, ABORT_GPU, 79)
+        text = f"GPU {ABORT_GPU}: XID 79, its driver calls hang, its rank is frozen (training is at step {watch.step})"
+        self._timeline.add("fault", "fault", text, node=self._abort_node, injected=True)
+        self._point("abort-fault")
+        watch.until(lambda: self._ordered(self._abort_node), STEP_DEADLINE_S, "the order to abort")
+        self._point("abort-ordered")
+        watch.until(lambda: self._left(self._abort_node), RELAUNCH_DEADLINE_S, f"the job to leave {self._abort_node}")
+        self._point("requeued")
+        watch.until(lambda: self._trains_without(self._abort_node), REQUEUE_DEADLINE_S, "training after the requeue")
+        self._point("resumed")
+
+    def _return(self) -> None:
+        self._timeline.headline("The first node proves itself; the second waits for a new part")
+        watch = self._watch
+        watch.until(
+            lambda: watch.happened("action_planned", self._graceful_node, verb="run_preflight"),
+            RETURN_DEADLINE_S,
+            f"the test of {self._graceful_node}",
+        )
+        self._point("testing")
+        watch.until(
+            lambda: watch.happened("node_state", self._graceful_node, words="→ probation"),
+            RETURN_DEADLINE_S,
+            f"{self._graceful_node} on probation",
+        )
+        watch.until(lambda: self._job.exit_code() is not None, RETURN_DEADLINE_S, "the end of the job")
+        self._timeline.add("demo", "job_ended", f"the job ended with exit code {self._job.exit_code()}")
+        watch.until(
+            lambda: watch.happened("node_state", self._abort_node, words="→ replacing"),
+            RETURN_DEADLINE_S,
+            f"{self._abort_node} in quarantine",
+        )
+
+    def _ordered(self, node: str) -> bool:
+        """An order to the trainer because of `node` was planned."""
+        orders = ("checkpoint_then_eject", "abort")
+        incidents = {event.incident for event in self._watch.events if event.node == node and event.kind == "decision"}
+        return any(
+            event.kind == "action_planned" and event.incident in incidents and event.data.get("verb") in orders
+            for event in self._watch.events
+        )
+
+    def _left(self, node: str) -> bool:
+        """An attempt ended, and it was because of `node`."""
+        return any(node in event.condemned for event in self._watch.launched("attempt_ended"))
+
+    def _trains_without(self, node: str) -> bool:
+        watch = self._watch
+        ended = [event.attempt for event in watch.launched("attempt_ended") if node in event.condemned]
+        return bool(ended) and watch.training_on(ended[0] + 1) and node not in watch.ranks
+
+    def _freeze(self, node: str) -> None:
+        os.kill(self._watch.ranks[node].identity.pid, signal.SIGSTOP)
+
+    def _point(self, name: str) -> None:
+        """A named point of the story: a kill test strikes here."""
+        kill = self._kill
+        if kill is None or kill.point != name:
+            return
+        node = self._cluster.nodes[kill.node]
+        if kill.target == "rank":
+            self._watch.until(lambda: node in self._watch.ranks, RELAUNCH_DEADLINE_S, f"a rank on {node}")
+            os.kill(self._watch.ranks[node].identity.pid, signal.SIGKILL)
+        else:
+            program = "remediator" if kill.target == "remediator" else f"healthd-{node}"
+            if not self._cluster.programs.kill(program):
+                raise ProgramError(f"{program} does not run, so it cannot be killed")
+        where = "" if kill.target == "remediator" else f" on {node}"
+        self._timeline.add("fault", "killed", f"kill -9 of the {kill.target}{where}, at '{name}'")
