@@ -111,7 +111,7 @@ class Watch:
             self._timeline.progress(Progress(max(self.step, 0), self._training.steps, nodes))
 
     def _look_at_ranks(self) -> None:
-        views = {}
+        views: dict[str, BeaconView] = {}
         for node in self._cluster.nodes:
             found, _ = read_all(str(self._cluster.beacon_dir(node)))
             for view in found:
