@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -56,20 +58,7 @@ from vocabulary.clock import SystemClock
 )
 @click.option("--node-names", default="", help="Local backend: pretend names of nodes, separated by commas.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def launch(  # noqa: PLR0913 - a command's options
-    *,
-    nodes: int | None,
-    spares: int,
-    ranks_per_node: int,
-    gate: str,
-    max_restarts: int,
-    max_crashes: int,
-    leave_seconds: float,
-    events: Path | None,
-    backend: str,
-    node_names: str,
-    command: tuple[str, ...],
-) -> None:
+def launch(*, backend: str, node_names: str, events: Path | None, command: tuple[str, ...], **shape: Any) -> None:
     """Run COMMAND once per rank; on an eject or abort start it again at once, without the condemned nodes.
 
     Exit codes: 0 done; 75 too few fit nodes are left, queue the job again (inside Slurm it already is); 93 the job says
@@ -77,17 +66,27 @@ def launch(  # noqa: PLR0913 - a command's options
     """
     try:
         chosen = _backend(backend, node_names)
-        available = len(chosen.nodes())
-        wanted = nodes if nodes is not None else available - spares
-        if wanted < 1 or wanted + (spares if nodes is not None else 0) > available:
-            raise click.UsageError(
-                f"{available} nodes at hand ({', '.join(chosen.nodes())}) are too few for --nodes/--spares"
-            )
-        job = Job(command, wanted, ranks_per_node, Gate(gate), Limits(max_restarts, max_crashes), leave_seconds)
         clock = SystemClock()
-        sys.exit(Launcher(job, chosen, Journal(events, chosen.job(), clock), clock).run())
+        journal = Journal(events, chosen.job(), clock)
+        sys.exit(Launcher(_job(command, chosen.nodes(), **shape), chosen, journal, clock).run())
     except BackendError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _job(  # the rest of the options, by name
+    command: tuple[str, ...],
+    at_hand: Sequence[str],
+    *,
+    nodes: int | None,
+    spares: int,
+    ranks_per_node: int,
+    **rest: Any,
+) -> Job:
+    wanted = nodes if nodes is not None else len(at_hand) - spares
+    if wanted < 1 or wanted + (spares if nodes is not None else 0) > len(at_hand):
+        raise click.UsageError(f"{len(at_hand)} nodes at hand ({', '.join(at_hand)}) are too few for --nodes/--spares")
+    limits = Limits(rest["max_restarts"], rest["max_crashes"])
+    return Job(command, wanted, ranks_per_node, Gate(rest["gate"]), limits, rest["leave_seconds"])
 
 
 def _backend(name: str, node_names: str) -> Backend:

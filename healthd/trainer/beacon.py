@@ -14,6 +14,7 @@ import os
 import re
 import socket
 import threading
+import time
 from typing import NamedTuple
 from zlib import crc32
 
@@ -110,7 +111,7 @@ class Mailbox:
 class Beacon:
     """One rank's page. All methods are cheap and none touches the network; only `create` makes system calls."""
 
-    def __init__(self, path: str, mapped: mmap.mmap, clock: Clock) -> None:
+    def __init__(self, path: str, mapped: mmap.mmap, clock: Clock | None) -> None:
         self.path = path
         self._mapped = mapped
         self._view = memoryview(mapped)
@@ -119,7 +120,8 @@ class Beacon:
             self._view[at : at + page.RING_ENTRY_BYTES]
             for at in range(page.RING_AT, page.PAGE_BYTES, page.RING_ENTRY_BYTES)
         ]
-        self._wall, self._monotonic = clock.wall, clock.monotonic
+        self._wall = clock.wall if clock else time.time  # a call less than SystemClock, three times a step
+        self._monotonic = clock.monotonic if clock else time.monotonic
         self._sequence = self._completed = self._acknowledgements = 0
         self._step, self._phase = -1, Phase.STARTING
         self._since = self._began = 0.0
@@ -135,15 +137,15 @@ class Beacon:
         Raises:
             BeaconError: the directory is missing, unsafe, read-only or full, or a living process has this page.
         """
-        clock = clock or SystemClock()
         path = os.path.join(directory, page_name(place.job, place.attempt, place.rank))
         problem = directory_problem(directory)
         if problem:
             raise BeaconError(path, "directory", problem)
         try:
             _refuse_living_owner(path)
-            remove_old(directory, clock.wall(), KEEP_SECONDS)
-            return cls(path, _publish(path, _identity(place, clock)), clock)
+            now = (clock or SystemClock()).wall()
+            remove_old(directory, now, KEEP_SECONDS)
+            return cls(path, _publish(path, _identity(place, now)), clock)
         except (OSError, FieldError) as error:
             raise BeaconError(path, "page", f"cannot be made: {error}") from error
 
@@ -241,13 +243,11 @@ def open_beacon(directory: str, place: Place, clock: Clock | None = None) -> Bea
         return NullBeacon()
 
 
-def _identity(place: Place, clock: Clock) -> Identity:
+def _identity(place: Place, now: float) -> Identity:
     node = place.node or socket.gethostname()
     pid = os.getpid()
     started = process_start(pid) or 0
-    return Identity(
-        place.job, place.attempt, place.rank, place.world, place.local_rank, node, pid, started, clock.wall()
-    )
+    return Identity(place.job, place.attempt, place.rank, place.world, place.local_rank, node, pid, started, now)
 
 
 def _refuse_living_owner(path: str) -> None:

@@ -47,8 +47,9 @@ class Step:
 
     checkpoint_due = False
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, end: Callable[[], None]) -> None:
         self._guard = guard
+        self._end = end
 
     def saved(self, path: str | os.PathLike[str]) -> None:
         """A checkpoint that holds this step's result is complete at `path`."""
@@ -58,7 +59,10 @@ class Step:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._guard._end_step(error)  # noqa: SLF001
+        if error is None:
+            self._end()
+        if self.checkpoint_due:
+            self._guard._end_agreed_step(error)  # noqa: SLF001 - one unit in two classes
 
 
 class Guard:
@@ -93,9 +97,10 @@ class Guard:
         self._agreement = Agreement(shared, place.world, prefix) if shared is not None else None
         self._termination = Termination(self._clock, termination_seconds if shared is not None else 0.0)
         self._exit = ExitGuard()
-        self._step = Step(self)
+        self._step = Step(self, beacon.end_step)
         self._answers: dict[str, Acknowledgement] = {}
         self._due: tuple[MailboxOrder, ...] = ()
+        self._voting = False
         self._saved_path = ""
         self._snapshot: Snapshot | None = None
         self._leaving = False
@@ -103,7 +108,7 @@ class Guard:
         self._stop = threading.Event()
         self._watched = beacon.mailbox()
         self._poll = beacon.poll
-        self._begin, self._end = beacon.begin_step, beacon.end_step
+        self._begin = beacon.begin_step
 
     @classmethod
     def from_env(
@@ -121,12 +126,12 @@ class Guard:
     def step(self, step: int) -> Step:
         """Guard the step `step`: `with guard.step(n) as s:`. Steps count up by one; each holds a collective of all ranks."""
         order = self._poll()
-        if order is not None or self._busy():
+        if order is not None or self._voting or self._termination.noticed:
             self._boundary(step, order)
         self._begin(step)
         return self._step
 
-    def __enter__(self) -> Guard:  # noqa: PYI034
+    def __enter__(self) -> Guard:  # noqa: PYI034 - Self is Python 3.11's
         if isinstance(self._beacon, Beacon):
             threading.Thread(target=self._watch, name="healthd-guard", daemon=True).start()
         return self
@@ -143,9 +148,6 @@ class Guard:
             self._termination.restore()
             self._exit.release()
             self._beacon.phase(Phase.DONE)
-
-    def _busy(self) -> bool:
-        return self._termination.noticed or (self._agreement is not None and self._agreement.pending)
 
     def _boundary(self, step: int, order: MailboxOrder | None) -> None:
         """The slow path before a step: only while there is an order."""
@@ -167,6 +169,7 @@ class Guard:
             _log.warning("the ranks cannot agree on orders, their store is out of reach: %s; training goes on", error)
             for lost in self._agreement.forget():
                 self._drop(lost, Outcome.FAILED, f"store out of reach: {error}")
+        self._voting = self._agreement.pending
 
     def _rule(self, step: int, order: MailboxOrder | None) -> None:
         assert self._agreement is not None  # noqa: S101 - _boundary has returned otherwise
@@ -194,10 +197,8 @@ class Guard:
         for order in self._due:
             self._answer(order, Outcome.SAVED, saved_at=now, checkpoint=path)
 
-    def _end_step(self, error: BaseException | None) -> None:
-        if error is None:
-            self._end()
-        if not self._due or (error is not None and not isinstance(error, Exception)):
+    def _end_agreed_step(self, error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, Exception):
             return
         if error is not None:
             _log.error("saving at the agreed step failed", exc_info=error)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -131,9 +132,9 @@ def gone(pid: int) -> bool:
         return True
 
 
-def wait_until(what: object, why: str) -> None:
+def wait_until(what: Callable[[], bool], why: str) -> None:
     end = time.monotonic() + DEADLINE_S
-    while not what():  # type: ignore[operator]
+    while not what():
         assert time.monotonic() < end, why
         time.sleep(0.01)
 

@@ -13,6 +13,7 @@ import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,10 +61,10 @@ def beacon(directory: str, clock: ManualClock) -> Iterator[Beacon]:
     made.close()
 
 
-def in_child(code: str, *, check: bool = True, **kwargs: object) -> subprocess.CompletedProcess[str]:
+def in_child(code: str, *, check: bool = True, **kwargs: Any) -> subprocess.CompletedProcess[str]:
     """Run code in another process: one that dies, is another user, or has no disk space."""
     argv = [sys.executable, "-c", textwrap.dedent(code)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, **kwargs)  # type: ignore[call-overload]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, **kwargs)
     assert not check or done.returncode == 0, done.stderr
     return done
 
@@ -331,9 +332,9 @@ def test_old_pages_of_the_dead_go_and_others_stay(directory: str, clock: ManualC
     living.close()
 
 
-def _write_for_ever(directory: str, ready: object) -> None:
+def _write_for_ever(directory: str, ready: Any) -> None:
     beacon = Beacon.create(directory, PLACE)
-    ready.set()  # type: ignore[attr-defined]
+    ready.set()
     step = 0
     while True:
         beacon.begin_step(step)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,9 @@ def test_a_crash_before_the_rename_leaves_the_one_before(tmp_path: Path) -> None
         (lambda path: (path / "stray").touch(), "stray: not in the manifest"),
     ],
 )  # fmt: skip
-def test_a_damaged_checkpoint_is_named_and_passed_over(damage, text, tmp_path, caplog) -> None:  # noqa: ANN001
+def test_a_damaged_checkpoint_is_named_and_passed_over(
+    damage: Callable[[Path], object], text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     checkpoints = Checkpoints(tmp_path)
     good = save(checkpoints, 1)
     damage(save(checkpoints, 2))

@@ -10,7 +10,7 @@ import pytest
 from healthd.trainer.agreement import LocalStore, Store
 from healthd.trainer.beacon import Beacon, MailboxOrder, NullBeacon, Phase, Place, post_order, read
 from healthd.trainer.exits import Exit, Leave
-from healthd.trainer.framework import NoFramework
+from healthd.trainer.framework import Framework, NoFramework
 from healthd.trainer.guard import Guard
 from healthd.trainer.page import Acknowledgement, Outcome
 from vocabulary.clock import ManualClock
@@ -55,7 +55,7 @@ def make(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) ->
     beacons = []
 
     def build(
-        rank: int = 0, world: int = 1, node: str = "n1", store: Store | None = None, framework: object = None
+        rank: int = 0, world: int = 1, node: str = "n1", store: Store | None = None, framework: Framework | None = None
     ) -> Guard:
         place = Place("j", 1, rank, world, 0, node)
         beacons.append(Beacon.create(str(tmp_path), place, clock))
@@ -63,7 +63,7 @@ def make(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) ->
             place,
             beacons[-1],
             store,
-            framework=framework or NoFramework(),  # type: ignore[arg-type]
+            framework=framework or NoFramework(),
             clock=clock,
             termination_seconds=0.0,
         )

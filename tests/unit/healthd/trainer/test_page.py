@@ -39,11 +39,14 @@ def test_an_order_survives_its_frame(order: MailboxOrder, sequence: int) -> None
     assert page.order_from(document) == order
 
 
-@given(
-    st.builds(
-        Acknowledgement, texts, st.sampled_from(Outcome), seconds, st.integers(-1, 2**40), seconds, seconds, texts
-    )
+answers = st.builds(
+    Acknowledgement,
+    *(texts, st.sampled_from(Outcome), seconds, st.integers(-1, 2**40)),
+    *(seconds, seconds, texts, seconds, texts),
 )
+
+
+@given(answers)
 def test_an_acknowledgement_survives_its_frame(answer: Acknowledgement) -> None:
     frame = page.pack_frame("acknowledgement", 1, answer._asdict(), page.ACKNOWLEDGEMENT_BYTES)
 

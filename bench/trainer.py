@@ -1,0 +1,131 @@
+"""What the trainer side costs: `python bench/trainer.py [--host-only]`. A table; nothing is asserted."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from healthd.trainer.agreement import LocalStore
+from healthd.trainer.beacon import Beacon, MailboxOrder, Place, post_order, read, read_all
+from healthd.trainer.framework import NoFramework
+from healthd.trainer.guard import Guard
+from healthd.trainer.pages import BeaconView, prepare_directory
+
+BATCHES, CALLS = 400, 250
+EXAMPLE = Path(__file__).parents[1] / "examples" / "train_gpt.py"
+ORDER_RUNS, RANKS, PACE_SECONDS = 3, 2, 0.05
+DEADLINE_SECONDS = 120.0
+
+
+def timed(call: Callable[[], object]) -> tuple[float, float]:
+    """p50 and p99 over batches of calls, nanoseconds per call."""
+    samples = []
+    for _ in range(BATCHES):
+        began = time.perf_counter_ns()
+        for _ in range(CALLS):
+            call()
+        samples.append((time.perf_counter_ns() - began) / CALLS)
+    ordered = sorted(samples)
+    return statistics.median(ordered), ordered[int(len(ordered) * 0.99)]
+
+
+def row(what: str, p50: float, p99: float, unit: str) -> None:
+    print(f"{what:<58}{p50:>12.1f}{p99:>12.1f}  {unit}")
+
+
+def host_time(directory: str) -> None:
+    place = Place("bench", 0, 0, 1)
+    beacon = Beacon.create(directory, place)
+
+    def step() -> None:
+        beacon.begin_step(1)
+        beacon.end_step()
+
+    row("beacon: begin_step + end_step", *timed(step), "ns")
+    row("beacon: poll of an empty mailbox", *timed(beacon.poll), "ns")
+    guard = Guard(place, beacon, LocalStore(), framework=NoFramework(), termination_seconds=0.0)
+
+    def guarded() -> None:
+        with guard.step(1) as s:
+            _ = s.checkpoint_due
+
+    with guard:
+        row("guard: a whole step (beacon, poll, context manager)", *timed(guarded), "ns")
+    row("daemon: read one page (ring unparsed)", *timed(lambda: read(beacon.path)), "ns")
+    view = read(beacon.path)
+    row("daemon: parse the 1024 steps of a ring", *timed(view.steps), "ns")
+    beacon.close()
+
+
+def import_time() -> None:
+    for statement in ("pass", "import healthd.trainer.guard", "import healthd.launcher.gate"):
+        samples = []
+        for _ in range(15):
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-c", statement], check=True)
+            samples.append((time.perf_counter() - began) * 1e3)
+        row(f"python -c '{statement}'", statistics.median(samples), max(samples), "ms (max)")
+
+
+def one_order(place: Path) -> tuple[float, float, float]:
+    """Milliseconds from posting an order to: all ranks agreed, all saved, all processes gone."""
+    beacons = place / "beacons"
+    prepare_directory(str(beacons))
+    argv = [sys.executable, "-m", "healthctl.main", "launch", "--backend=local", "--gate=off", "--max-restarts=0"]
+    argv += [f"--ranks-per-node={RANKS}", "--node-names=n0", "--", sys.executable, str(EXAMPLE), "--steps=100000"]
+    argv += [f"--checkpoints={place / 'checkpoints'}", "--every=100000", f"--step-seconds={PACE_SECONDS}"]
+    environ = {**os.environ, "HEALTHD_BEACON_DIR": str(beacons), "HEALTHD_JOB": "bench"}
+    with subprocess.Popen(argv, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as launcher:
+        try:
+            views = wait(lambda: [v for v in read_all(str(beacons))[0] if v.state.completed > 5], RANKS)
+            began = time.time()
+            for view in views:
+                post_order(view.path, MailboxOrder("o1", "checkpoint_then_eject", "bench", (), began + 600))
+            wait(lambda: [v for v in read_all(str(beacons))[0] if not v.alive], RANKS)
+            gone = time.time()
+        finally:
+            launcher.terminate()
+    answers = [view.acknowledgement for view in read_all(str(beacons))[0]]
+    agreed = max(answer.agreed_at for answer in answers if answer)
+    saved = max(answer.saved_at for answer in answers if answer)
+    return (agreed - began) * 1e3, (saved - began) * 1e3, (gone - began) * 1e3
+
+
+def wait(look: Callable[[], list[BeaconView]], count: int) -> list[BeaconView]:
+    end = time.monotonic() + DEADLINE_SECONDS
+    while len(found := look()) < count:
+        assert time.monotonic() < end, "the ranks did not get there"
+        time.sleep(0.001)
+    return found
+
+
+def ways_out() -> None:
+    runs = []
+    for _ in range(ORDER_RUNS):
+        with tempfile.TemporaryDirectory() as place:
+            runs.append(one_order(Path(place)))
+    print(f"\nfrom order to ..., {RANKS} ranks, steps of {PACE_SECONDS * 1e3:g} ms, over {ORDER_RUNS} runs")
+    for name, values in zip(
+        ("agreed by all", "saved by all", "every process gone"), zip(*runs, strict=True), strict=True
+    ):
+        row(f"  {name}", statistics.median(values), max(values), "ms (max)")
+
+
+def main() -> None:
+    print(f"{'':<58}{'p50':>12}{'p99':>12}")
+    shared_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=shared_memory) as directory:
+        host_time(directory)
+    import_time()
+    if "--host-only" not in sys.argv:
+        ways_out()
+
+
+if __name__ == "__main__":
+    main()
