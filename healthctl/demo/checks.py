@@ -26,11 +26,15 @@ class LossRow(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the checks may look at.
 
-    `graceful_node` and `abort_node` are the two that failed. `killed_in_graceful`: a rank was killed during the graceful way out, so that its last steps may be lost.
+    `graceful_node` and `abort_node` are the two that failed, `..._kind` the findings that decided, `needs_reset` whether
+    the first one must be reset. `killed_in_graceful`: a rank was killed on the graceful way out, so that steps may be lost.
     """
 
     graceful_node: str
     abort_node: str
+    graceful_kind: str
+    abort_kind: str
+    needs_reset: bool
     steps: int
     every: int
     losses: tuple[LossRow, ...] = ()
@@ -133,7 +137,7 @@ def first_node_returned(facts: Facts) -> Check:
         facts.holds.get(facts.graceful_node),
     )
     done = [a.verb for a in incident.actions if a.node == facts.graceful_node and a.state == ACTED] if incident else []
-    wanted = ["drain", "reset_gpu", "run_preflight", "resume"]
+    wanted = ["drain", *(["reset_gpu"] if facts.needs_reset else []), "run_preflight", "resume"]
     missing = [verb for verb in wanted if verb not in done]
     state = node.state if node else "unknown"
     free = hold is not None and hold.schedulable is True
@@ -213,10 +217,11 @@ def run_checks(facts: Facts) -> list[Check]:
 def latencies_ms(facts: Facts, first_step_at: Mapping[int, float]) -> dict[str, float]:
     """How long each link took, in milliseconds; a link whose ends were not both seen is left out."""
     found: dict[str, float] = {}
-    for way, node, kind in (
-        ("graceful", facts.graceful_node, "row_remap/pending"),
-        ("abort", facts.abort_node, "xid/79"),
-    ):
+    ways = (
+        ("graceful", facts.graceful_node, facts.graceful_kind),
+        ("abort", facts.abort_node, facts.abort_kind),
+    )
+    for way, node, kind in ways:
         incident = facts.incident_of(node)
         cause = next((f for f in incident.findings if f.kind == kind), None) if incident else None
         if incident is None or cause is None:

@@ -6,7 +6,6 @@ but for the beacons, which need memory-backed files.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import secrets
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from healthctl.demo.faults import Faults, Line, PretendedDriver, build_library, real_driver
 from healthctl.demo.pretend_gpus import PretendGpus
 from healthctl.demo.programs import ProgramError, Programs, last_line, wait_for
 from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, free_ports
@@ -26,7 +26,6 @@ from remediator.model.views import NodeList
 
 SOURCE = Path(__file__).resolve().parents[2]
 TRAINER = SOURCE / "examples" / "train_gpt.py"
-FAKE_LIBRARY = SOURCE / "tests" / "nodes" / "fake_nvml" / "build.py"
 NODES = 5
 KERNEL_LOG = Path("/dev/kmsg")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - beacons are memory-backed files
@@ -60,17 +59,13 @@ class DemoCluster:
         self.workdir = choices.workdir
         self.nodes = new_names()
         self.beacons = SHARED_MEMORY / f"gpu-healthd-{self.workdir.name}"
-        self.gpus = {
-            name: PretendGpus(self.workdir / "nodes" / name / "nvml", name, number)
-            for number, name in enumerate(self.nodes, start=1)
-        }
         self.slurm = (
             SlurmCluster(self.workdir / "slurm", programs, ClusterShape(nodes=self.nodes))
             if choices.scheduler == "slurm"
             else None
         )
         self.holds_file = self.workdir / "holds.json"
-        self.driver = "pretended: NVML calls go to a library built from tests/nodes/fake_nvml, eight GPUs a node"
+        self.faults: Faults = real_driver() or self._pretend()
         self.kernel_log = KERNEL_LOG if os.access(KERNEL_LOG, os.W_OK) else self.workdir / "kernel.log"
         self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
         self._config = self.workdir / "remediator.yaml"
@@ -108,15 +103,14 @@ class DemoCluster:
         if self.slurm:
             self.slurm.start()
         self._start_remediator()
-        library = build_library(self.workdir)
         for node in self.nodes:
-            self._start_healthd(node, library)
+            self._start_healthd(node)
         wait_for(self._all_healthy, READY_DEADLINE_S, f"five healthy nodes; see {self.programs.log_dir}")
 
-    def inject_xid(self, node: str, gpu: int, code: int) -> str:
-        """Write a marked XID line into the kernel log, with the command a person would use; returns what it said."""
-        argv = [str(BIN / "healthctl"), "inject", "xid", "--node", node, "--pci", self.gpus[node].pci(gpu)]
-        return self.run(*argv, "--code", str(code), "--to", str(self.kernel_log))
+    def inject(self, node: str, line: Line) -> None:
+        """Write a marked XID line into the kernel log, with the command a person would use."""
+        argv = [str(BIN / "healthctl"), "inject", "xid", "--node", node, "--pci", line.pci, "--code", str(line.code)]
+        self.run(*argv, *(["--detail", line.detail] if line.detail else []), "--to", str(self.kernel_log))
 
     def run(self, *argv: str) -> str:
         """Run a command to its end and return its output.
@@ -161,11 +155,19 @@ class DemoCluster:
             self.run(str(BIN / "remediator"), "token", "issue", "--config", str(self._config), *whom) + "\n"
         )
 
-    def _start_healthd(self, node: str, library: Path) -> None:
+    def _pretend(self) -> PretendedDriver:
+        gpus = {
+            node: PretendGpus(self.workdir / "nodes" / node / "nvml", node, number)
+            for number, node in enumerate(self.nodes, start=1)
+        }
+        for each in gpus.values():
+            each.all_well()
+        return PretendedDriver(gpus, build_library(self.workdir))
+
+    def _start_healthd(self, node: str) -> None:
         place = self.workdir / "nodes" / node
         place.mkdir(parents=True, exist_ok=True)
-        gpus = self.gpus[node]
-        gpus.all_well()
+        reset = self.faults.reset_command(node)
         config = {
             "node": node,
             "state_dir": str(place / "state"),
@@ -173,26 +175,20 @@ class DemoCluster:
             "beacon_dir": str(self.beacon_dir(node)),
             "listen": "127.0.0.1:0",
             "kernel_log": {"path": str(self.kernel_log), "accept_injected": True},
-            "nvml": {"library": str(library), "interval_s": 0.2, "deadline_s": 2},
+            "nvml": self.faults.nvml_config(),
             "remediator": {
                 "url": self.url,
                 "token_file": str(self.workdir / "tokens" / node),
                 "report_interval_s": 2,
             },
-            "orders": {
-                "reset_gpu_command": [
-                    sys.executable,
-                    "-m",
-                    "healthctl.demo.pretend_gpus",
-                    str(gpus.scenario),
-                    "{gpu}",
-                ],
-            },
+            "orders": {"reset_gpu_command": reset} if reset else {},
         }
         write_config(place / "healthd.yaml", config)
         argv = [str(BIN / "healthd"), "--config", str(place / "healthd.yaml")]
-        env = self.env | {"FAKE_NVML_SCENARIO": str(gpus.scenario), "HEALTHD_NVML_LIBRARY": str(library)}
-        self.programs.start(f"healthd-{node}", argv, env=env, restart=True)
+        env = {
+            key: value for key, value in self.env.items() if key != "CUDA_VISIBLE_DEVICES"
+        }  # preflight tests the GPU
+        self.programs.start(f"healthd-{node}", argv, env=env | self.faults.env(node), restart=True)
 
     def _all_healthy(self) -> bool:
         for name in ("remediator", *(f"healthd-{node}" for node in self.nodes)):
@@ -208,21 +204,3 @@ class DemoCluster:
 def write_config(path: Path, config: Mapping[str, object]) -> None:
     """JSON is YAML."""
     path.write_text(json.dumps(config, indent=2) + "\n")
-
-
-def build_library(directory: Path) -> Path:
-    """The fake driver library, built with the machine's C compiler.
-
-    Raises:
-        ProgramError: there is no compiler, or it fails.
-    """
-    spec = importlib.util.spec_from_file_location("fake_nvml_build", FAKE_LIBRARY)
-    if spec is None or spec.loader is None:
-        raise ProgramError(f"{FAKE_LIBRARY} cannot be loaded; the demo runs from a source checkout")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    try:
-        built: Path = module.build(directory / "build")
-    except RuntimeError as error:
-        raise ProgramError(str(error)) from error
-    return built

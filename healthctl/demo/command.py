@@ -145,8 +145,8 @@ def _introduce(cluster: DemoCluster, timeline: Timeline, no_slurm: str) -> None:
         )
     timeline.headline("A cluster of five nodes on this machine")
     timeline.say(f"  scheduler   {scheduler}")
-    timeline.say(f"  driver      {cluster.driver}")
-    timeline.say(f"  kernel log  {cluster.kernel_log}; injected lines are accepted, and marked, by configuration")
+    timeline.say(f"  driver      {cluster.faults.driver}")
+    timeline.say(f"  kernel log  {cluster.kernel_log}; injected faults are accepted, by configuration, and marked: *")
     timeline.say(f"  training    real, on the CPU over gloo; all files in {cluster.workdir}")
     timeline.say()
 
@@ -171,6 +171,9 @@ def _collect(
     return Facts(
         graceful_node=cluster.nodes[GRACEFUL],
         abort_node=cluster.nodes[ABORT],
+        graceful_kind=cluster.faults.worn_kind,
+        abort_kind=cluster.faults.lost_kind,
+        needs_reset=cluster.faults.needs_reset,
         steps=training.steps,
         every=training.every,
         losses=read_losses(cluster.workdir / "losses.jsonl"),

@@ -29,6 +29,7 @@ class PretendGpus(msgspec.Struct, frozen=True):
 
     def all_well(self) -> None:
         """Write the scenario of a healthy node."""
+        self.scenario.parent.mkdir(parents=True, exist_ok=True)
         lines = [
             f"gpus {COUNT}",
             f"domain {self.number:#x}",

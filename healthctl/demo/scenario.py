@@ -12,12 +12,12 @@ from typing import Literal
 import msgspec
 
 from healthctl.demo.cluster import DemoCluster
+from healthctl.demo.faults import Line
 from healthctl.demo.jobs import Job, Training
 from healthctl.demo.programs import ProgramError
 from healthctl.demo.timeline import Timeline
 from healthctl.demo.watch import Watch
 
-GRACEFUL_GPU, ABORT_GPU = 3, 5
 FIRST_FAULT_STEP = 25
 STEP_DEADLINE_S = 60.0
 RELAUNCH_DEADLINE_S = 90.0
@@ -99,13 +99,8 @@ class Scenario:
 
     def _graceful(self) -> None:
         self._timeline.headline("A GPU wears out: save, leave, go on with the spare")
-        watch, gpus = self._watch, self._cluster.gpus[self._graceful_node]
-        self._cluster.inject_xid(self._graceful_node, GRACEFUL_GPU, 63)
-        gpus.remap_pending(GRACEFUL_GPU)
-        text = (
-            f"GPU {GRACEFUL_GPU}: XID 63 in the kernel log, a row remap is pending (training is at step {watch.step})"
-        )
-        self._timeline.add("fault", "fault", text, node=self._graceful_node, injected=True)
+        watch = self._watch
+        self._strike(self._graceful_node, self._cluster.faults.worn(self._graceful_node))
         self._point("graceful-fault")
         watch.until(lambda: self._ordered(self._graceful_node), STEP_DEADLINE_S, "the order to save and leave")
         self._point("graceful-ordered")
@@ -121,11 +116,8 @@ class Scenario:
         begun = max(watch.step, 0)
         strike = (begun // every + 1) * every + every // 2  # in the middle between two periodic checkpoints
         watch.until(lambda: watch.step >= strike and self._abort_node in watch.ranks, STEP_DEADLINE_S, f"step {strike}")
-        self._freeze(self._abort_node)
-        self._cluster.gpus[self._abort_node].hang(ABORT_GPU)
-        self._cluster.inject_xid(self._abort_node, ABORT_GPU, 79)
-        text = f"GPU {ABORT_GPU}: XID 79, its driver calls hang, its rank is frozen (training is at step {watch.step})"
-        self._timeline.add("fault", "fault", text, node=self._abort_node, injected=True)
+        os.kill(watch.ranks[self._abort_node].identity.pid, signal.SIGSTOP)  # as a rank stuck in the driver
+        self._strike(self._abort_node, self._cluster.faults.lost(self._abort_node), "; its rank is frozen")
         self._point("abort-fault")
         watch.until(lambda: self._ordered(self._abort_node), STEP_DEADLINE_S, "the order to abort")
         self._point("abort-ordered")
@@ -174,8 +166,12 @@ class Scenario:
         ended = [event.attempt for event in watch.launched("attempt_ended") if node in event.condemned]
         return bool(ended) and watch.training_on(ended[0] + 1) and node not in watch.ranks
 
-    def _freeze(self, node: str) -> None:
-        os.kill(self._watch.ranks[node].identity.pid, signal.SIGSTOP)
+    def _strike(self, node: str, line: Line, more: str = "") -> None:
+        """The kernel log first, so that all that follows from the fault is known to be injected."""
+        text = f"{line.told}{more}; training is at step {self._watch.step}"
+        self._timeline.add("fault", "fault", text, node=node, injected=True)
+        self._cluster.inject(node, line)
+        self._cluster.faults.happen(node, line)
 
     def _point(self, name: str) -> None:
         """A named point of the story: a kill test strikes here."""

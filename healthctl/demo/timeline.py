@@ -88,8 +88,8 @@ class Timeline:
 
     def _line(self, entry: Entry) -> str:
         source = self._paint(f"{entry.source:<10}", SOURCES.get(entry.source, "0"))
-        marked = self._paint(" (injected)", "2") if entry.injected else ""
-        return f"{entry.at_s:7.2f} s  {source}  {entry.node:<6}  {clean(entry.text)}{marked}"
+        mark = self._paint("*", "31") if entry.injected else " "
+        return f"{entry.at_s:7.2f} s {mark} {source}  {entry.node:<8}  {clean(entry.text)}"
 
     def _paint(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._live else text

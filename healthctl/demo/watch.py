@@ -16,6 +16,7 @@ import msgspec
 from healthctl.demo.cluster import DemoCluster
 from healthctl.demo.jobs import Job, Training
 from healthctl.demo.programs import ProgramError
+from healthctl.demo.telling import TRAINER_ORDERS, tell
 from healthctl.demo.timeline import Progress, Timeline
 from healthctl.exits import Failure
 from healthctl.server import Unreachable
@@ -23,8 +24,6 @@ from healthd.trainer.pages import BeaconView, read_all
 from remediator.model.views import EventList, EventView
 
 POLL_S = 0.05
-# What the audit log says that a person need not hear: it is said again by what follows.
-UNTOLD = frozenset({"node_joined", "action_planned", "incident_opened"})
 
 
 class LaunchEvent(msgspec.Struct, frozen=True):
@@ -54,6 +53,7 @@ class Watch:
         self._timeline = timeline
         self._journal = cluster.workdir / "launcher.jsonl"
         self._read_bytes = 0
+        self._told: set[tuple[str, str]] = set()
 
     @property
     def attempt(self) -> int:
@@ -142,10 +142,17 @@ class Watch:
             raise ProgramError(str(error.message)) from error
         for event in found:
             self.events.append(event)
-            if event.kind not in UNTOLD:
-                self._timeline.add(
-                    "remediator", event.kind, event.text, node=event.node, at=event.at, injected=event.injected
-                )
+            self._tell(event)
+
+    def _tell(self, event: EventView) -> None:
+        """What one order does to all ranks of a job comes from each of their nodes, and is told once."""
+        text = tell(event)
+        whole_job = event.data.get("verb") in TRAINER_ORDERS
+        if text is None or (whole_job and (event.incident, text) in self._told):
+            return
+        self._told.add((event.incident, text))
+        node = "" if whole_job else event.node
+        self._timeline.add("remediator", event.kind, text, node=node, at=event.at, injected=event.injected)
 
 
 def new_lines(path: Path, offset: int) -> list[bytes]:
