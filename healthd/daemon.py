@@ -144,7 +144,7 @@ class Daemon:
     def _work(self) -> None:
         """One round: take what is there, write what is due, tell who should know."""
         now, monotonic = self._host.clock.wall(), self._host.clock.monotonic()
-        self._take_kernel(now)
+        evidence = self._take_kernel(now)
         if self._nvml_to_rest:
             self._nvml_rests = self._nvml.rest()
         else:
@@ -168,16 +168,19 @@ class Daemon:
             self.status = self._status_now()
         if news:
             self._services.uplink.wake()
-
-    def _take_kernel(self, now: float) -> None:
-        batch = self._kernel.read(RECORDS_PER_LOOK)
-        if self._watch.take_kernel(batch.records, batch.gaps):
+        if evidence:
             self._nvml.look_now()
+
+    def _take_kernel(self, now: float) -> bool:
+        """Judge new kernel records; whether there was evidence about a GPU."""
+        batch = self._kernel.read(RECORDS_PER_LOOK)
+        evidence = self._watch.take_kernel(batch.records, batch.gaps)
         if batch.garbage:
             self._watch.take_garbage(batch.garbage, now)
         self._recorder.read_up_to(batch.cursor)
         if batch.more:
             self.wake()
+        return evidence
 
     def _status_now(self) -> Status:
         now = self._host.clock.wall()

@@ -17,6 +17,7 @@ from healthd.status import Status
 from vocabulary.wire import Problem
 
 REQUEST_TIMEOUT_S = 5.0
+LOOK_UP_S = 3600.0  # the library's threads wake to look whether to stop; ours end with the process
 SOCKET_MODE = 0o666  # read-only answers: prologs and users may ask
 
 Answer = tuple[int, str, bytes]
@@ -45,7 +46,7 @@ class StatusServer:
         self._servers.append(_UnixServer(str(socket_path), handler))  # type: ignore[arg-type]  # a path is its address
         socket_path.chmod(SOCKET_MODE)
         for server in self._servers:
-            threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+            threading.Thread(target=server.serve_forever, args=(LOOK_UP_S,), name="http", daemon=True).start()
 
     def answer(self, path: str) -> Answer:
         """Status code, content type and body for a GET of `path`."""
@@ -60,9 +61,8 @@ class StatusServer:
         return 404, "application/json", msgspec.json.encode(problem)
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop listening."""
         for server in self._servers:
-            server.shutdown()
             server.server_close()
         with contextlib.suppress(FileNotFoundError):
             self._socket_path.unlink()

@@ -41,6 +41,7 @@ class Recorder:
         self._next_try = 0.0
         self._written_at = 0.0
         self.condemned: Condemned | None = outbox.condemned()
+        self._say_writable(now)  # should it not be so, the write of this very fact will fail
         if outbox.problem:
             self._say_corrupt(now)
 
@@ -73,7 +74,7 @@ class Recorder:
             return True
         self._waiting_since = None
         self._written_at = monotonic
-        self._ledger.apply([Clear(check="outbox", code="unwritable", component=_AGENT, at=now, by="written again")])
+        self._say_writable(now)
         return news
 
     def look_up_condemned(self, now: float, monotonic: float) -> None:
@@ -122,6 +123,9 @@ class Recorder:
                 )
             ]
         )
+
+    def _say_writable(self, now: float) -> None:
+        self._ledger.apply([Clear(check="outbox", code="unwritable", component=_AGENT, at=now, by="written again")])
 
     def _renew(self, error: OutboxCorrupt, now: float, monotonic: float) -> None:
         """Go on with a fresh file, and put everything that is known into it."""

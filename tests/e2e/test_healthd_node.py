@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -166,3 +167,38 @@ def test_findings_survive_in_the_database_itself(node: Node) -> None:
         rows = database.execute("select count(*), sum(active) from findings").fetchone()
     database.close()
     assert rows == (1, 1)
+
+
+def test_a_full_disk_is_said_aloud_and_loses_nothing(make_node: MakeNode, tmp_path: Path) -> None:
+    node = make_node(kernel_log=tmp_path / "kern.log")
+    node.start()
+    for gpu in range(8):
+        node.xid(79, gpu)
+    wal = node.place / "state" / "healthd.db-wal"
+    eventually(lambda: len(node.findings()) == 8 and wal.stat().st_size > 40_000, "a grown log")
+    assert node.process is not None
+    resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    node.xid(48, gpu=1)
+    eventually(lambda: {"xid/48@1", "outbox/unwritable"} <= set(node.findings()), "both facts, from memory")
+    assert "free some space" in node.findings()["outbox/unwritable"]["summary"]
+    resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    eventually(lambda: "outbox/unwritable" not in node.findings(), "it is written again")
+    node.kill()
+    node.start()
+    eventually(lambda: len(node.findings()) == 9, "all nine, and no longer the complaint")
+    assert all("count" not in finding for finding in node.findings().values())
+
+
+def test_a_crash_on_a_full_disk_loses_nothing_either(make_node: MakeNode, tmp_path: Path) -> None:
+    node = make_node(kernel_log=tmp_path / "kern.log")
+    node.start()
+    for gpu in range(8):
+        node.xid(79, gpu)
+    eventually(lambda: len(node.findings()) == 8, "a grown log")
+    assert node.process is not None
+    resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    node.xid(48, gpu=1)
+    eventually(lambda: "xid/48@1" in node.findings(), "the fact, from memory")
+    node.kill()
+    node.start()
+    eventually(lambda: "xid/48@1" in node.findings(), "the line is read again")
