@@ -35,7 +35,6 @@ class ClusterShape(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...] = ("node1", "node2", "node3", "node4", "node5")
     cpus: int = 8
     credential_s: int = 5
-    requeue_exit: tuple[int, ...] = ()
 
 
 def why_not() -> str:
@@ -200,8 +199,6 @@ def slurm_conf(shape: ClusterShape, directory: Path, host: str, ports: Sequence[
         "JobRequeue": 1,
         "SchedulerParameters": "sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_interval=1",
     }
-    if shape.requeue_exit:
-        settings = {**settings, "RequeueExit": ",".join(map(str, shape.requeue_exit))}
     lines = [f"{key}={value}" for key, value in settings.items()]
     lines += [
         f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={shape.cpus} State=UNKNOWN"
