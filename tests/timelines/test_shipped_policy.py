@@ -1,0 +1,56 @@
+"""Which rule of the shipped policy answers what healthd can say."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.timelines.story import SHIPPED, Story
+from vocabulary.finding import Severity
+from vocabulary.order import TRAINER_ORDERS
+
+
+@pytest.mark.parametrize(
+    ("kind", "severity", "rule"),
+    [
+        ("xid/79", Severity.FATAL, "gpu-lost"),
+        ("xid/fallen_off_bus", Severity.FATAL, "gpu-lost"),
+        ("nvml/hang", Severity.FATAL, "gpu-lost"),
+        ("gpu_presence/lost", Severity.FATAL, "gpu-lost"),
+        ("gpu_presence/vanished", Severity.FATAL, "gpu-lost"),
+        ("xid/64", Severity.FATAL, "row-remap-failed"),
+        ("row_remap/failure", Severity.FATAL, "row-remap-failed"),
+        ("row_remap/pending", Severity.ERROR, "row-remap-pending"),
+        ("outbox/corrupt", Severity.ERROR, "history-lost"),
+        ("outbox/unwritable", Severity.ERROR, "agent-in-trouble"),
+        ("kernel_log/overrun", Severity.WARNING, "agent-in-trouble"),
+        ("nvml/unavailable", Severity.WARNING, "agent-in-trouble"),
+        ("xid/48", Severity.FATAL, "fatal"),
+        ("sxid/20034", Severity.ERROR, "error"),
+        ("xid/4711", Severity.UNCLASSIFIED, "unclassified"),
+        ("xid/92", Severity.WARNING, "warning"),
+    ],
+)
+def test_every_kind_finds_its_rule(kind: str, severity: Severity, rule: str) -> None:
+    story = Story()
+    story.finding(kind, severity)
+    (incident,) = story.state.incidents.values()
+    assert incident.rule == rule
+
+
+def test_a_fault_of_the_agent_takes_nothing_from_the_job() -> None:
+    story = Story()
+    story.job("j1", "n1", "n2")
+    story.finding("outbox/corrupt", Severity.ERROR)
+    story.finding("outbox/unwritable", Severity.ERROR)
+    assert not [a for a in story.actions.values() if a.verb in {kind.value for kind in TRAINER_ORDERS}]
+
+
+def test_every_severity_but_info_has_a_rule() -> None:
+    covered = {s for rule in SHIPPED.rules if not rule.match.findings for s in rule.match.severities}
+    assert covered == set(Severity) - {Severity.INFO}
+
+
+def test_every_plan_that_isolates_has_a_way_out() -> None:
+    for rule in SHIPPED.rules:
+        last = [step.verb.value for step in rule.stages[-1]] if rule.stages else []
+        assert not rule.stages or last in (["return_to_service"], ["replace"]), rule.name
