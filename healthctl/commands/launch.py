@@ -22,7 +22,9 @@ from vocabulary.clock import SystemClock
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--nodes", type=click.IntRange(min=1), help="Nodes to train on; default: all but the spares.")
-@click.option("--spares", type=click.IntRange(min=0), default=0, show_default=True, help="Nodes kept as hot spares.")
+@click.option(
+    "--spares", type=click.IntRange(min=0), default=0, show_default=True, help="Hot spares; with --nodes a wish."
+)
 @click.option("--ranks-per-node", type=click.IntRange(min=1), default=1, show_default=True, help="Usually one per GPU.")
 @click.option(
     "--gate",
@@ -83,7 +85,7 @@ def _job(  # the rest of the options, by name
     **rest: Any,
 ) -> Job:
     wanted = nodes if nodes is not None else len(at_hand) - spares
-    if wanted < 1 or wanted + (spares if nodes is not None else 0) > len(at_hand):
+    if not 1 <= wanted <= len(at_hand):
         raise click.UsageError(f"{len(at_hand)} nodes at hand ({', '.join(at_hand)}) are too few for --nodes/--spares")
     limits = Limits(rest["max_restarts"], rest["max_crashes"])
     return Job(command, wanted, ranks_per_node, Gate(rest["gate"]), limits, rest["leave_seconds"])

@@ -134,16 +134,16 @@ class RealDriver:
         """As it comes."""
         return {}
 
-    def reset_command(self, node: str) -> list[str]:  # noqa: ARG002
+    def reset_command(self, node: str) -> list[str]:  # noqa: ARG002 - all nodes have the same
         """The usual one; no step of the story uses it."""
         return []
 
-    def worn(self, node: str) -> Line:  # noqa: ARG002
+    def worn(self, node: str) -> Line:  # noqa: ARG002 - all nodes have the same
         """The driver asks for a drain and a reset."""
         detail = "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)"
         return Line(self._pci, 154, "XID 154: the driver asks to drain and reset the GPU", detail)
 
-    def lost(self, node: str) -> Line:  # noqa: ARG002
+    def lost(self, node: str) -> Line:  # noqa: ARG002 - all nodes have the same
         """It falls off the bus, says the log."""
         return Line(self._pci, 79, "XID 79")
 

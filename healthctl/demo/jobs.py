@@ -54,6 +54,7 @@ def launch_command(cluster: DemoCluster, training: Training) -> list[str]:
         str(BIN / "healthctl"),
         "launch",
         f"--nodes={training.nodes}",
+        f"--spares={ALLOCATION - training.nodes}",
         f"--leave-seconds={LEAVE_S:g}",
         f"--events={cluster.workdir / 'launcher.jsonl'}",
     ]
@@ -101,7 +102,7 @@ class SlurmJob:
         train = train_command(self._training, self._cluster.workdir, self._training.pace_s)
         command = [*launch_command(self._cluster, self._training), "--", *train]
         script.write_text(f"#!/bin/sh\nexec {shlex.join(command)}\n")
-        argv = ["sbatch", "--parsable", "--requeue", "--job-name=train-gpt", "--open-mode=append"]
+        argv = ["sbatch", "--parsable", "--requeue", "--no-kill", "--job-name=train-gpt", "--open-mode=append"]
         argv += [f"--nodes={self._training.nodes}-{ALLOCATION}", f"--output={self._cluster.programs.log('job')}"]
         argv += [f"--chdir={self._cluster.workdir}", "--export=ALL", str(script)]
         self._id = self._cluster.run(*argv).partition(";")[0]

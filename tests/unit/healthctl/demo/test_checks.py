@@ -30,7 +30,7 @@ def node(name: str, state: str) -> NodeView:
 
 def action(incident: str, verb: str, name: str, **more: object) -> ActionView:
     details = {"id": f"{incident}.d1.s0.0.{verb}.{name}", "state": "succeeded", "planned_at": 10.0, "deadline": 99.0}
-    return ActionView(verb=verb, node=name, **{**details, **more})  # type: ignore[arg-type]
+    return ActionView(verb=verb, node=name, **{**details, **more})  # type: ignore[arg-type]  # by name
 
 
 def incident(name: str, at: str, state: str, kind: str, verbs: tuple[str, ...]) -> IncidentView:

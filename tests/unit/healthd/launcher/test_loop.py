@@ -65,6 +65,14 @@ def test_the_condemned_node_is_replaced_by_the_spare(tmp_path: Path) -> None:
     ]
 
 
+def test_a_job_that_comes_back_without_its_spare_keeps_its_size() -> None:
+    both = launch("--nodes", "2", "--spares", "1", "--", "true", nodes="n0,n1")
+    assert both.returncode == 0, both.stderr
+    too_few = launch("--nodes", "3", "--spares", "1", "--", "true", nodes="n0,n1")
+    assert too_few.returncode == 2
+    assert "2 nodes at hand (n0, n1) are too few" in too_few.stderr
+
+
 def test_ranks_know_their_place(tmp_path: Path) -> None:
     line = 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $HEALTHD_NODE $HEALTHD_ATTEMPT $HEALTHD_JOB" > "$0/$RANK"'
 
