@@ -58,7 +58,7 @@ class DemoCluster:
         self.programs = programs
         self.workdir = choices.workdir
         self.nodes = new_names()
-        self.beacons = SHARED_MEMORY / f"gpu-healthd-{self.workdir.name}"
+        self.beacons = SHARED_MEMORY / f"gpu-healthd-{self.nodes[0]}"
         self.slurm = (
             SlurmCluster(self.workdir / "slurm", programs, ClusterShape(nodes=self.nodes))
             if choices.scheduler == "slurm"

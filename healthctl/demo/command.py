@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -57,9 +58,7 @@ class Outcome(msgspec.Struct, frozen=True):
     show_default=True,
     help="The scheduler; auto: a real Slurm where that is possible.",
 )
-@click.option(
-    "--kill", metavar="TARGET[:NODE]@POINT", help="Kill -9 healthd, remediator or rank at a point of the story."
-)
+@click.option("--kill", metavar="TARGET[:N]@POINT", help="Kill -9 healthd, remediator or rank at a point of the story.")
 def demo(*, as_json: bool, keep: bool, workdir: Path | None, backend: str, kill: str | None) -> None:
     """Show the whole path on this machine: two faults, two ways out, nothing lost.
 
@@ -74,21 +73,18 @@ def demo(*, as_json: bool, keep: bool, workdir: Path | None, backend: str, kill:
     missing = why_not() if backend != "local" else "asked for with --backend local"
     if backend == "slurm" and missing:
         raise Failure(f"no Slurm can be brought up here: {missing}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leave as on Ctrl-C: cleaned up
     place = _workdir(workdir)
     timeline = Timeline(None if as_json else sys.stdout)
     kept = keep or workdir is not None
     try:
         outcome = _run(Choices(place, "local" if missing else "slurm"), timeline, strike, missing)
-    except ProgramError as error:
-        kept = True
-        timeline.end_progress()
-        raise Failure(f"{error}; everything is left in {place}") from error
-    except BaseException:
-        timeline.end_progress()
-        raise
-    else:
         kept = kept or not outcome.ok
+    except (ProgramError, Failure) as error:
+        kept = True
+        raise Failure(f"{error}; everything is left in {place}") from error
     finally:
+        timeline.end_progress()
         if not kept:
             shutil.rmtree(place, ignore_errors=True)
     if as_json:
@@ -127,7 +123,6 @@ def _run(choices: Choices, timeline: Timeline, kill: Kill | None, no_slurm: str)
             trouble = str(error)
             timeline.add("demo", "trouble", trouble)
         facts = _collect(cluster, job, training, watch, kill, trouble)
-        timeline.end_progress()
         checks = run_checks(facts)
         lost = StepsLost(facts.steps_lost(facts.graceful_node), facts.steps_lost(facts.abort_node))
         return Outcome(
