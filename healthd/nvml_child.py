@@ -26,6 +26,7 @@ from healthd.slate import Slate
 from vocabulary.identity import canonical_pci
 from vocabulary.wire import Gpu
 
+LOOK_AFTER_S = (0.0, 0.05, 0.2, 1.0)  # the driver's flag may follow its kernel line
 MEMORY_EVERY_SWEEPS = 10  # ECC and remapping cost a hundred times what a temperature does
 _PR_SET_PDEATHSIG = 1
 
@@ -165,17 +166,22 @@ def main(arguments: list[str]) -> int:
 
 def _sweep_for_ever(devices: list[Device], interval_s: float, slate: Slate) -> None:
     due, until_memory = time.monotonic(), 0
+    looks: list[float] = []  # when to read everything, because the kernel log has told of something
     while True:
         started = time.monotonic()
-        readings = tuple(device.read(memory=until_memory == 0) for device in devices)
+        everything = until_memory == 0 or any(at <= started for at in looks)
+        looks = [at for at in looks if at > started]
+        readings = tuple(device.read(memory=everything) for device in devices)
         _send(Sweep(time.time(), time.monotonic() - started, readings))
         slate.write(None, "")
-        until_memory = (until_memory or MEMORY_EVERY_SWEEPS) - 1
-        due = max(due + interval_s, time.monotonic())
-        if select.select([0], [], [], max(0.0, due - time.monotonic()))[0]:
+        if started >= due:
+            until_memory = (until_memory or MEMORY_EVERY_SWEEPS) - 1
+            due = max(due + interval_s, time.monotonic())
+        wait_s = max(0.0, min([due, *looks]) - time.monotonic())
+        if select.select([0], [], [], wait_s)[0]:
             if not os.read(0, 64):
                 return
-            due, until_memory = time.monotonic(), 0
+            looks = [time.monotonic() + after_s for after_s in LOOK_AFTER_S]
 
 
 def _send(message: msgspec.Struct) -> None:
