@@ -1,0 +1,5 @@
+"""`python -m healthctl` is `healthctl`."""
+
+from healthctl.main import main
+
+main()
