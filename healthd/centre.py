@@ -35,6 +35,25 @@ class Rejected(CentreError):
     """The centre understood, and says this very message is wrong or unwanted. Sending it again will not help."""
 
 
+class Backoff:
+    """How long to wait after a failure: doubling, with jitter so that a fleet does not return as one."""
+
+    def __init__(self) -> None:
+        self._next_s = BACKOFF_S_MIN
+
+    def after(self, error: CentreError) -> float:
+        """Seconds until the next try."""
+        if isinstance(error, (Denied, Rejected)):
+            return DENIED_S
+        pause_s = self._next_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
+        self._next_s = min(2 * self._next_s, BACKOFF_S_MAX)
+        return pause_s
+
+    def reset(self) -> None:
+        """It worked."""
+        self._next_s = BACKOFF_S_MIN
+
+
 class Centre:
     """One connection to the centre, kept open. For one thread."""
 

@@ -14,6 +14,7 @@ from vocabulary.clock import Clock, SystemClock
 
 OUTPUT_BYTES_MAX = 1 << 20
 _READ_BYTES = 1 << 16
+_WAIT_S = 1.0  # for the kernel to end what was killed
 
 
 @dataclass(frozen=True)
@@ -103,14 +104,24 @@ class Command:
             return None
         self._drain()
         stdout, stderr = (bytes(data).decode(errors="replace") for data in self._output.values())
-        for pipe in self._output:
-            pipe.close()
+        self._close_pipes()
         return Finished(self._process.returncode, stdout, stderr, self._overdue)
 
     def kill(self) -> None:
         """End the program and all it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the program, if it has not ended, and let go of it."""
+        self.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_WAIT_S)
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        for pipe in self._output:
+            pipe.close()
 
     def _drain(self) -> None:
         for pipe, kept in self._output.items():

@@ -95,7 +95,9 @@ class Ledger:
     def _raise(self, fact: Raise) -> None:
         key = _key(fact.check, fact.code, fact.component, fact.injected)
         known = self._active.get(key)
-        if known is not None:
+        if known is not None and fact.severity is Severity.INFO and not fact.event:
+            self._end(key, known.cleared(fact.at, fact.summary))  # a level that fell to where it is no fault
+        elif known is not None:
             self._raise_again(key, known, fact)
         elif fact.severity is Severity.INFO:
             self._note(key, fact)

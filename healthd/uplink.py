@@ -7,11 +7,10 @@ the outbox only when the centre says it is durable there.
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Callable
 
-from healthd.centre import Centre, CentreError, Denied, Rejected
+from healthd.centre import BACKOFF_S_MAX, Backoff, Centre, CentreError, Denied, Rejected
 from healthd.config import RemediatorConfig
 from healthd.orders.store import OrderStore
 from healthd.outbox import Outbox, OutboxCorrupt, OutboxFull
@@ -20,29 +19,8 @@ from vocabulary.clock import Clock
 from vocabulary.wire import CHANGES_PER_REPORT_MAX, WIRE_VERSION, Report
 
 TTL_INTERVALS = 3.0  # reports that may be missed before the node counts as unknown
-BACKOFF_S_MIN, BACKOFF_S_MAX = 0.5, 30.0
-DENIED_S = 60.0
 
 _log = logging.getLogger("healthd.uplink")
-
-
-class Backoff:
-    """How long to wait after a failure: doubling, with jitter so that a fleet does not return as one."""
-
-    def __init__(self) -> None:
-        self._next_s = BACKOFF_S_MIN
-
-    def after(self, error: CentreError) -> float:
-        """Seconds until the next try."""
-        if isinstance(error, (Denied, Rejected)):
-            return DENIED_S
-        pause_s = self._next_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
-        self._next_s = min(2 * self._next_s, BACKOFF_S_MAX)
-        return pause_s
-
-    def reset(self) -> None:
-        """It worked."""
-        self._next_s = BACKOFF_S_MIN
 
 
 class Uplink:

@@ -36,6 +36,7 @@ class _Child:
     heard_at: float
     buffer: bytearray
     inventory_seen: bool = False
+    gave_up: bool = False  # it said why it will end
 
 
 class NvmlCollector:
@@ -91,7 +92,7 @@ class NvmlCollector:
             return []
         samples, ended = self._read(self._child, now)
         if ended:
-            samples += self._ended(self._child, now, told=bool(samples))
+            samples += self._ended(self._child, now)
         elif now - self._child.heard_at > self._allowed_s(self._child):
             samples.append(self._hung(self._child, now))
         return samples
@@ -143,15 +144,16 @@ class NvmlCollector:
         if samples:
             child.heard_at = now
         child.inventory_seen |= any(isinstance(sample, Inventory) for sample in samples)
+        child.gave_up |= any(isinstance(sample, NvmlUnavailable) for sample in samples)
         if any(isinstance(sample, Sweep) for sample in samples):
             self._pause_s = PAUSE_S_MIN
         return samples, ended or len(rest) > LINE_BYTES_MAX
 
-    def _ended(self, child: _Child, now: float, *, told: bool) -> list[NvmlSample]:
+    def _ended(self, child: _Child, now: float) -> list[NvmlSample]:
         """The child is gone, or has closed its output, which is the same."""
         self._let_go(child)
         self._retry_later(now)
-        if told:
+        if child.gave_up:
             return []
         return [NvmlUnavailable(self._host.clock.wall(), "the NVML child ended unexpectedly; it will be started again")]
 

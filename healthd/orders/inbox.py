@@ -10,7 +10,6 @@ from healthd.centre import Centre, CentreError, Denied
 from healthd.config import RemediatorConfig
 from healthd.orders.store import OrderStore
 from healthd.outbox import OutboxCorrupt, OutboxFull
-from healthd.uplink import Backoff
 from vocabulary.clock import Clock
 
 WAIT_S = 30.0

@@ -52,7 +52,7 @@ class ProgramTask:
     def close(self) -> None:
         """End the program: nobody would hear its result."""
         if self._running is not None:
-            self._running.kill()
+            self._running.close()
 
     def _start(self, now: float) -> OrderUpdate:
         if "pid" in self._data:

@@ -1,6 +1,6 @@
 """What the node daemon costs, and how fast a kernel line becomes durable.
 
-    python bench/healthd.py [--lines 300] [--seconds 30]
+    python bench/node_daemon.py [--lines 300] [--seconds 30]
 
 Real processes: healthd, its NVML child on the fake driver library (eight GPUs, 1 Hz), the machine's /dev/kmsg where it
 can be written, else a followed file. "Durable" is when another process can read the finding from the database.
@@ -22,13 +22,13 @@ from pathlib import Path
 
 import msgspec
 
+from healthd.outbox import Outbox
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.injection import mark
 from vocabulary.xid import format_xid
 
 ROOT = Path(__file__).parents[1]
-sys.path[:] = [path for path in sys.path if Path(path) != ROOT / "bench"]  # this file is named as the package it times
 STORED = 10_000
 LOOK_EVERY_S = 0.0002
 WARM_UP_S = 5.0
@@ -131,8 +131,6 @@ def one_line(database: sqlite3.Connection, log: Path | None, number: int) -> flo
 
 def fill(place: Path, count: int) -> None:
     """A history: findings long cleared, and unacknowledged changes of as many."""
-    from healthd.outbox import Outbox  # noqa: PLC0415 - only this part writes as healthd does
-
     (place / "state").mkdir()
     outbox = Outbox(place / "state" / "healthd.db", time.time())
     now = time.time()

@@ -1,0 +1,157 @@
+"""The NVML collector with real children on the fake driver library."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+import pytest
+
+from healthd.collectors.nvml import NvmlCollector
+from healthd.host import Host
+from healthd.samples import Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep
+
+S = TypeVar("S", Inventory, Sweep, NvmlHang, NvmlUnavailable)
+BUILD = Path(__file__).parents[2] / "nodes" / "fake_nvml" / "build.py"
+
+
+@pytest.fixture(scope="session")
+def fake_nvml() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("fake_nvml_build", BUILD)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def library(fake_nvml: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = fake_nvml.build(tmp_path_factory.mktemp("nvml"))
+    assert fake_nvml.build(path.parents[1]) == path, "built once"
+    return path
+
+
+@pytest.fixture
+def gpus(fake_nvml: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    scenario = tmp_path / "scenario"
+    monkeypatch.setenv("FAKE_NVML_SCENARIO", str(scenario))
+
+    def write(*lines: str) -> None:
+        fake_nvml.write_scenario(scenario, lines)
+
+    write("gpus 2")
+    return write
+
+
+@pytest.fixture
+def collector(library: Path, gpus: Callable[..., None]) -> Iterator[Watched]:
+    collector = Watched(library)
+    yield collector
+    collector.close()
+
+
+class Watched(NvmlCollector):
+    """Gives out samples one by one."""
+
+    def __init__(self, library: Path) -> None:
+        super().__init__(Host(nvml_library=library), interval_s=0.1, deadline_s=1.0)
+        self.waiting: list[NvmlSample] = []
+
+
+def next_one(collector: Watched, kind: type[S], that: Callable[[S], bool] = lambda _: True) -> S:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        while collector.waiting:
+            sample = collector.waiting.pop(0)
+            if isinstance(sample, kind) and that(sample):
+                return sample
+        collector.waiting += collector.poll()
+        time.sleep(0.01)  # the child is at work
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def test_inventory_then_sweeps(collector: Watched, gpus: Callable[..., None]) -> None:
+    gpus("gpus 2", "domain 0x3", "bus_base 0x20", "uuid_prefix GPU-n1", "temperature 50", "temperature.1 60")
+    inventory = next_one(collector, Inventory)
+    assert [(g.index, g.uuid, g.pci) for g in inventory.gpus] == [
+        (0, "GPU-n1-0000", "0003:20:00.0"),
+        (1, "GPU-n1-0001", "0003:21:00.0"),
+    ]
+    sweep = next_one(collector, Sweep)
+    assert [reading.temperature_c for reading in sweep.readings] == [50, 60]
+    assert sweep.readings[0].memory is not None
+    assert sweep.readings[0].memory.remap_pending is False
+
+
+def test_a_lost_gpu_spares_the_others(collector: Watched, gpus: Callable[..., None]) -> None:
+    gpus("gpus 3", "lost 1")
+    inventory = next_one(collector, Inventory)
+    assert (inventory.count, [gpu.index for gpu in inventory.gpus]) == (3, [0, 2])
+    sweep = next_one(collector, Sweep)
+    assert [(reading.lost, reading.temperature_c) for reading in sweep.readings] == [
+        (False, 41),
+        (True, None),
+        (False, 41),
+    ]
+
+
+def test_the_dear_readings_come_when_asked_for(collector: Watched, gpus: Callable[..., None]) -> None:
+    next_one(collector, Sweep, lambda sweep: sweep.readings[0].memory is None)
+    gpus("gpus 2", "pending.1 1", "recovery_action 2", "ecc_uncorrected.0 5")
+    collector.look_now()
+    readings = next_one(collector, Sweep, lambda sweep: sweep.readings[0].memory is not None).readings
+    memory = [reading.memory for reading in readings]
+    assert memory[0] is not None
+    assert memory[1] is not None
+    assert (memory[0].ecc_uncorrected, memory[0].remap_pending, memory[1].remap_pending) == (5, False, True)
+    assert memory[1].recovery_action == 2
+
+
+def test_a_hang_is_told_with_gpu_and_call_and_a_new_child_takes_over(
+    collector: Watched, gpus: Callable[..., None]
+) -> None:
+    next_one(collector, Sweep)
+    gpus("gpus 2", "hang 1")
+    hang = next_one(collector, NvmlHang)
+    assert (hang.index, hang.call) == (1, "temperature_c")
+    assert hang.seconds > 1.0
+    gpus("gpus 2")
+    next_one(collector, Sweep)
+    assert collector.starts == 2
+    assert collector.abandoned == 0
+
+
+def test_without_a_library_it_says_so_and_tries_again(gpus: Callable[..., None]) -> None:
+    collector = Watched(Path("/nowhere/libnvidia-ml.so.1"))
+    assert "/nowhere/libnvidia-ml.so.1" in next_one(collector, NvmlUnavailable).reason
+    next_one(collector, NvmlUnavailable)
+    assert collector.starts == 2
+    collector.close()
+
+
+def test_a_driver_that_does_not_match_is_quoted(collector: Watched, gpus: Callable[..., None]) -> None:
+    gpus("fail 18")
+    assert "mismatch" in next_one(collector, NvmlUnavailable).reason
+
+
+def test_a_child_that_is_killed_is_told_and_replaced(collector: Watched) -> None:
+    next_one(collector, Sweep)
+    (pid,) = collector.pids()
+    os.kill(pid, 9)
+    assert "ended unexpectedly" in next_one(collector, NvmlUnavailable).reason
+    next_one(collector, Sweep)
+
+
+def test_it_rests_and_begins_again(collector: Watched) -> None:
+    next_one(collector, Sweep)
+    (pid,) = collector.pids()
+    while not collector.rest():
+        time.sleep(0.01)  # the kernel is ending the child
+    assert Host().process_start(pid) is None
+    next_one(collector, Sweep)

@@ -1,0 +1,316 @@
+"""The outbox against a real file: what is durable, what is bounded, and what happens when the disk or the file fails."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from healthd.facts import Raise
+from healthd.ledger import Ledger
+from healthd.orders.store import ENDED_KEPT, OrderStore
+from healthd.orders.task import Proof, says
+from healthd.outbox import CHANGES_MAX, FINDINGS_KEPT, PRUNE_EVERY_COMMITS, Outbox, OutboxCorrupt, OutboxFull
+from healthd.recorder import CURSOR_WAIT_S, REPEATS_WAIT_S, Recorder
+from healthd.samples import Cursor
+from vocabulary.finding import Finding, Severity
+from vocabulary.identity import Component, ComponentKind
+from vocabulary.order import Order, OrderKind, OrderState
+from vocabulary.wire import Gpu
+
+NOW = 1_700_000_000.0
+
+
+def finding(number: int, *, active: bool = True, count: int = 1) -> Finding:
+    return Finding(
+        id=f"f{number}",
+        node="n1",
+        check="xid",
+        code="79",
+        component=Component(ComponentKind.GPU, pci=f"{number:04x}:00:00.0"),
+        severity=Severity.FATAL,
+        summary="a fault",
+        first_seen=NOW + number,
+        last_seen=NOW + number,
+        origin=f"b:{number}",
+        active=active,
+        count=count,
+    )
+
+
+def order(kind: OrderKind = OrderKind.RUN_PREFLIGHT, **more: object) -> Order:
+    base: dict[str, object] = {"id": "o1", "node": "n1", "issued_at": NOW, "expires_at": NOW + 60}
+    return Order(kind=kind, incident="i", reason="r", **(base | more))  # type: ignore[arg-type]  # by name
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "healthd.db"
+
+
+@pytest.fixture
+def outbox(path: Path) -> Iterator[Outbox]:
+    outbox = Outbox(path, NOW)
+    yield outbox
+    outbox.close()
+
+
+def fill_the_disk(outbox: Outbox) -> None:
+    """From now on SQLite says that the disk is full, as it does when it is."""
+    (pages,) = outbox.connection.execute("pragma page_count").fetchone()
+    outbox.connection.execute(f"pragma max_page_count = {pages}")
+
+
+def free_the_disk(outbox: Outbox) -> None:
+    outbox.connection.execute("pragma max_page_count = 1000000")
+
+
+def test_findings_and_cursor_are_there_after_opening_again(path: Path) -> None:
+    first = Outbox(path, NOW)
+    first.commit([finding(1), finding(2, active=False)], Cursor("boot", 9))
+    first.expect_gpus([Gpu(0, "GPU-0", "0000:10:00.0")])
+    first.close()
+    again = Outbox(path, NOW + 1)
+    assert again.active() == [finding(1)]
+    assert again.cursor() == Cursor("boot", 9)
+    assert [gpu.uuid for gpu in again.gpus()] == ["GPU-0"]
+    assert [change.finding.id for change in again.changes(10)] == ["f1", "f2"]
+    again.close()
+
+
+def test_changes_wait_until_acknowledged_and_the_last_word_stands_for_all(outbox: Outbox) -> None:
+    outbox.commit([finding(1), finding(2)])
+    first = outbox.changes(10)
+    outbox.commit([finding(1, count=2)])
+    outbox.acknowledge(first[-1].seq)
+    (change,) = outbox.changes(10)
+    assert change.finding.count == 2, "the newer word on a finding outlives the older one's acknowledgement"
+    assert change.seq > first[-1].seq
+    outbox.acknowledge(change.seq)
+    assert outbox.waiting() == 0
+    outbox.commit([finding(3)])
+    assert outbox.changes(1)[0].seq > change.seq, "a number is never used again"
+
+
+def test_a_fresh_file_starts_above_every_number_of_the_one_before(tmp_path: Path) -> None:
+    old, new = Outbox(tmp_path / "a", NOW), Outbox(tmp_path / "b", NOW + 3600)
+    for outbox in (old, new):
+        outbox.commit([finding(1)])
+    assert new.changes(1)[0].seq > old.changes(1)[0].seq
+    old.close()
+    new.close()
+
+
+def test_history_is_bounded_but_nothing_unreported_or_active_goes(outbox: Outbox) -> None:
+    outbox.commit([finding(n, active=False) for n in range(FINDINGS_KEPT + 600)])
+    outbox.acknowledge(outbox.changes(FINDINGS_KEPT)[-1].seq)
+    outbox.commit([finding(n) for n in range(90_000, 90_050)])
+    for _ in range(3 * PRUNE_EVERY_COMMITS):
+        outbox.commit([])
+    ((kept,),) = outbox.rows("select count(*) from findings")
+    assert kept == FINDINGS_KEPT
+    assert len(outbox.active()) == 50
+    assert outbox.waiting() == 650
+
+
+def test_an_endless_outage_drops_cleared_findings_first_and_counts_them(outbox: Outbox) -> None:
+    outbox.commit([finding(n, active=n >= 40) for n in range(CHANGES_MAX + 30)])
+    for _ in range(PRUNE_EVERY_COMMITS):
+        outbox.commit([])
+    assert outbox.waiting() == CHANGES_MAX
+    assert outbox.dropped == 30
+    assert outbox.changes(1)[0].finding.id == "f30"
+
+
+def test_a_full_disk_stores_nothing_by_halves(outbox: Outbox) -> None:
+    outbox.commit([finding(1)], Cursor("boot", 1))
+    fill_the_disk(outbox)
+    with pytest.raises(OutboxFull, match="free some space"):
+        outbox.commit([finding(n) for n in range(2, 200)], Cursor("boot", 200))
+    assert outbox.active() == [finding(1)]
+    assert outbox.cursor() == Cursor("boot", 1)
+    free_the_disk(outbox)
+    outbox.commit([finding(2)], Cursor("boot", 2))
+    assert outbox.cursor() == Cursor("boot", 2)
+
+
+@pytest.mark.parametrize("damage", ["not a database", "torn", "unreadable finding"])
+def test_what_cannot_be_read_is_moved_aside(path: Path, damage: str) -> None:
+    first = Outbox(path, NOW)
+    first.commit([finding(n) for n in range(200)])
+    if damage == "unreadable finding":
+        first.connection.execute("update findings set body = '{}'")
+        with pytest.raises(OutboxCorrupt):
+            first.active()
+    first.close()
+    if damage == "not a database":
+        path.write_bytes(b"no database" * 1000)
+    elif damage == "torn":
+        content = bytearray(path.read_bytes())
+        content[8192:-4096] = b"\xff" * (len(content) - 12288)
+        path.write_bytes(content)
+    else:
+        return
+    again = Outbox(path, NOW + 5)
+    assert again.active() == []
+    assert "moved to" in again.problem
+    assert path.with_name("healthd.db.corrupt-1700000005").exists()
+    again.close()
+
+
+def test_threads_share_it(outbox: Outbox) -> None:
+    def work(base: int) -> None:
+        for number in range(50):
+            outbox.commit([finding(base + number)])
+            outbox.changes(5)
+
+    threads = [threading.Thread(target=work, args=(base,)) for base in (0, 1000, 2000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outbox.active()) == 150
+
+
+def test_an_order_is_kept_once_condemns_at_once_and_ends_once(outbox: Outbox) -> None:
+    orders = OrderStore(outbox, "n1")
+    condemning = order(condemned=("n1", "n9"))
+    assert orders.receive(condemning, NOW)
+    assert not orders.receive(condemning, NOW + 1)
+    condemned = outbox.condemned()
+    assert condemned is not None
+    assert condemned.order == "o1"
+    (received,) = orders.unsent()
+    assert received.state is OrderState.RECEIVED
+    orders.mark_sent(received)
+    assert orders.unsent() == []
+    done = says(condemning, OrderState.SUCCEEDED, NOW + 2, "passed")
+    orders.answer(done)
+    orders.answer(says(condemning, OrderState.FAILED, NOW + 3, "too late"))
+    orders.mark_sent(received)
+    assert orders.unsent() == [done], "an older answer marks nothing, a later one changes nothing"
+    assert orders.open() == []
+    orders.mark_sent(done)
+    orders.receive(condemning, NOW + 4)
+    assert orders.unsent() == [done], "asked again, it answers again"
+
+
+def test_ended_orders_are_forgotten_in_the_end(outbox: Outbox) -> None:
+    orders = OrderStore(outbox, "n1")
+    for number in range(ENDED_KEPT + 5):
+        each = order(id=f"o{number}")
+        orders.receive(each, NOW + number)
+        answer = says(each, OrderState.REFUSED, NOW + number, "no")
+        orders.answer(answer)
+        orders.mark_sent(answer)
+    ((kept,),) = outbox.rows("select count(*) from orders")
+    assert kept == ENDED_KEPT + 1
+
+
+class Node:
+    """A recorder over a real outbox, and time by hand."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.ledger = Ledger("n1", "boot", outbox.active())
+        self.orders = OrderStore(outbox, "n1")
+        self.recorder = Recorder(self.ledger, outbox, self.orders, NOW)
+        self.monotonic = 100.0
+
+    def fault(self, pci: int = 1) -> None:
+        component = Component(ComponentKind.GPU, pci=f"{pci:04x}:00:00.0")
+        self.ledger.apply(
+            [
+                Raise(
+                    check="xid",
+                    code="79",
+                    component=component,
+                    severity=Severity.FATAL,
+                    summary="s",
+                    at=NOW,
+                    event=True,
+                    origin=f"boot:{pci}",
+                )
+            ]
+        )
+
+    def settle(self, after_s: float = 0.0) -> bool:
+        self.monotonic += after_s
+        return self.recorder.settle(NOW, self.monotonic)
+
+
+def test_news_is_written_at_once_repeats_after_a_moment_idle_lines_after_a_minute(outbox: Outbox) -> None:
+    node = Node(outbox)
+    node.fault()
+    node.recorder.read_up_to(Cursor("boot", 5))
+    assert node.settle()
+    assert (len(outbox.active()), outbox.cursor()) == (1, Cursor("boot", 5))
+    node.fault()
+    node.recorder.read_up_to(Cursor("boot", 6))
+    assert not node.settle()
+    assert outbox.active()[0].count == 1
+    assert outbox.cursor() == Cursor("boot", 5), "the cursor waits with the repeat it passed"
+    assert not node.settle(REPEATS_WAIT_S), "written, but nobody needs to be told now"
+    assert (outbox.active()[0].count, outbox.cursor()) == (2, Cursor("boot", 6))
+    node.recorder.read_up_to(Cursor("boot", 7))
+    node.settle(CURSOR_WAIT_S / 2)
+    assert outbox.cursor() == Cursor("boot", 6)
+    node.settle(CURSOR_WAIT_S)
+    assert outbox.cursor() == Cursor("boot", 7)
+
+
+def test_a_full_disk_is_a_finding_that_ends_with_it(outbox: Outbox) -> None:
+    node = Node(outbox)
+    node.settle()
+    fill_the_disk(outbox)
+    for number in range(1, 100):
+        node.fault(number)
+    node.recorder.read_up_to(Cursor("boot", 99))
+    assert node.settle()
+    assert "outbox/unwritable" in {f.kind for f in node.ledger.active}
+    assert outbox.active() == []
+    free_the_disk(outbox)
+    assert not node.settle(0.5), "not at once again"
+    assert node.settle(1.0)
+    node.settle(0.1)
+    assert {f.kind for f in outbox.active()} == {"xid/79"}
+    assert outbox.cursor() == Cursor("boot", 99)
+
+
+def test_a_file_that_breaks_under_us_is_replaced_and_filled_again(path: Path) -> None:
+    outbox = Outbox(path, NOW)
+    orders = OrderStore(outbox, "n1")
+    orders.receive(order(condemned=("n1",)), NOW)
+    node = Node(outbox)
+    node.fault()
+    node.settle()
+    outbox.connection.execute("update meta set value = 'x' where key = 'condemned'")
+    node.recorder.look_up_condemned(NOW, node.monotonic)
+    node.settle()
+    assert {f.kind for f in outbox.active()} == {"xid/79", "outbox/corrupt"}
+    assert node.recorder.condemned is not None
+    assert outbox.condemned() == node.recorder.condemned, "what was known is put back"
+    outbox.close()
+
+
+def test_a_proof_ends_its_order_in_the_write_that_clears_the_node(outbox: Outbox) -> None:
+    node = Node(outbox)
+    node.fault()
+    node.orders.receive(order(condemned=("n1",)), NOW)
+    node.settle()
+    answer = says(order(), OrderState.SUCCEEDED, NOW + 1, "passed")
+    node.recorder.prove(Proof(answer, by="preflight o1", whole_node=True))
+    fill_the_disk(outbox)
+    outbox.connection.execute("pragma query_only = on")
+    assert node.settle()
+    assert node.orders.open(), "not written, so not ended"
+    outbox.connection.execute("pragma query_only = off")
+    free_the_disk(outbox)
+    assert node.settle(2.0)
+    node.settle()
+    assert outbox.active() == []
+    assert outbox.condemned() is None
+    assert node.recorder.condemned is None
+    assert msgspec.structs.asdict(node.orders.unsent()[0])["state"] is OrderState.SUCCEEDED
