@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from healthctl.demo.watch import LaunchEvent
+from healthctl.demo.watch import LaunchEvent, left_after
 from remediator.model.hold import NodeHold, Owner
 from remediator.model.views import EventView, IncidentView, NodeView
 
@@ -54,11 +54,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     def steps_lost(self, node: str) -> int | None:
         """Steps that were trained twice because `node` had to leave; None if no attempt ended for it."""
-        ended = next((e for e in self.launches if e.event == "attempt_ended" and node in e.condemned), None)
-        if ended is None:
+        last = left_after(self.launches, node)
+        if last is None:
             return None
-        before = [row.step for row in self.losses if row.attempt <= ended.attempt]
-        after = [row.step for row in self.losses if row.attempt > ended.attempt]
+        before = [row.step for row in self.losses if row.attempt <= last]
+        after = [row.step for row in self.losses if row.attempt > last]
         return max(before) + 1 - after[0] if before and after else None
 
 
@@ -114,18 +114,15 @@ def abort_lost_little(facts: Facts) -> Check:
 
 
 def condemned_nodes_left(facts: Facts) -> Check:
-    """No attempt that began after a node was condemned ran on it."""
-    condemned: set[str] = set()
-    wrong: list[str] = []
-    for event in facts.launches:
-        if event.event == "attempt_started":
-            wrong += [f"attempt {event.attempt} on {node}" for node in sorted(condemned & set(event.nodes))]
-        condemned |= set(event.condemned) & {facts.abort_node}
+    """Both left, and the one that waits for replacement never came back."""
     starts = [event for event in facts.launches if event.event == "attempt_started"]
+    gone = {node: left_after(facts.launches, node) for node in (facts.graceful_node, facts.abort_node)}
+    last = gone[facts.abort_node]
+    back = [start for start in starts if last is not None and start.attempt > last and facts.abort_node in start.nodes]
     return Check(
         "condemned nodes left the job",
-        not wrong and len(starts) >= 3,
-        "; ".join(wrong) or f"{len(starts)} attempts: {' → '.join(','.join(start.nodes) for start in starts)}",
+        None not in gone.values() and not back,
+        f"{len(starts)} attempts: {' → '.join(','.join(start.nodes) for start in starts)}",
     )
 
 
@@ -239,8 +236,8 @@ def latencies_ms(facts: Facts, first_step_at: Mapping[int, float]) -> dict[str, 
         for name, at in ends.items():
             if at:
                 found[f"{way}: fault → {name}"] = round((max(at) - cause.first_seen) * 1000, 1)
-        ended = next((e for e in facts.launches if e.event == "attempt_ended" and node in e.condemned), None)
-        again = [at for attempt, at in first_step_at.items() if ended and attempt > ended.attempt]
+        last = left_after(facts.launches, node)
+        again = [at for attempt, at in first_step_at.items() if last is not None and attempt > last]
         if again:
             found[f"{way}: fault → training again"] = round((min(again) - cause.first_seen) * 1000, 1)
     return found

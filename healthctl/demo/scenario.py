@@ -16,7 +16,7 @@ from healthctl.demo.faults import Line
 from healthctl.demo.jobs import Job, Training
 from healthctl.demo.programs import ProgramError
 from healthctl.demo.timeline import Timeline
-from healthctl.demo.watch import Watch
+from healthctl.demo.watch import Watch, left_after
 
 FIRST_FAULT_STEP = 25
 STEP_DEADLINE_S = 60.0
@@ -158,13 +158,11 @@ class Scenario:
         )
 
     def _left(self, node: str) -> bool:
-        """An attempt ended, and it was because of `node`."""
-        return any(node in event.condemned for event in self._watch.launched("attempt_ended"))
+        return left_after(self._watch.launches, node) is not None
 
     def _trains_without(self, node: str) -> bool:
-        watch = self._watch
-        ended = [event.attempt for event in watch.launched("attempt_ended") if node in event.condemned]
-        return bool(ended) and watch.training_on(ended[0] + 1) and node not in watch.ranks
+        watch, last = self._watch, left_after(self._watch.launches, node)
+        return last is not None and watch.training_on(last + 1) and node not in watch.ranks
 
     def _strike(self, node: str, line: Line, more: str = "") -> None:
         """The kernel log first, so that all that follows from the fault is known to be injected."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +81,6 @@ class Watch:
             for event in self.events
         )
 
-    def launched(self, event: str) -> list[LaunchEvent]:
-        """The launcher's events of one kind."""
-        return [each for each in self.launches if each.event == event]
-
     def until(self, ready: Callable[[], bool], deadline_s: float, what: str) -> None:
         """Look again and again until `ready()`.
 
@@ -153,6 +149,27 @@ class Watch:
         self._told.add((event.incident, text))
         node = "" if whole_job else event.node
         self._timeline.add("remediator", event.kind, text, node=node, at=event.at, injected=event.injected)
+
+
+def left_after(launches: Sequence[LaunchEvent], node: str) -> int | None:
+    """The last attempt that ran on `node`, once it is clear that the job goes on without it; None until then.
+
+    Clear is: the launcher condemned the node, started the next attempt without it, or found too few nodes.
+    """
+    last, over = None, False
+    for event in launches:
+        if event.event == "attempt_started":
+            if node in event.nodes:
+                last, over = event.attempt, False
+            elif over:
+                return last
+        elif event.event == "attempt_ended" and event.attempt == last:
+            over = True
+            if node in event.condemned:
+                return last
+        elif event.event in {"requeued", "stopped"} and over:
+            return last
+    return None
 
 
 def new_lines(path: Path, offset: int) -> list[bytes]:

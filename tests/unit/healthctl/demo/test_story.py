@@ -15,7 +15,7 @@ from healthctl.demo.scenario import POINTS, Kill, parse_kill
 from healthctl.demo.slurm_cluster import ClusterShape, slurm_conf
 from healthctl.demo.telling import tell
 from healthctl.demo.timeline import Progress, Timeline, progress_line
-from healthctl.demo.watch import LaunchEvent, new_lines, parse_launch
+from healthctl.demo.watch import LaunchEvent, left_after, new_lines, parse_launch
 from remediator.model.views import EventView
 from vocabulary.identity import require_node_name
 
@@ -129,3 +129,35 @@ def test_the_launchers_journal_is_followed_by_whole_lines(tmp_path: Path) -> Non
     assert new_lines(path, len(line)) == []
     assert parse_launch(b'{"at": 2.0}\n') is None
     assert parse_launch(b"\xff\n") is None
+
+
+def events(*told: tuple[str, int, str]) -> list[LaunchEvent]:
+    """``("start", 1, "a b")``, ``("end", 1, "condemned")``, ``("requeued", 0, "")``."""
+    found = []
+    for what, attempt, nodes in told:
+        names = tuple(nodes.split())
+        if what == "start":
+            found.append(LaunchEvent(1.0, "attempt_started", "", attempt, nodes=names))
+        elif what == "end":
+            found.append(LaunchEvent(1.0, "attempt_ended", "", attempt, condemned=names))
+        else:
+            found.append(LaunchEvent(1.0, what, ""))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("told", "last"),
+    [
+        ([], None),
+        ([("start", 1, "a b")], None),
+        ([("start", 1, "a b"), ("end", 1, "")], None),
+        ([("start", 1, "a b"), ("end", 1, "a")], 1),
+        ([("start", 1, "a b"), ("end", 1, ""), ("start", 2, "b c")], 1),
+        ([("start", 1, "a b"), ("end", 1, ""), ("start", 2, "a c")], None),
+        ([("start", 1, "a b"), ("end", 1, ""), ("start", 2, "a c"), ("end", 2, ""), ("requeued", 0, "")], 2),
+        ([("start", 1, "a b"), ("end", 1, "a"), ("start", 2, "b c"), ("end", 2, ""), ("start", 3, "a b")], 1),
+        ([("start", 1, "b c"), ("end", 1, ""), ("start", 2, "b c")], None),
+    ],
+)
+def test_a_node_has_left_when_the_job_goes_on_without_it(told: list[tuple[str, int, str]], last: int | None) -> None:
+    assert left_after(events(*told), "a") == last
