@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
+BACKOFF_S_MIN, BACKOFF_S_MAX = 0.5, 30.0
+DENIED_S = 60.0
 
 T = TypeVar("T")
 

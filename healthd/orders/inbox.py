@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from healthd.centre import Centre, CentreError, Denied
+from healthd.centre import Backoff, Centre, CentreError, Denied
 from healthd.config import RemediatorConfig
 from healthd.orders.store import OrderStore
 from healthd.outbox import OutboxCorrupt, OutboxFull
