@@ -34,7 +34,7 @@ from healthd.status import Status
 from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import prepare_directory
 from healthd.watch import Watch
-from vocabulary.catalogue import load_catalogue
+from vocabulary.catalogue_file import load_catalogue
 
 TICK_S = 1.0
 RECORDS_PER_LOOK = 1000

@@ -1,26 +1,17 @@
-"""Reads the Xid catalogue: what each number means, whom it blames, how bad it is, and what we do about it.
+"""The Xid catalogue: what each number means, whom it blames, how bad it is, and what we would do about it.
 
-The knowledge is data (``playbooks/catalogue/xid.yaml``), so that it has a version and can be replaced without code.
-Loading costs milliseconds: callers load once and keep the result.
+The knowledge itself is data, read by `vocabulary.catalogue_file`.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from importlib import resources
-from pathlib import Path
-from typing import Any, Literal, TypeVar
 
 import msgspec
-import yaml
 
 from vocabulary.finding import Severity
 from vocabulary.xid import KernelEvent, KernelEventKind
-
-
-class CatalogueError(ValueError):
-    """The catalogue cannot be used. The text names the file, the code and the field."""
 
 
 class Blame(str, enum.Enum):
@@ -85,6 +76,9 @@ class RecoveryAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     action: Advice
 
 
+_SXID_WORDS = {"Fatal": Severity.FATAL, "Non-fatal": Severity.WARNING}
+
+
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     """The whole catalogue, read and checked."""
 
@@ -115,106 +109,6 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         return self.entry(event.code or 0).severity
 
 
-_Process = Literal["survives", "dies", "unknown"]
-_SXID_WORDS = {"Fatal": Severity.FATAL, "Non-fatal": Severity.WARNING}
-
-
-class _Buckets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    immediate: str
-    investigatory: str
-
-
-class _Reading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    blame: Blame
-    process: _Process
-    severity: Severity
-    action: Advice
-
-
-class _XidRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One block of the file, as written."""
-
-    name: str
-    meaning: str
-    causes: tuple[str, ...]
-    ours: _Reading
-    nvidia: _Buckets
-    sources: tuple[str, ...]
-    alias: str = ""
-    gpus: str = ""
-    recovery_since: str = ""
-    note: str = ""
-
-
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    version: str
-    sources: dict[str, str]
-    recovery_actions: dict[int, Any]
-    sxid: dict[Severity, tuple[int, ...]]
-    xid: dict[int, Any]
-
-
-_SURVIVES: dict[_Process, bool | None] = {"survives": True, "dies": False, "unknown": None}
-T = TypeVar("T")
-
-
-def load_catalogue(path: Path | None = None) -> Catalogue:
-    """Read the shipped catalogue, or the file at `path`.
-
-    Raises:
-        CatalogueError: the file is missing, no YAML, or a field is wrong; names the file, the code and the field.
-    """
-    source = path if path is not None else resources.files("playbooks") / "catalogue" / "xid.yaml"
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times faster
-    try:
-        data = yaml.load(source.read_bytes(), Loader=loader)  # noqa: S506 - both are safe loaders
-    except OSError as error:
-        raise CatalogueError(f"{source}: cannot be read: {error.strerror}; check the path") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CatalogueError(f"{source}: not YAML: {' '.join(str(error).split())}") from error
-    return _read(data, str(source))
-
-
-def _read(data: object, where: str) -> Catalogue:
-    file = _convert(data, _File, where)
-    xids = {
-        code: _entry(code, _convert(row, _XidRow, f"{where}: xid {code}"), file, where)
-        for code, row in file.xid.items()
-    }
-    actions = {
-        value: _convert(row, RecoveryAction, f"{where}: recovery action {value}")
-        for value, row in file.recovery_actions.items()
-    }
-    sxids: dict[int, Severity] = {}
-    for severity, codes in file.sxid.items():
-        for code in codes:
-            if sxids.setdefault(code, severity) is not severity:
-                raise CatalogueError(f"{where}: sxid {code}: listed as {sxids[code].value} and as {severity.value}")
-    return Catalogue(version=file.version, sources=file.sources, xids=xids, recovery_actions=actions, sxids=sxids)
-
-
-def _entry(code: int, row: _XidRow, file: _File, where: str) -> XidEntry:
-    if strange := set(row.sources) - set(file.sources):
-        raise CatalogueError(f"{where}: xid {code}: sources: {', '.join(sorted(strange))} not named at the top")
-    return XidEntry(
-        code=code,
-        mnemonic=row.name,
-        meaning=row.meaning,
-        causes=row.causes,
-        blame=row.ours.blame,
-        process_survives=_SURVIVES[row.ours.process],
-        severity=row.ours.severity,
-        action=row.ours.action,
-        nvidia_immediate=row.nvidia.immediate,
-        nvidia_investigatory=row.nvidia.investigatory,
-        alias=row.alias,
-        gpus=row.gpus,
-        recovery_since=row.recovery_since,
-        note=row.note,
-        sources=row.sources,
-    )
-
-
 def _undescribed(code: int) -> XidEntry:
     return XidEntry(
         code=code,
@@ -228,10 +122,3 @@ def _undescribed(code: int) -> XidEntry:
         nvidia_immediate="",
         nvidia_investigatory="",
     )
-
-
-def _convert(data: object, kind: type[T], where: str) -> T:
-    try:
-        return msgspec.convert(data, kind)
-    except msgspec.ValidationError as error:
-        raise CatalogueError(f"{where}: {error}") from error

@@ -52,7 +52,7 @@ def explain(what: tuple[str, ...], output: str) -> None:
     Ends with 3 if nobody has described it.
     """
     from healthctl import explanation
-    from vocabulary.catalogue import CatalogueError, load_catalogue
+    from vocabulary.catalogue_file import CatalogueError, load_catalogue
 
     text = " ".join(what)
     try:

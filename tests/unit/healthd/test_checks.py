@@ -17,7 +17,7 @@ from healthd.samples import (
     NvmlUnavailable,
     Sweep,
 )
-from vocabulary.catalogue import load_catalogue
+from vocabulary.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 from vocabulary.injection import mark

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from vocabulary.catalogue import Advice, Blame, Catalogue, CatalogueError, load_catalogue
+from vocabulary.catalogue import Advice, Blame, Catalogue
+from vocabulary.catalogue_file import CatalogueError, load_catalogue
 from vocabulary.finding import Severity
 from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
 
