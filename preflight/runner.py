@@ -106,7 +106,7 @@ class _Child:
             start_new_session=True,
         )
         assert self._process.stdout is not None  # noqa: S101 - we asked for pipes
-        assert self._process.stderr is not None  # noqa: S101
+        assert self._process.stderr is not None  # noqa: S101 - likewise
         self._out, self._err = self._process.stdout.fileno(), self._process.stderr.fileno()
         self._open = {self._out, self._err}
         self._line = b""

@@ -1,16 +1,14 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch")
-
-import msgspec  # noqa: E402
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
-
-from preflight.checks import matmul_repeat, memory_pattern  # noqa: E402
-from preflight.checks.devices import Device, as_bits  # noqa: E402
-from preflight.results import Outcome  # noqa: E402
+from preflight.checks import matmul_repeat, memory_pattern
+from preflight.checks.devices import Device, as_bits
+from preflight.results import Outcome
 
 pytestmark = pytest.mark.torch
 

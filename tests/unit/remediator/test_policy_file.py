@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remediator.decide.policy import Policy
 from remediator.policy_file import PolicyError, load_policy
 
 GOOD = """\
@@ -20,7 +21,7 @@ rules:
 """
 
 
-def load(tmp_path: Path, text: str) -> object:
+def load(tmp_path: Path, text: str) -> Policy:
     path = tmp_path / "p.yaml"
     path.write_text(text)
     return load_policy([path])
@@ -78,4 +79,4 @@ def test_any_text_is_a_policy_or_a_clear_error(tmp_path_factory: pytest.TempPath
 def test_the_digest_follows_the_text(tmp_path: Path) -> None:
     first = load(tmp_path, GOOD)
     second = load(tmp_path, GOOD.replace("60", "61"))
-    assert first.digest != second.digest  # type: ignore[attr-defined]
+    assert first.digest != second.digest
