@@ -11,7 +11,7 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -92,8 +92,8 @@ class DemoCluster:
         """Where the trainer ranks of one node publish."""
         return self.beacons / node
 
-    def start(self) -> None:
-        """Bring everything up; returns when all five nodes have reported themselves healthy.
+    def start(self, tell: Callable[[str], None]) -> None:
+        """Bring everything up, telling how far it is; returns when all five nodes have reported themselves healthy.
 
         Raises:
             ProgramError: something did not come up; names its log.
@@ -102,7 +102,9 @@ class DemoCluster:
             self.kernel_log.touch()
         if self.slurm:
             self.slurm.start()
+            tell("munge, slurmctld and five slurmd are up")
         self._start_remediator()
+        tell("the remediator runs, and each node has a token of its own")
         for node in self.nodes:
             self._start_healthd(node)
         wait_for(self._all_healthy, READY_DEADLINE_S, f"five healthy nodes; see {self.programs.log_dir}")

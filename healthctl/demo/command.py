@@ -110,10 +110,8 @@ def _run(choices: Choices, timeline: Timeline, kill: Kill | None, no_slurm: str)
         cleanup.callback(shutil.rmtree, cluster.beacons, ignore_errors=True)
         _introduce(cluster, timeline, no_slurm)
         start_reference(cluster, training)
-        cluster.start()
-        timeline.add(
-            "demo", "cluster_up", f"{', '.join(cluster.nodes)} are healthy, each with its healthd; one remediator"
-        )
+        cluster.start(lambda text: timeline.add("demo", "coming_up", text))
+        timeline.add("demo", "cluster_up", f"{', '.join(cluster.nodes)} are healthy, says the healthd of each")
         job: Job = SlurmJob(cluster, training) if cluster.slurm else LocalJob(cluster, training)
         watch = Watch(cluster, job, training, timeline)
         trouble = ""

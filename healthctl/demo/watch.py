@@ -53,6 +53,7 @@ class Watch:
         self._timeline = timeline
         self._journal = cluster.workdir / "launcher.jsonl"
         self._read_bytes = 0
+        self._furthest = -1
         self._told: set[tuple[str, str]] = set()
 
     @property
@@ -103,8 +104,9 @@ class Watch:
         self._look_at_launcher()
         self._look_at_audit_log()
         nodes = tuple(node for node in self._cluster.nodes if node in self.ranks)
-        if nodes:
-            self._timeline.progress(Progress(max(self.step, 0), self._training.steps, nodes))
+        self._furthest = self.step if self.step >= 0 else self._furthest
+        note = "" if nodes else "no rank runs"
+        self._timeline.progress(Progress(self._furthest, self._training.steps, nodes, note))
 
     def _look_at_ranks(self) -> None:
         views: dict[str, BeaconView] = {}
