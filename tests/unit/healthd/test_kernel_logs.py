@@ -133,11 +133,14 @@ def test_the_kernels_own_log_is_read_from_its_start_and_resumed() -> None:
 @pytest.mark.kmsg
 @needs_kmsg[1]
 def test_a_cursor_the_ring_has_left_behind_is_a_gap() -> None:
-    log = Kmsg(Path("/dev/kmsg"), "boot-1", Cursor("boot-1", -5), SystemClock())
-    batch = log.read(1)
-    log.close()
-    (gap,) = batch.gaps
-    assert gap.lost == batch.records[0].position + 4
+    oldest = Kmsg(Path("/dev/kmsg"), "boot-1", None, SystemClock())
+    first = oldest.read(1).records[0].position
+    oldest.close()
+    for lost in (0, 1, 5):
+        log = Kmsg(Path("/dev/kmsg"), "boot-1", Cursor("boot-1", first - 1 - lost), SystemClock())
+        batch = log.read(1)
+        log.close()
+        assert [gap.lost for gap in batch.gaps] == ([lost] if lost else [])
 
 
 def test_a_log_that_cannot_be_opened_is_trouble_and_tried_again(tmp_path: Path) -> None:

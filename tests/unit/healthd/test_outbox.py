@@ -107,13 +107,16 @@ def test_a_fresh_file_starts_above_every_number_of_the_one_before(tmp_path: Path
 def test_history_is_bounded_but_nothing_unreported_or_active_goes(outbox: Outbox) -> None:
     outbox.commit([finding(n, active=False) for n in range(FINDINGS_KEPT + 600)])
     outbox.acknowledge(outbox.changes(FINDINGS_KEPT)[-1].seq)
+    outbox.commit([finding(n, active=False, count=2) for n in range(10)])  # the oldest have news again
     outbox.commit([finding(n) for n in range(90_000, 90_050)])
     for _ in range(3 * PRUNE_EVERY_COMMITS):
         outbox.commit([])
     ((kept,),) = outbox.rows("select count(*) from findings")
     assert kept == FINDINGS_KEPT
     assert len(outbox.active()) == 50
-    assert outbox.waiting() == 650
+    assert outbox.waiting() == 660
+    ((waiting,),) = outbox.rows("select count(*) from findings join changes on finding = id")
+    assert waiting == 660, "what is not yet reported is kept, however old"
 
 
 def test_an_endless_outage_drops_cleared_findings_first_and_counts_them(outbox: Outbox) -> None:
