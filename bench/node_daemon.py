@@ -66,9 +66,11 @@ def start(place: Path) -> tuple[subprocess.Popen[bytes], Path | None]:
         "listen": "127.0.0.1:0",
         "kernel_log": {"accept_injected": True, **({"path": str(log)} if log else {})},
         "nvml": {"library": str(fake_library(place))},
+        "remediator": {"url": "http://127.0.0.1:9", "token_file": str(place / "token")},  # nobody answers there
     }
     (place / "healthd.yaml").write_text(json.dumps(config))
     (place / "scenario").write_text("gpus 8\n")
+    (place / "token").write_text("none\n")
     command = [sys.executable, "-m", "healthd.main", "--config", str(place / "healthd.yaml")]
     environment = os.environ | {"FAKE_NVML_SCENARIO": str(place / "scenario")}
     with (place / "log").open("wb") as output:
