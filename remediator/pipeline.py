@@ -56,8 +56,8 @@ def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] 
         return {item.node}
     if isinstance(item, PlacementChanged):
         _know(state, item.node, item.at)
-        state.placement[item.node] = item.jobs
-        return {item.node}
+        state.put_node(replace(state.nodes[item.node], jobs=item.jobs))
+        return {i.node for i in state.incidents.values()}  # an order under way may have to reach this node too
     if isinstance(item, HoldsObserved):
         for hold in item.holds:
             _hold(state, hold, item.at)

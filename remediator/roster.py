@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from remediator.model.records import JobRef
 from vocabulary.health import Health
 from vocabulary.wire import Gpu, RankStatus, Report
 
@@ -24,7 +25,7 @@ class Entry(msgspec.Struct, frozen=True):
     health: Health
     gpus: tuple[Gpu, ...]
     ranks: tuple[RankStatus, ...]
-    jobs: tuple[str, ...]
+    jobs: tuple[JobRef, ...]
     asserted: frozenset[str] | None  # ids of the active findings the pipeline was last told; None before that
 
     def health_at(self, now: float) -> Health:
@@ -47,7 +48,7 @@ class Roster:
         before = self._entries.get(report.node)
         if before is not None and _stale(before, report):
             return before, before
-        jobs = tuple(sorted({rank.job for rank in report.ranks if rank.alive}))
+        jobs = tuple(sorted({JobRef(rank.job, rank.attempt) for rank in report.ranks if rank.alive}))
         entry = Entry(
             node=report.node,
             boot_id=report.boot_id,
@@ -67,7 +68,9 @@ class Roster:
 
     def running(self, now: float) -> dict[str, tuple[str, ...]]:
         """Jobs with living ranks, by node; a node that is silent is not in it."""
-        return {e.node: e.jobs for e in list(self._entries.values()) if now - e.seen_at <= e.ttl_s}
+        return {
+            e.node: tuple(ref.job for ref in e.jobs) for e in list(self._entries.values()) if now - e.seen_at <= e.ttl_s
+        }
 
     def told(self, node: str, asserted: frozenset[str]) -> None:
         """The pipeline now knows these findings as the node's whole active set."""

@@ -30,7 +30,7 @@ class Changes:
 
 @dataclasses.dataclass
 class ClusterState:
-    """All that decisions depend on: nodes, findings, open incidents with their actions, holds, placement of jobs."""
+    """All that decisions depend on: nodes, findings, open incidents with their actions, holds."""
 
     nodes: dict[str, NodeRecord] = dataclasses.field(default_factory=dict)
     findings: dict[str, Finding] = dataclasses.field(default_factory=dict)
@@ -41,7 +41,6 @@ class ClusterState:
     )  # finding → the closed incident that dealt with it
     isolated_at: list[float] = dataclasses.field(default_factory=list)
     holds: dict[str, NodeHold] = dataclasses.field(default_factory=dict)
-    placement: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # node → jobs with ranks there
     changes: Changes = dataclasses.field(default_factory=Changes)
 
     def take_changes(self) -> Changes:

@@ -53,6 +53,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     incident: str
     reason: str
     job: str = ""
+    attempt: int | None = None  # of the job; None: the newest
     condemned: tuple[str, ...] = ()
     gpu: str = ""  # UUID, for reset_gpu
     level: str = ""  # for run_preflight

@@ -44,8 +44,9 @@ class TrainerTask:
         """The ranks go on by themselves."""
 
     def _post(self, views: Sequence[BeaconView], now: float) -> OrderUpdate:
-        """Order the ranks of one attempt: those that have the order already, else the newest that lives."""
-        of_job = [view for view in views if view.identity.job == self._order.job]
+        """Order the ranks of one attempt: the order's own, or, where it names none, the newest that lives."""
+        job, ours = self._order.job, self._order.attempt
+        of_job = [v for v in views if v.identity.job == job and ours in (None, v.identity.attempt)]
         told = [view for view in of_job if self._was_told(view)]
         attempt = max((view.identity.attempt for view in told or of_job if told or view.alive), default=None)
         targets = [view for view in of_job if view.identity.attempt == attempt and (view.alive or view in told)]

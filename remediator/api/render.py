@@ -29,7 +29,7 @@ def node_view(record: NodeRecord, snapshot: Snapshot, roster: Roster, now: float
         last_seen=entry.seen_at if entry else None,
         incident=incident,
         held_by=hold.owner.value if hold and not hold.schedulable else "",
-        jobs=entry.jobs if entry else (),
+        jobs=tuple(ref.job for ref in record.jobs),
         gpus=entry.gpus if entry and whole else (),
         ranks=entry.ranks if entry and whole else (),
         findings=tuple(sorted(findings, key=lambda f: (f.first_seen, f.id))),

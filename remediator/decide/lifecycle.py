@@ -8,6 +8,8 @@ back. Whatever is not in the table is a bug, and raises.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from remediator.model.records import NodeRecord, NodeState
 
 S = NodeState
@@ -49,12 +51,4 @@ def move(node: NodeRecord, to: NodeState, now: float, cause: str) -> NodeRecord:
         raise IllegalTransition(
             f"{node.node}: {node.state.value} (since {node.since:.0f}, {node.cause}) cannot become {to.value} ({cause})"
         )
-    return NodeRecord(
-        node=node.node,
-        state=to,
-        since=now,
-        cause=cause,
-        held=node.held,
-        isolated_at=node.isolated_at,
-        hold_confirmed_at=node.hold_confirmed_at,
-    )
+    return replace(node, state=to, since=now, cause=cause)

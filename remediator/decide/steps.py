@@ -17,6 +17,7 @@ from remediator.model.records import (
     ActionState,
     Incident,
     IncidentState,
+    JobRef,
     NodeRecord,
     NodeState,
     StepRun,
@@ -76,9 +77,9 @@ class Context(msgspec.Struct, frozen=True):
         )
         return replace(run, actions=(*run.actions, action.id))
 
-    def plan_order(self, run: StepRun, kind: OrderKind, node: str, **details: str | tuple[str, ...]) -> StepRun:
+    def plan_order(self, run: StepRun, kind: OrderKind, node: str, **details: str | int | tuple[str, ...]) -> StepRun:
         """Plan an order to a node; the order's id is the action's."""
-        target = ".".join(part for part in (node, str(details.get("job", "")), str(details.get("gpu", ""))) if part)
+        target = ".".join([node, *(str(details[name]) for name in ("job", "attempt", "gpu") if name in details)])
         order = Order(
             id=self.action_id(kind.value, target),
             kind=kind,
@@ -146,18 +147,28 @@ def drain(context: Context, run: StepRun) -> StepRun:
 
 
 def notify_trainer(context: Context, run: StepRun) -> StepRun:
-    """Order to every rank of every job that has a rank on the node: the whole job must act together."""
-    if run.actions:
-        return after_actions(context, run)
-    jobs = context.state.placement.get(context.incident.node, ())
+    """Order to every rank of every job that has a rank on the node: the whole job must act together.
+
+    While the orders are under way, nodes of the same attempt that are only now heard of get theirs too.
+    """
+    ordered = [action.order for action in context.actions(run) if action.order]
+    jobs = sorted({JobRef(o.job, o.attempt or 0) for o in ordered}) if ordered else context.node.jobs
     if not jobs:
         return succeeded(run, "no trainer on the node")
     kind = OrderKind.ABORT if run.step.how == "abort" else OrderKind.CHECKPOINT_THEN_EJECT
-    for job in jobs:
-        joint = context.action_id(kind.value, job)
-        for node in sorted(n for n, there in context.state.placement.items() if job in there):
-            run = context.plan_order(run, kind, node, job=job, condemned=(context.incident.node,), joint=joint)
-    return run
+    told = {(o.job, o.node) for o in ordered}
+    if not ordered or after_actions(context, run) is run:
+        for ref in jobs:
+            for node in sorted(n.node for n in context.state.nodes.values() if ref in n.jobs):
+                if (ref.job, node) not in told:
+                    run = _tell(context, run, kind, ref, node)
+    return after_actions(context, run)
+
+
+def _tell(context: Context, run: StepRun, kind: OrderKind, ref: JobRef, node: str) -> StepRun:
+    joint = context.action_id(kind.value, f"{ref.job}.{ref.attempt}")
+    condemned = (context.incident.node,)
+    return context.plan_order(run, kind, node, job=ref.job, attempt=ref.attempt, condemned=condemned, joint=joint)
 
 
 def wait_drained(context: Context, run: StepRun) -> StepRun:

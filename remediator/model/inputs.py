@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from remediator.model.hold import NodeHold, Outcome
+from remediator.model.records import JobRef
 from vocabulary.finding import Finding
 from vocabulary.order import OrderUpdate
 
@@ -31,7 +32,7 @@ class PlacementChanged(Input, frozen=True, tag="placement"):
     """The jobs that have ranks on a node are now these."""
 
     node: str
-    jobs: tuple[str, ...]
+    jobs: tuple[JobRef, ...]
 
 
 class HoldsObserved(Input, frozen=True, tag="holds"):

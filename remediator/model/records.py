@@ -30,8 +30,15 @@ class NodeState(str, enum.Enum):
     RETIRED = "retired"
 
 
+class JobRef(msgspec.Struct, frozen=True, order=True):
+    """One attempt of a job: what a relaunch starts anew is somebody else's business than what it ended."""
+
+    job: str
+    attempt: int
+
+
 class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One node: its state, why, and whether *we* hold it out of service."""
+    """One node: its state, why, whether *we* hold it out of service, and what runs there by its last word."""
 
     node: str
     state: NodeState = NodeState.HEALTHY
@@ -40,6 +47,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     held: bool = False  # we want it drained
     isolated_at: float | None = None  # when we last took it out of service; kept after it came back
     hold_confirmed_at: float | None = None  # the scheduler said so
+    jobs: tuple[JobRef, ...] = ()
 
 
 class StepState(str, enum.Enum):

@@ -23,7 +23,7 @@ from remediator.model.inputs import (
     PlacementChanged,
     Tick,
 )
-from remediator.model.records import Action, AuditEvent, Decision, Incident
+from remediator.model.records import Action, AuditEvent, Decision, Incident, JobRef
 from remediator.pipeline import handle
 from remediator.policy_file import load_policy
 from remediator.state import ClusterState
@@ -113,9 +113,9 @@ class Story:
         cleared = finding.cleared(self.now, by)
         self.tell(FindingsReported(at=self.now, node=finding.node, boot_id="b", changes=(cleared,)))
 
-    def job(self, name: str, *nodes: str) -> None:
+    def job(self, name: str, *nodes: str, attempt: int = 1) -> None:
         for node in nodes:
-            self.tell(PlacementChanged(at=self.now, node=node, jobs=(name,)))
+            self.tell(PlacementChanged(at=self.now, node=node, jobs=(JobRef(name, attempt),)))
 
     def no_job(self, *nodes: str) -> None:
         for node in nodes:

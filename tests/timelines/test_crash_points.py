@@ -53,9 +53,6 @@ def test_a_second_centre_finishes_what_the_first_began(tmp_path: Path, survived:
 
     second = Journal(url)
     epoch, state = second.lead(), second.load()
-    state.placement = (
-        {"n1": ("j1",), "n2": ("j1",)} if not state.incidents else {}
-    )  # the nodes' next reports say it again
     run(second, state, TOLD.inputs[survived - 1 :], epoch)
 
     assert {n.node: n.state for n in state.nodes.values()} == {n.node: n.state for n in TOLD.state.nodes.values()}

@@ -14,7 +14,7 @@ from vocabulary.order import TRAINER_ORDERS
     [
         ("xid/79", Severity.FATAL, "gpu-lost"),
         ("xid/fallen_off_bus", Severity.FATAL, "gpu-lost"),
-        ("nvml/hang", Severity.FATAL, "gpu-lost"),
+        ("nvml/hang", Severity.FATAL, "driver-hangs"),
         ("gpu_presence/lost", Severity.FATAL, "gpu-lost"),
         ("gpu_presence/vanished", Severity.FATAL, "gpu-lost"),
         ("xid/64", Severity.FATAL, "row-remap-failed"),

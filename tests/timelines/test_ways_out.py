@@ -101,6 +101,23 @@ def test_a_worse_finding_overtakes_the_plan() -> None:
     assert next(iter(story.state.incidents.values())).rule == "gpu-lost", "a lesser finding does not take it back"
 
 
+def test_a_node_of_the_job_heard_of_late_is_told_too_while_there_is_time() -> None:
+    story = Story()
+    story.job("j1", "n1", "n2")
+    story.finding("row_remap/pending", Severity.ERROR)
+    story.job("j1", "n3")
+    assert {a.node for a in story.open_actions(GRACEFUL)} == {"n1", "n2", "n3"}
+    assert len({a.order.mailbox_id for a in story.open_actions(GRACEFUL) if a.order}) == 1
+
+
+def test_the_next_attempt_of_a_job_is_left_alone() -> None:
+    story = Story()
+    story.job("j1", "n1", "n2")
+    story.finding("row_remap/pending", Severity.ERROR)
+    story.job("j1", "n2", "n3", attempt=2)  # relaunched, while n1's own answer is still on its way
+    assert {a.node for a in story.actions.values() if a.verb == GRACEFUL} == {"n1", "n2"}
+
+
 def test_without_a_trainer_there_is_nobody_to_tell() -> None:
     story = Story()
     story.finding("xid/79", Severity.FATAL)
