@@ -14,7 +14,7 @@ import msgspec
 
 from healthctl.demo.checks import Check, Facts, latencies_ms, read_losses, run_checks
 from healthctl.demo.cluster import TRAINER, Choices, DemoCluster
-from healthctl.demo.jobs import Job, LocalJob, SlurmJob, Training, start_reference
+from healthctl.demo.jobs import Job, LocalJob, SlurmJob, Training
 from healthctl.demo.programs import ProgramError, Programs
 from healthctl.demo.scenario import ABORT, GRACEFUL, Kill, Scenario, parse_kill
 from healthctl.demo.slurm_cluster import why_not
@@ -109,7 +109,6 @@ def _run(choices: Choices, timeline: Timeline, kill: Kill | None, no_slurm: str)
         cluster = DemoCluster(choices, programs)
         cleanup.callback(shutil.rmtree, cluster.beacons, ignore_errors=True)
         _introduce(cluster, timeline, no_slurm)
-        start_reference(cluster, training)
         cluster.start(lambda text: timeline.add("demo", "coming_up", text))
         timeline.add("demo", "cluster_up", f"{', '.join(cluster.nodes)} are healthy, says the healthd of each")
         job: Job = SlurmJob(cluster, training) if cluster.slurm else LocalJob(cluster, training)

@@ -13,13 +13,13 @@ import msgspec
 
 from healthctl.demo.cluster import DemoCluster
 from healthctl.demo.faults import Line
-from healthctl.demo.jobs import Job, Training
+from healthctl.demo.jobs import Job, Training, start_reference
 from healthctl.demo.programs import ProgramError
 from healthctl.demo.timeline import Timeline
 from healthctl.demo.watch import Watch, left_after
 
 FIRST_FAULT_STEP = 25
-STEP_DEADLINE_S = 60.0
+STEP_DEADLINE_S = 120.0
 RELAUNCH_DEADLINE_S = 90.0
 REQUEUE_DEADLINE_S = 120.0
 RETURN_DEADLINE_S = 150.0
@@ -94,6 +94,7 @@ class Scenario:
         self._timeline.add("demo", "submitted", f"job {self._job.submit()}: {self._training.steps} steps")
         watch = self._watch
         watch.until(lambda: watch.training_on(1), STEP_DEADLINE_S, "the job's first step")
+        start_reference(self._cluster, self._training)  # now that the processors have little to do
         self._point("training")
         watch.until(lambda: watch.step >= FIRST_FAULT_STEP, STEP_DEADLINE_S, f"step {FIRST_FAULT_STEP}")
 
