@@ -22,7 +22,11 @@ from healthctl.demo.programs import ProgramError, Programs, last_line, wait_for
 from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, free_ports
 from healthctl.exits import Failure
 from healthctl.server import Server
+from remediator.act.local import LocalScheduler
+from remediator.act.scheduler import Scheduler
+from remediator.act.slurm import SlurmOptions, SlurmScheduler
 from remediator.model.views import NodeList
+from vocabulary.clock import SystemClock
 
 SOURCE = Path(__file__).resolve().parents[2]
 TRAINER = SOURCE / "examples" / "train_gpt.py"
@@ -74,6 +78,13 @@ class DemoCluster:
     def server(self) -> Server:
         """The remediator, as an operator."""
         return Server(self.url, (self.workdir / "tokens" / "operator").read_text().strip())
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The scheduler itself, past the remediator."""
+        if self.slurm:
+            return SlurmScheduler(SlurmOptions(conf=str(self.slurm.conf)))
+        return LocalScheduler(self.holds_file, SystemClock())
 
     @property
     def env(self) -> dict[str, str]:

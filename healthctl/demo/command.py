@@ -22,10 +22,7 @@ from healthctl.demo.timeline import Entry, Timeline
 from healthctl.demo.watch import Watch
 from healthctl.exits import Exit, Failure
 from healthctl.output import json_text
-from remediator.act.local import LocalScheduler
-from remediator.act.slurm import SlurmOptions, SlurmScheduler
 from remediator.model.views import IncidentList, IncidentView, NodeList
-from vocabulary.clock import SystemClock
 
 REFERENCE_DEADLINE_S = 120.0
 
@@ -154,11 +151,6 @@ def _collect(
     server = cluster.server
     nodes = {node.node: node for node in server.get("/v1/nodes", NodeList).nodes}
     listed = server.get("/v1/incidents", IncidentList).incidents
-    scheduler = (
-        SlurmScheduler(SlurmOptions(conf=str(cluster.slurm.conf)))
-        if cluster.slurm
-        else LocalScheduler(cluster.holds_file, SystemClock())
-    )
     reference = read_losses(cluster.workdir / "reference" / "losses.jsonl")
     return Facts(
         graceful_node=cluster.nodes[GRACEFUL],
@@ -172,7 +164,7 @@ def _collect(
         reference={row.step: row.loss for row in reference},
         launches=tuple(watch.launches),
         nodes=nodes,
-        holds=scheduler.observe(cluster.nodes),
+        holds=cluster.scheduler.observe(cluster.nodes),
         incidents=tuple(server.get(f"/v1/incidents/{each.id}", IncidentView) for each in listed),
         events=tuple(watch.events),
         job_exit=job.exit_code(),

@@ -14,8 +14,6 @@ import msgspec
 
 from healthctl.demo.cluster import BIN, TRAINER, DemoCluster
 from healthctl.demo.programs import ProgramError
-from remediator.act.local import LocalScheduler
-from vocabulary.clock import SystemClock
 
 REQUEUE_EXIT = 75  # what `healthctl launch` answers when too few nodes are left
 ALLOCATION = 4
@@ -127,7 +125,6 @@ class LocalJob:
     def __init__(self, cluster: DemoCluster, training: Training) -> None:
         self._cluster = cluster
         self._training = training
-        self._scheduler = LocalScheduler(cluster.holds_file, SystemClock())
 
     def submit(self) -> str:
         """Start it."""
@@ -145,7 +142,7 @@ class LocalJob:
         return None if code == REQUEUE_EXIT else code
 
     def _start(self) -> None:
-        free = [node for node, hold in self._scheduler.observe(self._cluster.nodes).items() if hold.schedulable]
+        free = [node for node, hold in self._cluster.scheduler.observe(self._cluster.nodes).items() if hold.schedulable]
         if len(free) < self._training.nodes:
             raise ProgramError(f"too few free nodes to queue the job again: {', '.join(free) or 'none'}")
         names = ",".join(free[:ALLOCATION])

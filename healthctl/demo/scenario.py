@@ -148,6 +148,12 @@ class Scenario:
             RETURN_DEADLINE_S,
             f"{self._abort_node} in quarantine",
         )
+        # Slurm calls a node "not responding" until it has asked it once more.
+        watch.until(self._usable, RETURN_DEADLINE_S, f"the scheduler to use {self._graceful_node} again")
+
+    def _usable(self) -> bool:
+        node = self._graceful_node
+        return self._cluster.scheduler.observe([node])[node].schedulable is True
 
     def _ordered(self, node: str) -> bool:
         """An order to the trainer because of `node` was planned."""
