@@ -29,7 +29,7 @@ BANNED_NAMES = {
 }
 BANNED_TEXT = {
     r"\b(TODO|FIXME|XXX|HACK)\b": "open an issue instead",
-    r"/work/": "no path of anybody's machine",
+    r"/(home|Users|root)/\w": "no path of anybody's machine",
 }
 
 
