@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 
@@ -24,12 +26,11 @@ RETRY_S = 2.0
 @server_options
 def events(server: Server, after: int, output: str, *, follow: bool) -> None:
     """Show the audit log, oldest first; '-o json' gives one object on each line."""
-    try:
-        last = _print_all(server, after, output)
-        while follow:
-            last = _print_news(server, last, output)
-    except KeyboardInterrupt:
-        sys.exit(0)  # the usual way to leave --follow
+    if follow:  # Ctrl-C is the usual way to leave; as an exception a library's destructor could swallow it
+        signal.signal(signal.SIGINT, lambda *_: os._exit(0))
+    last = _print_all(server, after, output)
+    while follow:
+        last = _print_news(server, last, output)
 
 
 def _print_all(server: Server, after: int, output: str) -> int:
