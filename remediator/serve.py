@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import uvicorn
+from starlette.applications import Starlette
 
 from remediator.act.local import LocalScheduler
 from remediator.act.scheduler import Scheduler
@@ -25,6 +29,26 @@ from vocabulary.clock import Clock, SystemClock
 
 log = logging.getLogger(__name__)
 BACKLOG = 2048
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, but long polls end when a signal asks it to stop, instead of being cut off."""
+
+    def __init__(self, app: Starlette, address: tuple[str, int], wakeups: Wakeups) -> None:
+        host, port = address
+        options: dict[str, Any] = {
+            "backlog": BACKLOG,
+            "log_level": "warning",
+            "access_log": False,
+            "timeout_graceful_shutdown": 5,
+        }
+        super().__init__(uvicorn.Config(app, host=host, port=port, **options))
+        self._wakeups = wakeups
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called by uvicorn at SIGTERM and SIGINT."""
+        self._wakeups.end()
+        super().handle_exit(sig, frame)
 
 
 def serve(config: Config) -> None:
@@ -52,7 +76,6 @@ def serve(config: Config) -> None:
         service = Service(config, clock, engine, journal, performer, roster, Tokens(journal.engine), wakeups)
         engine.start()
         performer.start(engine)
-        host, port = config.address
         log.info(
             "cluster %s, epoch %d, mode %s, policy %s %s, on %s",
             config.cluster,
@@ -63,15 +86,9 @@ def serve(config: Config) -> None:
             config.listen,
         )
         try:
-            uvicorn.run(
-                build_app(service),
-                host=host,
-                port=port,
-                backlog=BACKLOG,
-                log_level="warning",
-                access_log=False,
-                timeout_graceful_shutdown=2,
-            )
+            for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again after it has stopped
+                signal.signal(number, lambda *_: None)
+            _Server(build_app(service), config.address, wakeups).run()
         finally:
             performer.stop()
             engine.stop()

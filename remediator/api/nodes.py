@@ -101,7 +101,7 @@ async def _orders_within(service: Service, node: str, known: frozenset[str], wai
         while True:
             found = service.engine.snapshot.orders_for(node, service.clock.wall())
             left = deadline - service.clock.monotonic()
-            if left <= 0 or any(order.id not in known for order in found):
+            if left <= 0 or service.wakeups.ended or any(order.id not in known for order in found):
                 return found
             try:
                 await asyncio.wait_for(woken.wait(), left)

@@ -93,7 +93,7 @@ async def events(request: Request) -> Response:
                 service.journal.events, after, EVENTS_PER_ANSWER
             )
             left = deadline - service.clock.monotonic()
-            if found or left <= 0:
+            if found or left <= 0 or service.wakeups.ended:
                 return reply(EventList(tuple(event_view(seq, event) for seq, event in found)))
             try:
                 await asyncio.wait_for(woken.wait(), left)

@@ -28,6 +28,7 @@ class Wakeups:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: set[asyncio.Event] = set()
+        self.ended = False
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """The loop that serves the polls."""
@@ -38,6 +39,11 @@ class Wakeups:
         if self._loop is not None and not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):  # the loop closed just now
                 self._loop.call_soon_threadsafe(self._set_all)
+
+    def end(self) -> None:
+        """The service stops: every poll answers now, with what there is."""
+        self.ended = True
+        self.wake()
 
     def _set_all(self) -> None:
         for event in self._waiting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import re
 import signal
 import socket
@@ -194,3 +195,14 @@ def test_every_alert_on_the_remediator_names_a_metric_it_has(centre: Centre) -> 
     named = set(re.findall(r"\bremediator_[a-z_]+", rules))
     assert named
     assert named <= set(re.findall(r"^(remediator_[a-z_]+)", page, re.MULTILINE))
+
+
+def test_told_to_stop_it_answers_open_polls_and_ends_well(centre: Centre) -> None:
+    assert centre.process is not None
+    poll = http.client.HTTPConnection("127.0.0.1", centre.port, timeout=20)
+    poll.request("GET", "/v1/nodes/n1/orders?wait_s=60", headers={"Authorization": f"Bearer {centre.tokens['n1']}"})
+    assert centre.call("GET", "/healthz", "nobody").ok  # so the request before it has been taken in
+    centre.end(signal.SIGTERM)
+    assert poll.getresponse().status == 200
+    poll.close()
+    assert centre.process.returncode == 0
