@@ -7,12 +7,13 @@ from urllib.parse import quote
 import click
 
 from healthctl.commands.nodes import findings_table
+from healthctl.listing import ListsByDefault
 from healthctl.output import facts, json_text, moment, output_option, table
 from healthctl.server import Server, server_options
 from remediator.model.views import IncidentList, IncidentView
 
 
-@click.group()
+@click.group(cls=ListsByDefault)
 def incidents() -> None:
     """Incidents: what happened, was decided and done."""
 

@@ -7,6 +7,7 @@ from urllib.parse import quote
 import click
 
 from healthctl.exits import Exit, Failure
+from healthctl.listing import ListsByDefault
 from healthctl.output import facts, json_text, moment, output_option, table
 from healthctl.server import Server, server_options
 from remediator.model.views import NodeList, NodeView
@@ -14,7 +15,7 @@ from vocabulary.finding import Finding
 from vocabulary.identity import require_node_name
 
 
-@click.group()
+@click.group(cls=ListsByDefault)
 def nodes() -> None:
     """Nodes: state, health, GPUs, findings."""
 

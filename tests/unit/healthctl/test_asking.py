@@ -37,6 +37,13 @@ def test_each_page_for_programs_is_what_the_server_said(asking: Run, page: str) 
         assert isinstance(json.loads(text), dict)
 
 
+@pytest.mark.parametrize("group", ["nodes", "incidents"])
+def test_a_group_lists_when_nothing_else_is_asked(asking: Run, group: str) -> None:
+    assert asking(group).stdout == asking(group, "list").stdout
+    assert asking(group, "-o", "json").stdout == asking(group, "list", "-o", "json").stdout
+    assert "Commands:" in asking(group, "--help").stdout
+
+
 def test_events_come_in_portions_and_after(asking: Run) -> None:
     seqs = [json.loads(line)["seq"] for line in asking("events", "-o", "json").stdout.splitlines()]
     assert seqs == [1, 2, 3]
