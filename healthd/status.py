@@ -7,21 +7,10 @@ import msgspec
 from healthd.outbox import Condemned
 from healthd.samples import GpuReading, MemoryReading
 from vocabulary.finding import Finding
-from vocabulary.health import Health, health_of
+from vocabulary.health import Health, Verdict, health_of
 from vocabulary.wire import Gpu, RankStatus
 
 REASONS_MAX = 20
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """May work be placed here? `fit` only for a node known to work that no order condemned."""
-
-    node: str
-    health: Health
-    fit: bool
-    condemned: bool
-    reasons: tuple[str, ...]
-    at: float
 
 
 class Counters(msgspec.Struct, frozen=True):

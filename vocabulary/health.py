@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 
+import msgspec
+
 from vocabulary.finding import Finding, Severity
 
 
@@ -15,6 +17,17 @@ class Health(str, enum.Enum):
     HEALTHY = "healthy"
     DEGRADED = "degraded"  # works; something wants watching
     UNHEALTHY = "unhealthy"  # takes no new work
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a node answers at `GET /v1/verdict`: may work be placed here? `fit` only for a node known to work that no order condemned."""
+
+    node: str
+    health: Health
+    fit: bool
+    condemned: bool
+    reasons: tuple[str, ...]
+    at: float
 
 
 _FROM_SEVERITY = {

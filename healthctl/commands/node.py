@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from healthctl.output import clean, json_text, output_option
-from vocabulary.health import Health
+from vocabulary.health import Health, Verdict
 from vocabulary.wire import WireError, decode
 
 SOCKET = Path("/run/gpu-healthd/healthd.sock")
@@ -20,17 +19,6 @@ ANSWER_BYTES_MAX = 1 << 20
 
 OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3  # what Nagios makes of an exit code
 WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
-
-
-class LocalVerdict(msgspec.Struct, frozen=True):
-    """What healthd answers to `GET /v1/verdict`."""
-
-    node: str
-    health: Health
-    fit: bool
-    condemned: bool
-    reasons: tuple[str, ...]
-    at: float
 
 
 class NagiosCommand(click.Command):
@@ -67,7 +55,7 @@ def check(path: Path, output: str) -> None:
     answer, or healthd itself does not know). A job prolog should take 0 and 1 as yes, anything else as no.
     """
     try:
-        verdict = decode(ask(path), LocalVerdict)
+        verdict = decode(ask(path), Verdict)
     except (OSError, http.client.HTTPException, WireError) as error:
         reason = f"no verdict from {path}: {str(error) or type(error).__name__}; is healthd running?"
         if output == "json":
@@ -80,7 +68,7 @@ def check(path: Path, output: str) -> None:
     _end(code, f"{verdict.node} is {verdict.health.value}{f': {reasons}' if reasons else ''}", quiet=output == "json")
 
 
-def judge(verdict: LocalVerdict) -> int:
+def judge(verdict: Verdict) -> int:
     """The exit code. What contradicts itself is unknown: healthy yet unfit, say."""
     if verdict.condemned or verdict.health is Health.UNHEALTHY:
         return CRITICAL

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from healthctl.commands.node import LocalVerdict, judge
-from vocabulary.health import Health
+from healthctl.commands.node import judge
+from vocabulary.health import Health, Verdict
 
 Run = Callable[..., Result]
 Answer = Callable[[bytes], Path]
@@ -106,6 +106,6 @@ def test_json_is_the_verdict_itself(healthctl: Run, answering: Answer) -> None:
 
 @pytest.mark.parametrize(("health", "fit", "condemned"), list(itertools.product(Health, [True, False], [True, False])))
 def test_only_what_is_clearly_fit_is_ok_or_warning(health: Health, *, fit: bool, condemned: bool) -> None:
-    code = judge(LocalVerdict("n1", health, fit=fit, condemned=condemned, reasons=(), at=0.0))
+    code = judge(Verdict("n1", health, fit=fit, condemned=condemned, reasons=(), at=0.0))
     good = fit and not condemned and health in (Health.HEALTHY, Health.DEGRADED)
     assert (code in (0, 1)) is good
