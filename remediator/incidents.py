@@ -50,6 +50,7 @@ def forget_old(state: ClusterState, now: float) -> None:
     ]
     for finding_id in old:
         del state.findings[finding_id]
+        state.settled.pop(finding_id, None)
 
 
 def _audit(

@@ -34,7 +34,8 @@ def decide(state: ClusterState, incident: Incident, settings: Settings, now: flo
         return  # every finding has cleared; the plan in force, if any, runs to its end
     rank, rule, because = found
     in_force = incident.rank
-    if incident.answer is not Answer.HOLD and in_force is not None and rank >= in_force:
+    asked_again = incident.answer is Answer.HOLD or (incident.answer is Answer.RECOMMEND and settings.mode is Mode.ACT)
+    if in_force is not None and rank >= in_force and not asked_again:
         return
     guards = _guards(state, incident, rule, settings, now)
     answer = _answer(rule, guards, settings.mode)

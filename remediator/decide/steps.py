@@ -212,6 +212,7 @@ def return_to_service(context: Context, run: StepRun) -> StepRun:
     if run.state is StepState.SUCCEEDED:
         context.state.put_node(replace(context.node, held=False, hold_confirmed_at=None))
         context.enter(NodeState.PROBATION)
+        context.state.holds.pop(context.incident.node, None)  # what the scheduler said of it then is no longer so
     return run
 
 

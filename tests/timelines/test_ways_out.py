@@ -186,6 +186,28 @@ def test_recommend_mode_decides_and_touches_nothing() -> None:
     assert len(story.decisions) == 1
 
 
+def test_what_was_only_recommended_is_done_once_people_say_act() -> None:
+    story = Story(settings(mode=Mode.RECOMMEND))
+    story.finding("xid/79", Severity.FATAL)
+    story.rules = settings()
+    story.after(1)
+    assert [d.answer for d in story.decisions.values()] == [Answer.RECOMMEND, Answer.ACT]
+    assert story.open_actions("drain")
+
+
+def test_the_next_drain_does_not_believe_what_the_scheduler_said_before_the_return() -> None:
+    story = Story()
+    finding = graceful_until_drained(story)
+    story.orders_end("reset_gpu")
+    story.clear(finding)
+    story.orders_end("run_preflight")
+    story.scheduler_answers("resume")
+    story.finding("fan/slow", Severity.ERROR)
+    story.scheduler_answers("drain")
+    story.orders_end(GRACEFUL)
+    assert story.node_state() == "draining", "nobody has said that its new work has left"
+
+
 def test_the_budget_holds_a_node_back_and_lets_it_go_when_there_is_room() -> None:
     story = Story(settings(budget=Budget(isolated_max=1)))
     story.finding("xid/79", Severity.FATAL, node="n1")
