@@ -19,6 +19,10 @@ TITLE_MAX = 200
 def absorb(state: ClusterState, finding: Finding, now: float) -> None:
     """Take in one finding as a node reported it: store it, audit what is new, and let it join or open an incident."""
     before = state.findings.get(finding.id)
+    if before is not None and before.node != finding.node:
+        text = f"{finding.node} speaks of finding {finding.id}, which is {before.node}'s; ignored"
+        state.note(now, "finding_refused", text, node=finding.node)
+        return
     if before is not None and before.cleared_at is not None and finding.active:
         return  # a late copy of something already cleared
     if before == finding:

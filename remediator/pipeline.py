@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from remediator import incidents
 from remediator.decide.choose import decide
-from remediator.decide.lifecycle import move
-from remediator.decide.plan import advance, close
+from remediator.decide.lifecycle import IllegalTransition, move
+from remediator.decide.plan import advance, close, hand_over
 from remediator.decide.settings import Settings
 from remediator.model.hold import NodeHold, Owner, Result
 from remediator.model.inputs import (
@@ -43,10 +43,14 @@ def handle(state: ClusterState, item: AnyInput, settings: Settings) -> None:
     """Take in one input and carry every affected incident as far as it goes."""
     touched = _apply(state, item, settings)
     for incident_id in sorted(i.id for i in state.incidents.values() if touched is None or i.node in touched):
-        incident = state.incidents[incident_id]
-        decide(state, incident, settings, item.at)
-        advance(state, incident_id, item.at)
-        _close_if_moot(state, incident_id, item.at)
+        try:
+            decide(state, state.incidents[incident_id], settings, item.at)
+            advance(state, incident_id, item.at)
+            _close_if_moot(state, incident_id, item.at)
+        except (
+            IllegalTransition
+        ) as error:  # the plan does not fit the node's life: a person's turn, and nobody else's trouble
+            hand_over(state, state.incidents[incident_id], str(error), item.at)
 
 
 def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] | None:
@@ -93,14 +97,27 @@ def _hold(state: ClusterState, hold: NodeHold, now: float) -> None:
     node = state.nodes.get(hold.node)
     if node is None or hold.schedulable is None:
         return
-    if node.held and hold.schedulable:
+    if node.held and hold.owner is Owner.OPERATOR and _confirmed_before(node, now):
+        state.put_node(
+            move(replace(node, held=False), NodeState.OPERATOR_HELD, now, f"an operator took over: {hold.reason}")
+        )
+    elif node.held and hold.schedulable:
         lifting = any(a.node == node.node and a.verb == "resume" and not a.state.final for a in state.actions.values())
-        if node.hold_confirmed_at is not None and now > node.hold_confirmed_at and not lifting:
+        if _confirmed_before(node, now) and not lifting:
             _lifted_by_operator(state, node, now)
+    elif node.held and node.hold_confirmed_at is None:
+        state.put_node(replace(node, hold_confirmed_at=now))  # whoever placed it, it holds
     elif not node.held and hold.owner is Owner.OPERATOR and node.state is not NodeState.OPERATOR_HELD:
         state.put_node(move(node, NodeState.OPERATOR_HELD, now, f"an operator holds it: {hold.reason}"))
     elif node.state is NodeState.OPERATOR_HELD and hold.schedulable:
         state.put_node(move(node, NodeState.PROBATION, now, "the operator gave it back"))
+        incident = state.incident_of(node.node)
+        if incident is not None:
+            close(state, incident, "an operator held the node and gave it back", now)
+
+
+def _confirmed_before(node: NodeRecord, now: float) -> bool:
+    return node.hold_confirmed_at is not None and now > node.hold_confirmed_at
 
 
 def _lifted_by_operator(state: ClusterState, node: NodeRecord, now: float) -> None:

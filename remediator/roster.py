@@ -11,6 +11,8 @@ from remediator.model.records import JobRef
 from vocabulary.health import Health
 from vocabulary.wire import Gpu, RankStatus, Report
 
+AGENTS_REMEMBERED = 8
+
 
 class Entry(msgspec.Struct, frozen=True):
     """One node's last report, without its findings."""
@@ -26,6 +28,7 @@ class Entry(msgspec.Struct, frozen=True):
     gpus: tuple[Gpu, ...]
     ranks: tuple[RankStatus, ...]
     jobs: tuple[JobRef, ...]
+    superseded: tuple[str, ...]  # earlier agents of this node: what they still say is old, whatever their clocks said
     asserted: frozenset[str] | None  # ids of the active findings the pipeline was last told; None before that
 
     def health_at(self, now: float) -> Health:
@@ -49,6 +52,9 @@ class Roster:
         if before is not None and _stale(before, report):
             return before, before
         jobs = tuple(sorted({JobRef(rank.job, rank.attempt) for rank in report.ranks if rank.alive}))
+        superseded = before.superseded if before else ()
+        if before is not None and before.agent != report.agent:
+            superseded = (*superseded, before.agent)[-AGENTS_REMEMBERED:]
         entry = Entry(
             node=report.node,
             boot_id=report.boot_id,
@@ -61,6 +67,7 @@ class Roster:
             gpus=report.gpus,
             ranks=report.ranks,
             jobs=jobs,
+            superseded=superseded,
             asserted=before.asserted if before else None,
         )
         self._entries[report.node] = entry
@@ -80,4 +87,4 @@ class Roster:
 def _stale(before: Entry, report: Report) -> bool:
     if report.agent == before.agent:
         return report.seq <= before.seq
-    return report.sent_at < before.sent_at
+    return report.agent in before.superseded

@@ -55,7 +55,7 @@ async def broken(request: Request, error: Exception) -> Response:
 ROUTES = [
     Route("/v1/nodes/{node}/report", nodes.report, methods=["POST"]),
     Route("/v1/nodes/{node}/orders", nodes.orders, methods=["GET"]),
-    Route("/v1/nodes/{node}/orders/{order}", nodes.answer, methods=["POST"]),
+    Route("/v1/nodes/{node}/orders/{order:path}", nodes.answer, methods=["POST"]),
     Route("/v1/status", operators.status, methods=["GET"]),
     Route("/v1/nodes", operators.nodes, methods=["GET"]),
     Route("/v1/nodes/{node}", operators.node, methods=["GET"]),

@@ -39,6 +39,8 @@ def decide(state: ClusterState, incident: Incident, settings: Settings, now: flo
         return
     guards = _guards(state, incident, rule, settings, now)
     answer = _answer(rule, guards, settings.mode)
+    if incident.state is IncidentState.ACTING and answer is not Answer.ACT:
+        return  # a plan under way is only ever replaced by another one
     if answer is Answer.HOLD and incident.answer is Answer.HOLD and rank == in_force:
         return
     refused = "; ".join(str(g) for g in guards if not g.passed)

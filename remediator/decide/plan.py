@@ -35,7 +35,7 @@ def advance(state: ClusterState, incident_id: str, now: float) -> None:
         after = state.incidents[incident_id]
         stuck = next((r for r in after.plan[stage] if r.state is StepState.FAILED), None)
         if stuck is not None and all(r.state in _OVER for r in after.plan[stage]):
-            _hand_over(state, after, f"{stuck.step} failed: {stuck.detail}", now)
+            hand_over(state, after, f"{stuck.step} failed: {stuck.detail}", now)
             return
         if after.plan == before:
             return
@@ -86,10 +86,11 @@ def _operator_stops(state: ClusterState, incident: Incident, stage: int, now: fl
         return False
     if all(run.step.verb in HANDS_OFF_EXEMPT for run in incident.plan[stage]):
         return False
-    _hand_over(state, incident, "an operator holds the node; the rest is theirs", now)
+    hand_over(state, incident, "an operator holds the node; the rest is theirs", now)
     return True
 
 
-def _hand_over(state: ClusterState, incident: Incident, why: str, now: float) -> None:
+def hand_over(state: ClusterState, incident: Incident, why: str, now: float) -> None:
+    """Stop here: it is a person's turn."""
     state.put_incident(replace(incident, state=IncidentState.WAITING, outcome=why))
     state.note(now, "needs_human", f"{incident.id} on {incident.node}: {why}", incident=incident)

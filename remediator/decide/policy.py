@@ -1,6 +1,7 @@
 """A policy: rules in order of precedence, and the one question asked of it, `rule_for`.
 
-The first rule that matches any of the findings wins; so precedence is the order in the file, and nothing else.
+A finding is answered by the first rule that matches it; among the findings of an incident, rules that act come before rules
+that watch, and then the order in the file decides.
 """
 
 from __future__ import annotations
@@ -43,10 +44,16 @@ class Policy(msgspec.Struct, frozen=True):
     source: str
 
     def rule_for(self, findings: Iterable[Finding]) -> tuple[int, Rule, Finding] | None:
-        """The highest-ranking rule that any active finding meets, its rank (0 is highest) and that finding."""
-        active = [f for f in findings if f.active]
-        for rank, rule in enumerate(self.rules):
-            for finding in active:
-                if rule.match.accepts(finding):
-                    return rank, rule, finding
+        """The rule that answers these findings, its rank (lower outranks) and the finding it answers.
+
+        Each active finding is answered by the first rule that matches it. Of several answers the one highest in the file
+        wins, but one that acts always before one that watches: a mild fact must not hide a grave one.
+        """
+        answers = [found for f in findings if f.active and (found := self._first(f)) is not None]
+        return min(answers, key=lambda a: (a[0], a[2].id), default=None)
+
+    def _first(self, finding: Finding) -> tuple[int, Rule, Finding] | None:
+        for place, rule in enumerate(self.rules):
+            if rule.match.accepts(finding):
+                return place if rule.stages else len(self.rules) + place, rule, finding
         return None

@@ -1,0 +1,75 @@
+"""A second fact, a second hand, a second node, while something is under way."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from remediator.model.hold import Owner
+from remediator.model.inputs import FindingsReported
+from remediator.model.records import Answer, IncidentState, NodeState
+from tests.timelines.story import Story
+from vocabulary.finding import Severity
+from vocabulary.order import OrderKind
+
+GRACEFUL, ABORT = OrderKind.CHECKPOINT_THEN_EJECT.value, OrderKind.ABORT.value
+
+
+def test_a_mild_fact_seen_first_does_not_hide_a_grave_one() -> None:
+    story = Story()
+    story.finding("kernel_log/overrun", Severity.WARNING)
+    story.finding("xid/48", Severity.FATAL)
+    assert [d.answer for d in story.decisions.values()] == [Answer.WATCH, Answer.ACT]
+    assert story.open_actions("drain")
+
+
+def test_a_mild_fact_seen_later_does_not_derail_a_plan() -> None:
+    story = Story()
+    story.job("j1", "n1", "n2")
+    story.finding("sxid/20034", Severity.ERROR)
+    story.finding("beacon/corrupt", Severity.WARNING)
+    assert [d.answer for d in story.decisions.values()] == [Answer.ACT]
+    assert len(story.open_actions(GRACEFUL)) == 2
+    assert not story.open_actions(ABORT)
+
+
+def test_an_operator_who_gives_a_node_back_ends_its_incident_and_the_next_fault_is_seen() -> None:
+    story = Story()
+    story.hold("n1", owner=Owner.OPERATOR)
+    finding = story.finding("xid/79", Severity.FATAL)
+    story.after(1)
+    assert next(iter(story.state.incidents.values())).state is IncidentState.WAITING
+    story.clear(finding)
+    story.after(1).hold("n1", owner=Owner.NOBODY, schedulable=True)
+    assert not story.state.incidents
+    story.finding("xid/79", Severity.FATAL)
+    assert story.open_actions("drain")
+
+
+def test_an_operator_who_takes_over_our_hold_has_the_node() -> None:
+    story = Story()
+    story.finding("row_remap/pending", Severity.ERROR)
+    story.scheduler_answers("drain")
+    story.after(5).hold(owner=Owner.OPERATOR, drained=True)
+    assert story.node_state() == "operator-held"
+    story.after(5)
+    assert not story.open_actions("reset_gpu")
+
+
+def test_a_plan_that_does_not_fit_a_nodes_life_is_a_persons_and_starves_nobody() -> None:
+    story = Story()
+    story.finding("xid/79", Severity.FATAL, node="n1")
+    story.finding("xid/79", Severity.FATAL, node="n2")
+    story.state.nodes["n1"] = replace(story.state.nodes["n1"], state=NodeState.RETIRED)
+    story.scheduler_answers("drain", node="n1")
+    story.scheduler_answers("drain", node="n2")
+    assert story.state.incident_of("n1").state is IncidentState.WAITING  # type: ignore[union-attr]  # it is there
+    assert story.node_state("n2") == "replacing"
+
+
+def test_no_node_speaks_for_anothers_finding() -> None:
+    story = Story()
+    finding = story.finding("xid/79", Severity.FATAL, node="n1")
+    forged = replace(finding.cleared(story.now, "me"), node="n2")
+    story.tell(FindingsReported(at=story.now, node="n2", boot_id="b", changes=(forged,)))
+    assert story.state.active_on("n1") == [finding]
+    assert "finding_refused" in story.kinds()
