@@ -59,10 +59,13 @@ class Ledger:
             else:
                 self._raise(fact)
 
-    def prove(self, at: float, by: str, gpu: str = "") -> None:
-        """Something proved the node, or the GPU of that UUID or PCI address, to be good: its events are cleared."""
+    def prove(self, at: float, by: str, gpu: str = "", until: float | None = None) -> None:
+        """Something proved the node, or the GPU of that UUID or PCI address, to be good: its events are cleared.
+
+        Not those last seen after `until`, when the proof had begun.
+        """
         for key, finding in list(self._active.items()):
-            if finding.kind in CLEARED_BY_READING:
+            if finding.kind in CLEARED_BY_READING or (until is not None and finding.last_seen > until):
                 continue
             if not gpu or gpu in (finding.component.name, finding.component.pci):
                 self._end(key, finding.cleared(at, by))

@@ -55,7 +55,7 @@ class Recorder:
 
     def prove(self, proof: Proof) -> None:
         """Clear what `proof` disproves; its order ends in the same write."""
-        self._ledger.prove(proof.answer.at, proof.by, proof.gpu)
+        self._ledger.prove(proof.answer.at, proof.by, proof.gpu, proof.until)
         self._proofs.append(proof)
 
     def settle(self, now: float, monotonic: float, *, at_once: bool = False) -> bool:

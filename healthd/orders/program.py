@@ -87,10 +87,16 @@ def judge_preflight(order: Order, finished: Finished, data: Data, now: float) ->
     whole = verdict.get("complete", True) is True and not verdict.get("injected")
     if verdict.get("verdict") == "pass" and finished.returncode == 0 and whole:
         answer = says(order, OrderState.SUCCEEDED, now, f"preflight {order.level} passed".replace("  ", " "), data)
-        return Proof(answer, by=f"preflight {order.id}", whole_node=True)
+        return Proof(answer, by=f"preflight {order.id}", whole_node=True, until=_began(data))
     why = str(verdict.get("reason") or verdict.get("detail") or finished.stderr.strip()[-TEXT_CHARS_MAX:])
     word = verdict.get("verdict", "no verdict")
     return says(order, OrderState.FAILED, now, f"{word} (exit {finished.returncode}): {why}"[:TEXT_CHARS_MAX], data)
+
+
+def _began(data: Data) -> float | None:
+    """A fault that comes up during a test is not disproved by it."""
+    began = data.get("started_at")
+    return float(began) if isinstance(began, int | float) else None
 
 
 def judge_reset(order: Order, finished: Finished, data: Data, now: float) -> OrderUpdate | Proof:

@@ -12,12 +12,16 @@ Data = dict[str, str | int | float | bool]
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """Something proved the node, or one GPU of it (UUID or address), to be good. `answer` ends the order with it."""
+    """Something proved the node, or one GPU of it (UUID or address), to be good. `answer` ends the order with it.
+
+    What was last seen after `until` (UTC seconds; None: never) it does not disprove.
+    """
 
     answer: OrderUpdate
     by: str
     gpu: str = ""
     whole_node: bool = False
+    until: float | None = None
 
 
 class Task(Protocol):

@@ -95,6 +95,13 @@ def test_an_injected_fault_never_mixes_with_a_real_one() -> None:
     assert [(f.injected, f.count) for f in ledger.active] == [(True, 1), (False, 1)]
 
 
+def test_a_proof_says_nothing_of_what_happened_after_it_began() -> None:
+    ledger = Ledger("n1", "b1")
+    ledger.apply([xid(on=1, at=5.0), xid(on=2, at=15.0)])
+    ledger.prove(20.0, "preflight o1", until=10.0)
+    assert [f.component.index for f in ledger.active] == [2]
+
+
 def test_proof_for_one_gpu_for_the_node_and_by_a_new_boot() -> None:
     ledger = Ledger("n1", "b1")
     ledger.apply([xid(on=1), xid(on=2), level()])
