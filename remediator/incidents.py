@@ -46,6 +46,14 @@ def clear_unasserted(state: ClusterState, node: str, asserted: set[str], now: fl
             absorb(state, finding.cleared(now, "no longer asserted by the node"), now)
 
 
+def open_missing(state: ClusterState, now: float) -> None:
+    """Whatever is active and was dealt with by nobody has an incident, however it came to have none."""
+    for finding in sorted(state.findings.values(), key=lambda f: (f.first_seen, f.id)):
+        unanswered = finding.active and finding.severity is not Severity.INFO and finding.id not in state.settled
+        if unanswered and state.incident_of(finding.node) is None:
+            _open(state, finding, now)
+
+
 def forget_old(state: ClusterState, now: float) -> None:
     """Drop inactive findings that no open incident needs and that give no context any more."""
     needed = {f for incident in state.incidents.values() for f in incident.findings}

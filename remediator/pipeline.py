@@ -188,6 +188,7 @@ def _note_action(
 
 def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
     incidents.forget_old(state, item.at)
+    incidents.open_missing(state, item.at)
     state.isolated_at[:] = [at for at in state.isolated_at if item.at - at < 86400.0]
     for node in [n for n in state.nodes.values() if n.state is NodeState.PROBATION]:
         if item.at - node.since >= settings.probation_s and state.incident_of(node.node) is None:

@@ -14,6 +14,7 @@ from remediator.model.records import (
     StepState,
 )
 from remediator.state import ClusterState
+from vocabulary.finding import Severity
 
 _OVER = {StepState.SUCCEEDED, StepState.FAILED}
 
@@ -25,7 +26,7 @@ def advance(state: ClusterState, incident_id: str, now: float) -> None:
             (i for i, runs in enumerate(incident.plan) if any(r.state is not StepState.SUCCEEDED for r in runs)), None
         )
         if stage is None:
-            close(state, incident, "returned to service" if not state.nodes[incident.node].held else "done", now)
+            _finish(state, incident, now)
             return
         if _operator_stops(state, incident, stage, now):
             return
@@ -39,6 +40,15 @@ def advance(state: ClusterState, incident_id: str, now: float) -> None:
             return
         if after.plan == before:
             return
+
+
+def _finish(state: ClusterState, incident: Incident, now: float) -> None:
+    """The plan is done. A grave fact that joined on the last metres was not what the node was tested for."""
+    returned = not state.nodes[incident.node].held
+    close(state, incident, "returned to service" if returned else "done", now)
+    for finding in state.findings_of(incident):
+        if returned and finding.active and finding.severity.rank >= Severity.ERROR.rank:
+            state.settled.pop(finding.id, None)
 
 
 def close(state: ClusterState, incident: Incident, outcome: str, now: float) -> None:

@@ -73,3 +73,18 @@ def test_no_node_speaks_for_anothers_finding() -> None:
     story.tell(FindingsReported(at=story.now, node="n2", boot_id="b", changes=(forged,)))
     assert story.state.active_on("n1") == [finding]
     assert "finding_refused" in story.kinds()
+
+
+def test_a_grave_fact_on_the_last_metres_of_a_return_is_an_incident_of_its_own() -> None:
+    story = Story()
+    finding = story.finding("fan/slow", Severity.ERROR)
+    story.scheduler_answers("drain")
+    story.after(1).hold(drained=True)
+    story.orders_end("run_preflight")
+    story.clear(finding)
+    assert story.open_actions("resume")
+    story.finding("fan/stopped", Severity.ERROR)
+    story.scheduler_answers("resume")
+    story.after(0.25).after(0.25)
+    assert story.state.nodes["n1"].held, "it is taken out again"
+    assert len(story.incidents) == 2
