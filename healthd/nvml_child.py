@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import pynvml
 
-from healthd.samples import GpuReading, Inventory, MemoryReading, NvmlUnavailable, Sweep
+from healthd.samples.nvml import GpuReading, Inventory, MemoryReading, NvmlUnavailable, Sweep
 from healthd.slate import Slate
 from vocabulary.identity import canonical_pci
 from vocabulary.wire import Gpu

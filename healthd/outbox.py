@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from healthd.samples import Cursor
+from healthd.samples.kernel import Cursor
 from vocabulary.finding import Finding
 from vocabulary.wire import FindingChange, Gpu
 

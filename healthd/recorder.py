@@ -14,7 +14,7 @@ from healthd.ledger import Ledger
 from healthd.orders.store import OrderStore
 from healthd.orders.task import Proof
 from healthd.outbox import Condemned, Outbox, OutboxCorrupt, OutboxFull
-from healthd.samples import Cursor
+from healthd.samples.kernel import Cursor
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.wire import Gpu

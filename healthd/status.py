@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from healthd.outbox import Condemned
-from healthd.samples import GpuReading, MemoryReading
+from healthd.samples.nvml import GpuReading, MemoryReading
 from vocabulary.finding import Finding
 from vocabulary.health import Health, Verdict, health_of
 from vocabulary.wire import Gpu, RankStatus

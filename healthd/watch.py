@@ -10,18 +10,9 @@ from healthd.checks import gpu_presence, kernel_log, nvml_liveness, row_remap
 from healthd.checks.beacons import BeaconCheck
 from healthd.checks.xid import XidCheck
 from healthd.ledger import Ledger
-from healthd.samples import (
-    Beacons,
-    GpuReading,
-    Inventory,
-    KernelGap,
-    KernelRecord,
-    MemoryReading,
-    NvmlHang,
-    NvmlSample,
-    NvmlUnavailable,
-    Sweep,
-)
+from healthd.samples.beacons import Beacons
+from healthd.samples.kernel import KernelGap, KernelRecord
+from healthd.samples.nvml import GpuReading, Inventory, MemoryReading, NvmlHang, NvmlSample, NvmlUnavailable, Sweep
 from healthd.status import Counters
 from vocabulary.wire import Gpu, RankStatus
 

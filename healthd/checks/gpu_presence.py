@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from healthd.facts import Clear, Fact, Raise, gpu_component
-from healthd.samples import Inventory, Sweep
+from healthd.samples.nvml import Inventory, Sweep
 from vocabulary.finding import Severity
 from vocabulary.wire import Gpu
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from healthd.facts import Raise
-from healthd.samples import KernelGap
+from healthd.samples.kernel import KernelGap
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from healthd.facts import Clear, Fact, Raise, gpu_component
-from healthd.samples import NvmlHang, NvmlUnavailable, Sweep
+from healthd.samples.nvml import NvmlHang, NvmlUnavailable, Sweep
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.wire import Gpu

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from healthd.facts import Clear, Fact, Raise, gpu_component
-from healthd.samples import MemoryReading, Sweep
+from healthd.samples.nvml import MemoryReading, Sweep
 from vocabulary.finding import Evidence, Severity
 from vocabulary.wire import Gpu
 

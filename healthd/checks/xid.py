@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from healthd.facts import Raise
-from healthd.samples import KernelRecord
+from healthd.samples.kernel import KernelRecord
 from vocabulary.catalogue import Catalogue
 from vocabulary.finding import Evidence
 from vocabulary.identity import Component, ComponentKind

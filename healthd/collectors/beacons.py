@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from healthd.samples import Beacons
+from healthd.samples.beacons import Beacons
 from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import SUFFIX, BeaconView, read
 from vocabulary.wire import RankStatus

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from healthd.collectors.kmsg import KernelBatch, Kmsg
 from healthd.collectors.log_file import LogFile
-from healthd.samples import Cursor
+from healthd.samples.kernel import Cursor
 from vocabulary.clock import Clock
 
 REOPEN_S = 10.0

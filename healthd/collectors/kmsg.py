@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from healthd.collectors.kmsg_record import KmsgError, KmsgRecord, parse_record
-from healthd.samples import Cursor, KernelGap, KernelRecord
+from healthd.samples.kernel import Cursor, KernelGap, KernelRecord
 from vocabulary.clock import Clock
 
 RECORD_BYTES_MAX = 8192  # what the kernel itself allots for one record

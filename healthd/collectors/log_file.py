@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from healthd.collectors.kmsg import KernelBatch
-from healthd.samples import Cursor, KernelRecord
+from healthd.samples.kernel import Cursor, KernelRecord
 from vocabulary.clock import Clock
 
 POLL_S = 0.05

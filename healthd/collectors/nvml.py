@@ -17,7 +17,7 @@ from typing import IO
 import msgspec
 
 from healthd.host import Host
-from healthd.samples import Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep
+from healthd.samples.nvml import Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep
 from healthd.slate import SLATE_BYTES, Slate
 
 START_DEADLINE_S = 30.0  # initialising a driver without persistence takes seconds on eight GPUs

@@ -6,17 +6,9 @@ from healthd.checks import gpu_presence, kernel_log, nvml_liveness, row_remap
 from healthd.checks.beacons import PAGES_MAX, BeaconCheck
 from healthd.checks.xid import XidCheck
 from healthd.facts import Clear, Fact, Raise
-from healthd.samples import (
-    Beacons,
-    GpuReading,
-    Inventory,
-    KernelGap,
-    KernelRecord,
-    MemoryReading,
-    NvmlHang,
-    NvmlUnavailable,
-    Sweep,
-)
+from healthd.samples.beacons import Beacons
+from healthd.samples.kernel import KernelGap, KernelRecord
+from healthd.samples.nvml import GpuReading, Inventory, MemoryReading, NvmlHang, NvmlUnavailable, Sweep
 from vocabulary.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind

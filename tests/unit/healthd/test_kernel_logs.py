@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from healthd.collectors.kernel_log import KernelLog
 from healthd.collectors.kmsg import Kmsg
 from healthd.collectors.log_file import LogFile
-from healthd.samples import Cursor
+from healthd.samples.kernel import Cursor
 from vocabulary.clock import ManualClock, SystemClock
 
 CLOCK = ManualClock()

@@ -14,7 +14,7 @@ import pytest
 
 from healthd.collectors.nvml import NvmlCollector
 from healthd.host import Host
-from healthd.samples import Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep
+from healthd.samples.nvml import Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep
 
 S = TypeVar("S", Inventory, Sweep, NvmlHang, NvmlUnavailable)
 BUILD = Path(__file__).parents[2] / "nodes" / "fake_nvml" / "build.py"

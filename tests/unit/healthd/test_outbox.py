@@ -15,7 +15,7 @@ from healthd.orders.store import ENDED_KEPT, OrderStore
 from healthd.orders.task import Proof, says
 from healthd.outbox import CHANGES_MAX, FINDINGS_KEPT, PRUNE_EVERY_COMMITS, Outbox, OutboxCorrupt, OutboxFull
 from healthd.recorder import CURSOR_WAIT_S, REPEATS_WAIT_S, Recorder
-from healthd.samples import Cursor
+from healthd.samples.kernel import Cursor
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.order import Order, OrderKind, OrderState

@@ -7,7 +7,7 @@ import pytest
 
 from healthd.metrics import page
 from healthd.outbox import Condemned
-from healthd.samples import GpuReading, MemoryReading
+from healthd.samples.nvml import GpuReading, MemoryReading
 from healthd.status import Counters, Status
 from vocabulary.finding import Finding, Severity
 from vocabulary.health import Health

@@ -1,0 +1,15 @@
+"""Samples of the trainer pages. Times are UTC seconds."""
+
+from __future__ import annotations
+
+import msgspec
+
+from vocabulary.wire import RankStatus
+
+
+class Beacons(msgspec.Struct, frozen=True):
+    """All trainer ranks of this node, and the pages that could not be read: file name to what is wrong."""
+
+    at: float
+    ranks: tuple[RankStatus, ...]
+    broken: dict[str, str]
