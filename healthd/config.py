@@ -64,6 +64,14 @@ class OrdersConfig(_Section, frozen=True):
     preflight_command: Argv = (sys.executable, "-m", "preflight", "run", "--level", "{level}", "-o", "json")
 
 
+class SourceConfig(_Section, frozen=True):
+    """One source of the source child: whether and how often it is read, and its own options."""
+
+    enabled: bool = True
+    every_s: Positive | None = None
+    options: dict[str, tuple[str, ...]] = {}
+
+
 class Config(_Section, frozen=True):
     """Everything healthd is told."""
 
@@ -76,6 +84,9 @@ class Config(_Section, frozen=True):
     nvml: NvmlConfig = NvmlConfig()
     remediator: RemediatorConfig = RemediatorConfig()
     orders: OrdersConfig = OrdersConfig()
+    sources: dict[str, SourceConfig] = {}
+    source_deadline_s: Positive = 20.0
+    thresholds: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
         require_node_name(self.node)

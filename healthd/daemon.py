@@ -14,23 +14,26 @@ import selectors
 from collections import deque
 from typing import Protocol
 
-import msgspec
-
 from healthd.checks.xid import XidCheck
 from healthd.collectors.beacons import BeaconCollector
 from healthd.collectors.kernel_log import KernelLog
 from healthd.collectors.log_file import POLL_S
 from healthd.collectors.nvml import NvmlCollector
 from healthd.config import Config
+from healthd.facts import Moment
+from healthd.gpu_checks import make_checks
 from healthd.host import Host
 from healthd.http_status import StatusServer
 from healthd.ledger import Ledger
 from healthd.orders.store import OrderStore
 from healthd.orders.task import Proof
 from healthd.outbox import Outbox
+from healthd.prober import Prober
 from healthd.recorder import Recorder
 from healthd.services import Services
-from healthd.status import Status
+from healthd.source_plans import checks_of, plans_of
+from healthd.status import Counters, Status
+from healthd.thresholds import load_thresholds
 from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import prepare_directory
 from healthd.watch import Watch
@@ -59,6 +62,7 @@ class Daemon:
 
     Raises:
         AlreadyRunning: the state directory is in use.
+        ConfigError, ThresholdsError: the configuration names what does not exist.
         OSError, OutboxFull: the state directory, the socket or the port cannot be used.
     """
 
@@ -66,6 +70,8 @@ class Daemon:
         self._config = config
         self._host = host
         self._boot_id = host.boot_id()
+        thresholds = load_thresholds(config.thresholds)
+        plans, gpu_checks, source_checks = plans_of(config), make_checks(thresholds), checks_of(config, thresholds)
         config.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         config.run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
         self._lock = _lock(config)
@@ -75,10 +81,11 @@ class Daemon:
         ledger = Ledger(config.node, self._boot_id, self._outbox.active())
         ledger.begin_boot(now)
         xids = XidCheck(config.node, load_catalogue(), accept_injected=config.kernel_log.accept_injected)
-        self._watch = Watch(ledger, xids, self._outbox.gpus())
+        self._watch = Watch(ledger, xids, self._outbox.gpus(), gpu_checks, source_checks)
         self._recorder = Recorder(ledger, self._outbox, orders, now)
         self._kernel = KernelLog(config.kernel_log.path, self._boot_id, self._outbox.cursor(), host.clock)
         self._nvml = NvmlCollector(host, config.nvml.interval_s, config.nvml.deadline_s)
+        self._prober = Prober(host, plans, config.source_deadline_s)
         self._beacons = BeaconCollector(config.beacon_dir)
         self._proofs: deque[Proof] = deque()  # from the performer; at most one for each order under way
         self._stopping = False
@@ -107,6 +114,7 @@ class Daemon:
             self._services.stop()
             self._http.close()
             self._nvml.close()
+            self._prober.close()
             self._kernel.close()
 
     def stop(self) -> None:
@@ -134,6 +142,7 @@ class Daemon:
     def _wait(self) -> None:
         self._keep_registered("kernel", self._kernel.source)
         self._keep_registered("nvml", self._nvml.pipe)
+        self._keep_registered("sources", self._prober.pipe)
         timeout = max(0.0, self._tick_due - self._host.clock.monotonic())
         if self._kernel.source is None:
             timeout = min(timeout, POLL_S)
@@ -149,7 +158,9 @@ class Daemon:
             self._nvml_rests = self._nvml.rest()
         else:
             for sample in self._nvml.poll():
-                self._watch.take_nvml(sample, now)
+                self._watch.take_nvml(sample, Moment(now, monotonic))
+        for reading in self._prober.poll():
+            self._watch.take_source(reading, Moment(now, monotonic))
         ticked = monotonic >= self._tick_due
         news = False
         if ticked:
@@ -158,10 +169,10 @@ class Daemon:
         while self._proofs:
             proof = self._proofs.popleft()
             if proof.whole_node:
-                self._watch.accept_present()
+                self._watch.gpus.accept_present()
             self._recorder.prove(proof)
             self._nvml.look_now()
-        self._recorder.expect(self._watch.expected)
+        self._recorder.expect(self._watch.gpus.expected)
         with self._outbox.lock:  # a report is of one instant: never changes without the status they belong to
             news |= self._recorder.settle(now, monotonic)
             self._recorder.look_up_condemned(now, monotonic)
@@ -183,33 +194,39 @@ class Daemon:
         return evidence
 
     def _status_now(self) -> Status:
-        now = self._host.clock.wall()
-        watch = self._watch
-        counters = msgspec.structs.replace(
-            watch.counters, nvml_starts=self._nvml.starts, changes_dropped=self._outbox.dropped
+        watch, gpus = self._watch, self._watch.gpus
+        counters = Counters(
+            kernel_records=watch.kernel_records,
+            sweeps=gpus.sweeps,
+            sweep_errors=gpus.errors,
+            nvml_starts=self._nvml.starts,
+            nvml_hangs=gpus.hangs,
+            changes_dropped=self._outbox.dropped,
         )
         return Status(
             node=self._config.node,
             boot_id=self._boot_id,
-            at=now,
+            at=self._host.clock.wall(),
             findings=watch.ledger.active,
             condemned=self._recorder.condemned,
-            silent=tuple(self._silent(now)),
-            gpus=watch.gpus,
+            silent=tuple(self._silent()),
+            gpus=gpus.gpus,
             ranks=watch.ranks,
-            readings=watch.readings,
-            memory=dict(watch.memory),
-            sweep_seconds=watch.sweep_seconds,
+            states=tuple(gpus.states.values()),
+            inventory=gpus.inventory,
+            sources=dict(watch.sources.latest),
+            sweep_seconds=gpus.sweep_seconds,
             counters=counters,
-            abandoned=self._nvml.abandoned,
+            abandoned=self._nvml.abandoned + self._prober.abandoned,
         )
 
-    def _silent(self, now: float) -> list[str]:
+    def _silent(self) -> list[str]:
         silent = []
         if self._kernel.trouble:
             silent.append(f"the kernel log ({self._kernel.trouble})")
         patience_s = self._config.nvml.interval_s + self._config.nvml.deadline_s
-        if self._watch.swept_at is None or now - self._watch.swept_at > patience_s:
+        swept_at = self._watch.gpus.swept_at
+        if swept_at is None or self._host.clock.monotonic() - swept_at > patience_s:
             silent.append("NVML")
         return silent
 

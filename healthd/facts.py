@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from vocabulary.finding import Evidence, Severity
@@ -9,11 +11,19 @@ from vocabulary.identity import Component, ComponentKind
 from vocabulary.wire import Gpu
 
 
+class Moment(NamedTuple):
+    """One instant on both clocks: `wall` (UTC seconds) goes into findings, `monotonic` measures durations."""
+
+    wall: float
+    monotonic: float
+
+
 class Raise(msgspec.Struct, frozen=True, kw_only=True):
     """The fact holds, or happened. An `event` happened (again): repeats are counted, and only proof clears it.
 
-    Otherwise it is a level: saying it again changes nothing, and the check itself clears it. `origin` names the
-    evidence, for events; a level gets one from the time at which it was first seen.
+    Otherwise it is a level: saying it again changes nothing, and the check itself clears it; if `provable`, proof does
+    so as well. Levels are warnings or worse. `origin` names the evidence, for events; a level gets one from the time at
+    which it was first seen.
     """
 
     check: str
@@ -23,6 +33,7 @@ class Raise(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     at: float
     event: bool = False
+    provable: bool = False
     origin: str = ""
     injected: bool = False
     evidence: Evidence = {}
@@ -38,9 +49,37 @@ class Clear(msgspec.Struct, frozen=True, kw_only=True):
     by: str
 
 
+class Unknown(msgspec.Struct, frozen=True):
+    """Whether this level holds is not known now: it stays as it was."""
+
+    check: str
+    code: str
+    component: Component
+
+
 Fact = Raise | Clear
+Held = Raise | Unknown
+
+
+def held(holds: bool | None, fact: Raise) -> list[Held]:  # noqa: FBT001 - the answer itself
+    """What to say of a level that holds, does not hold, or of which neither is known."""
+    if holds is None:
+        return [Unknown(fact.check, fact.code, fact.component)]
+    return [fact] if holds else []
 
 
 def gpu_component(gpu: Gpu) -> Component:
     """The component that a GPU is."""
     return Component(ComponentKind.GPU, name=gpu.uuid, pci=gpu.pci, index=gpu.index)
+
+
+def check_failed(name: str, error: Exception, at: float) -> Raise:
+    """A check that failed is a mistake of ours, and shown: what it should have judged is unknown."""
+    return Raise(
+        check="check",
+        code="failed",
+        component=Component(ComponentKind.AGENT, name=name),
+        severity=Severity.WARNING,
+        summary=f"the {name} check failed; please report this: {error!r}"[:300],
+        at=at,
+    )

@@ -19,8 +19,9 @@ _WAIT_S = 1.0  # for the kernel to end what was killed
 
 @dataclass(frozen=True)
 class Host:
-    """One machine. `nvml_library` None means: as pynvml finds it."""
+    """One machine. `root` is what the source child takes for /; `nvml_library` None means: as pynvml finds it."""
 
+    root: Path = Path("/")
     proc: Path = Path("/proc")
     nvml_library: Path | None = None
     clock: Clock = field(default_factory=SystemClock)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from healthd.facts import Clear, Fact, Raise, gpu_component
+from healthd.facts import Clear, Fact, Held, Raise, gpu_component
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.wire import Gpu
@@ -19,18 +19,6 @@ ACTIVE_MAX = 2000
 NOTES_MAX = 500  # remembered info findings, to count their repeats
 NOTE_REPEATS_S = 300.0
 CHANGED_MAX = 10_000  # while nothing can be written; notes go first
-# What its own check clears, by a reading that shows the contrary. Everything else waits for proof.
-CLEARED_BY_READING = frozenset(
-    {
-        "row_remap/pending",
-        "row_remap/failure",
-        "gpu_presence/lost",
-        "nvml/hang",
-        "nvml/unavailable",
-        "beacon/corrupt",
-        "outbox/unwritable",
-    }
-)
 
 Key = tuple[str, str, str, bool]
 
@@ -59,13 +47,38 @@ class Ledger:
             else:
                 self._raise(fact)
 
+    def hold(
+        self,
+        check: str,
+        facts: Iterable[Held],
+        at: float,
+        by: str,
+        *,
+        about: Component | None = None,
+        injected: bool = False,
+    ) -> None:
+        """Take everything that `check` says now (`about` one component, if given).
+
+        A level of its that it neither says nor calls unknown has ended, as `by` showed.
+        """
+        held = set()
+        for fact in facts:
+            if isinstance(fact, Raise):
+                self._raise(fact)
+            held.add(_key(fact.check, fact.code, fact.component, injected))
+        for key, finding in list(self._active.items()):
+            if key in held or finding.check != check or not finding.level or finding.injected is not injected:
+                continue
+            if about is None or finding.component == about:
+                self._end(key, finding.cleared(at, by))
+
     def prove(self, at: float, by: str, gpu: str = "", until: float | None = None) -> None:
         """Something proved the node, or the GPU of that UUID or PCI address, to be good: its events are cleared.
 
         Not those last seen after `until`, when the proof had begun.
         """
         for key, finding in list(self._active.items()):
-            if finding.kind in CLEARED_BY_READING or (until is not None and finding.last_seen > until):
+            if finding.level or (until is not None and finding.last_seen > until):
                 continue
             if not gpu or gpu in (finding.component.name, finding.component.pci):
                 self._end(key, finding.cleared(at, by))
@@ -73,7 +86,7 @@ class Ledger:
     def begin_boot(self, at: float) -> None:
         """A new boot clears what happened in an earlier one; the hardware has been initialised anew since."""
         for key, finding in list(self._active.items()):
-            if finding.kind not in CLEARED_BY_READING and finding.boot_id and finding.boot_id != self._boot_id:
+            if not finding.level and finding.boot_id and finding.boot_id != self._boot_id:
                 self._end(key, finding.cleared(at, f"boot {self._boot_id}"))
 
     def name_gpus(self, gpus: Iterable[Gpu]) -> None:
@@ -165,6 +178,7 @@ class Ledger:
             boot_id=self._boot_id,
             active=active,
             injected=fact.injected,
+            level=not (fact.event or fact.provable),
             evidence=fact.evidence,
         )
 

@@ -93,21 +93,20 @@ def _node(status: Status) -> Iterator[Metric]:
 
 
 def _gpus(status: Status) -> Iterator[Metric]:
-    uuids = {gpu.index: gpu.uuid for gpu in status.gpus}
     families: dict[str, GaugeMetricFamily] = {}
     for name, text, field, factor in _GPU_GAUGES:
         family = families[name] = GaugeMetricFamily(name, text, labels=["gpu", "uuid"])
-        for reading in status.readings:
-            value = getattr(reading, field)
+        for state in status.states:
+            value = getattr(state.read, field)
             if value is not None:
-                family.add_metric([str(reading.index), uuids.get(reading.index, "")], value * factor)
+                family.add_metric([str(state.gpu.index), state.gpu.uuid], value * factor)
     for name, text, kind, field in _MEMORY_GAUGES:
         if name not in families:
             families[name] = GaugeMetricFamily(name, text, labels=["gpu", "uuid", "kind"])
-        for index, memory in sorted(status.memory.items()):
-            value = getattr(memory, field)
+        for state in status.states:
+            value = getattr(state.latest, field)
             if value is not None:
-                families[name].add_metric([str(index), uuids.get(index, ""), kind], value)
+                families[name].add_metric([str(state.gpu.index), state.gpu.uuid, kind], value)
     yield from families.values()
 
 

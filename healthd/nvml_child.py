@@ -1,6 +1,6 @@
 """The NVML child: the only process that ever calls into the driver, so that only it can hang there.
 
-    python -m healthd.nvml_child LIBRARY INTERVAL_S SLATE_FD        (LIBRARY "" lets pynvml find it)
+    python -m healthd.nvml_child SLATE_FD LIBRARY INTERVAL_S        (LIBRARY "" lets pynvml find it)
 
 Writes one JSON line for the inventory, then one for each sweep. Before every call it notes GPU and call on the slate,
 a shared page that costs no system call: when a sweep never ends, the parent reads there where it hangs. A byte on
@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import pynvml
 
-from healthd.samples.nvml import GpuReading, Inventory, MemoryReading, NvmlUnavailable, Sweep
+from healthd.samples.nvml import GpuReading, Inventory, NvmlUnavailable, Sweep
 from healthd.slate import Slate
 from vocabulary.identity import canonical_pci
 from vocabulary.wire import Gpu
@@ -100,23 +100,23 @@ class Device:
         try:
             self._handle_now()
             values = {name: self._ask(name, call) for name, call in CHEAP.items()}
-            dear = self._memory() if memory else None
+            if memory:
+                values |= self._memory()
         except Lost:
             return GpuReading(index=self.index, lost=True)
         except pynvml.NVMLError as error:
             return GpuReading(index=self.index, errors={"handle": str(error)})
-        return GpuReading(index=self.index, memory=dear, errors=self._errors, **values)
+        return GpuReading(index=self.index, errors=self._errors, **values)
 
-    def _memory(self) -> MemoryReading:
+    def _memory(self) -> dict[str, Any]:
         values = {name: self._ask(name, call) for name, call in DEAR.items()}
         corrected, uncorrected, pending, failed = values.pop("remapped_rows") or (None, None, None, None)
-        return MemoryReading(
-            rows_remapped_corrected=corrected,
-            rows_remapped_uncorrected=uncorrected,
-            remap_pending=None if pending is None else bool(pending),
-            remap_failed=None if failed is None else bool(failed),
-            **values,
-        )
+        return values | {
+            "rows_remapped_corrected": corrected,
+            "rows_remapped_uncorrected": uncorrected,
+            "remap_pending": None if pending is None else bool(pending),
+            "remap_failed": None if failed is None else bool(failed),
+        }
 
     def _handle_now(self) -> Any:
         if self._handle is None:
@@ -142,7 +142,7 @@ class Device:
 
 def main(arguments: list[str]) -> int:
     """Sweep until the parent goes. Returns 3 if NVML cannot be used."""
-    library, interval_s, slate = arguments[0], float(arguments[1]), Slate(int(arguments[2]))
+    slate, library, interval_s = Slate(int(arguments[0])), arguments[1], float(arguments[2])
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a hung call would never see the end of its input
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent to act upon

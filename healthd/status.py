@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from healthd.gpus import GpuState
 from healthd.outbox import Condemned
-from healthd.samples.nvml import GpuReading, MemoryReading
+from healthd.samples.nvml import Inventory
+from healthd.samples.source import SourceReading
 from vocabulary.finding import Finding
 from vocabulary.health import Health, Verdict, health_of
 from vocabulary.wire import Gpu, RankStatus
@@ -35,8 +37,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     silent: tuple[str, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     ranks: tuple[RankStatus, ...] = ()
-    readings: tuple[GpuReading, ...] = ()
-    memory: dict[int, MemoryReading] = {}
+    states: tuple[GpuState, ...] = ()
+    inventory: Inventory | None = None
+    sources: dict[str, SourceReading] = {}
     sweep_seconds: float | None = None
     counters: Counters = Counters()
     abandoned: int = 0

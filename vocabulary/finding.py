@@ -54,6 +54,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cleared_at: float | None = None
     cleared_by: str = ""
     injected: bool = False
+    level: bool = False  # its check clears it, by a reading that shows the contrary; otherwise only proof does
     evidence: Evidence = {}
 
     @property

@@ -37,12 +37,20 @@ def judge_inventory(inventory: Inventory, expected: Iterable[Gpu], at: float) ->
             facts.append(_clear("vanished", gpu, at, "NVML: it is enumerated again"))
         elif silent == 0:
             summary = f"GPU {gpu.index} has vanished: NVML no longer enumerates {gpu.pci} ({gpu.uuid})"
-            facts.append(_fatal("vanished", gpu, summary, at))
+            facts.append(_fatal("vanished", gpu, summary, at, provable=True))
     return facts
 
 
-def _fatal(code: str, gpu: Gpu, summary: str, at: float) -> Raise:
-    return Raise(check=CHECK, code=code, component=gpu_component(gpu), severity=Severity.FATAL, summary=summary, at=at)
+def _fatal(code: str, gpu: Gpu, summary: str, at: float, *, provable: bool = False) -> Raise:
+    return Raise(
+        check=CHECK,
+        code=code,
+        component=gpu_component(gpu),
+        severity=Severity.FATAL,
+        summary=summary,
+        at=at,
+        provable=provable,
+    )
 
 
 def _clear(code: str, gpu: Gpu, at: float, by: str) -> Clear:

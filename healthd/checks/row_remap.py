@@ -2,47 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from healthd.facts import Clear, Fact, Raise, gpu_component
-from healthd.samples.nvml import MemoryReading, Sweep
+from healthd.facts import Held, Moment, Raise, gpu_component, held
+from healthd.gpus import GpuState
+from healthd.samples.nvml import GpuReading
 from vocabulary.finding import Evidence, Severity
-from vocabulary.wire import Gpu
 
 CHECK = "row_remap"
 _FLAGS = (
-    ("pending", Severity.ERROR, "row remapping is pending on GPU {}: it takes effect with the next GPU reset"),
-    ("failure", Severity.FATAL, "row remapping failed on GPU {}: no spare row is left; replace the GPU"),
+    (
+        "pending",
+        "remap_pending",
+        Severity.ERROR,
+        "row remapping is pending on GPU {}: it takes effect with the next GPU reset",
+    ),
+    (
+        "failure",
+        "remap_failed",
+        Severity.FATAL,
+        "row remapping failed on GPU {}: no spare row is left; replace the GPU",
+    ),
 )
 
 
-def judge(sweep: Sweep, gpus: Mapping[int, Gpu]) -> list[Fact]:
-    """Pending: works, but wants a reset before new work. Failure: does not get better. Unknown says nothing."""
-    facts: list[Fact] = []
-    for reading in sweep.readings:
-        gpu, memory = gpus.get(reading.index), reading.memory
-        if gpu is None or memory is None:
-            continue
-        component = gpu_component(gpu)
-        for (code, severity, summary), flag in zip(_FLAGS, (memory.remap_pending, memory.remap_failed), strict=True):
-            if flag is None:
-                continue
-            if flag:
-                fact: Fact = Raise(
-                    check=CHECK,
-                    code=code,
-                    component=component,
-                    severity=severity,
-                    summary=summary.format(gpu.index),
-                    at=sweep.at,
-                    evidence=_counts(memory),
-                )
-            else:
-                fact = Clear(check=CHECK, code=code, component=component, at=sweep.at, by="NVML: the flag is clear")
-            facts.append(fact)
-    return facts
+class RowRemapCheck:
+    """Pending: works, but wants a reset before new work. Failure: does not get better."""
+
+    def __init__(self, limits: Callable[[str], Any]) -> None:
+        del limits  # two flags of the driver; there is nothing to set
+
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+        """A level for each flag that is set."""
+        return [fact for state in gpus for flag in _FLAGS for fact in _judge(state, now, *flag)]
 
 
-def _counts(memory: MemoryReading) -> Evidence:
-    counts = {"corrected": memory.rows_remapped_corrected, "uncorrected": memory.rows_remapped_uncorrected}
-    return {f"rows_remapped_{name}": count for name, count in counts.items() if count is not None}
+def _judge(state: GpuState, now: Moment, code: str, field: str, severity: Severity, summary: str) -> list[Held]:
+    fact = Raise(
+        check=CHECK,
+        code=code,
+        component=gpu_component(state.gpu),
+        severity=severity,
+        summary=summary.format(state.gpu.index),
+        at=now.wall,
+        evidence=_counts(state.latest),
+    )
+    return held(getattr(state.latest, field), fact)
+
+
+def _counts(latest: GpuReading) -> Evidence:
+    names = ("rows_remapped_corrected", "rows_remapped_uncorrected")
+    return {name: count for name in names if (count := getattr(latest, name)) is not None}

@@ -1,69 +1,113 @@
-"""Samples: one raw reading, by one collector, at one instant. What collectors hand over and checks judge.
+"""Samples of the GPU driver: what the NVML child says, and what its silence means.
 
-Times are UTC seconds. A reading that could not be had is None (unknown), never zero.
+The child sends plain JSON objects with these names; only the parent builds these types. Times are UTC seconds.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from vocabulary.wire import Gpu, RankStatus
+from vocabulary.wire import Gpu
 
 
-class Cursor(msgspec.Struct, frozen=True):
-    """How far a kernel log has been read. `source` changes when positions start anew: a boot id, or a file's inode."""
+class Link(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One NVLink of a GPU. The counters run since the driver was loaded or the GPU reset."""
 
-    source: str
-    position: int
-
-
-class KernelRecord(msgspec.Struct, frozen=True):
-    """One record of the kernel log. Facility 0 is the kernel itself; whatever a process writes has another."""
-
-    source: str
-    position: int
-    at: float
-    facility: int
-    text: str
-
-    @property
-    def origin(self) -> str:
-        """Names this record among all records of this node, for ever."""
-        return f"{self.source}:{self.position}"
+    link: int
+    active: bool | None = None
+    remote: str = ""  # PCI address of the other end, where the driver tells it
+    crc_errors: int | None = None  # CRC flit errors; NVLink 5: symbol errors after correction
+    replay_errors: int | None = None
+    recovery_errors: int | None = None
+    rx_kib: int | None = None
+    tx_kib: int | None = None
 
 
-class KernelGap(msgspec.Struct, frozen=True):
-    """Records the ring buffer overwrote before they could be read. `position` is the first one read after the gap."""
+class Process(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A process that holds a GPU."""
 
-    source: str
-    position: int
-    at: float
-    lost: int
+    pid: int
+    memory_bytes: int | None = None
 
 
-class MemoryReading(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The dear readings of one GPU: error counts and row remapping."""
+class GpuReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One GPU in one sweep. None: not read in this sweep, or not known to this GPU or driver, or it failed.
 
-    ecc_corrected: int | None = None
+    `errors` maps a call to what the driver said instead of a value. Counters called volatile run since the driver was
+    loaded, aggregate ones over the GPU's life.
+    """
+
+    index: int
+    lost: bool = False
+    errors: dict[str, str] = {}
+    # every sweep
+    temperature_c: int | None = None
+    sm_clock_mhz: int | None = None
+    power_mw: int | None = None
+    throttle_mask: int | None = None  # NVML's clock event reasons
+    # every few sweeps
+    memory_temperature_c: int | None = None
+    temperature_margin_c: int | None = None  # left until the driver slows the GPU down
+    memory_clock_mhz: int | None = None
+    gpu_percent: int | None = None
+    memory_percent: int | None = None  # share of time in which memory was read or written
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_limit_mw: int | None = None
+    performance_state: int | None = None
+    ecc_corrected: int | None = None  # volatile, whole GPU
     ecc_uncorrected: int | None = None
     rows_remapped_corrected: int | None = None
     rows_remapped_uncorrected: int | None = None
     remap_pending: bool | None = None
     remap_failed: bool | None = None
-    recovery_action: int | None = None
+    recovery_action: int | None = None  # field 230; 0 means none
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    # rarely
+    energy_mj: int | None = None
+    ecc_corrected_aggregate: int | None = None
+    ecc_uncorrected_aggregate: int | None = None
+    sram_threshold_exceeded: bool | None = None
+    remap_histogram: tuple[int, ...] | None = None  # banks with max, high, partial, low, no spare rows
+    retired_pages_corrected: int | None = None  # before Ampere
+    retired_pages_uncorrected: int | None = None
+    retirement_pending: bool | None = None
+    pcie_replays: int | None = None
+    throttled_power_ns: int | None = None  # time so limited since the driver was loaded
+    throttled_thermal_ns: int | None = None
+    throttled_sync_ns: int | None = None
+    fabric_state: int | None = None  # NVML_GPU_FABRIC_STATE_*: 3 is completed
+    fabric_status: int | None = None  # an nvmlReturn_t
+    fabric_health_mask: int | None = None
+    links: tuple[Link, ...] | None = None
+    processes: tuple[Process, ...] | None = None
+    sm_active_percent: float | None = None  # GPM: share of SMs with a warp, of tensor pipes, of DRAM cycles in use
+    tensor_active_percent: float | None = None
+    dram_active_percent: float | None = None
 
 
-class GpuReading(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One GPU in one sweep. `errors` maps a call to what the driver said instead of a value."""
+class GpuConstants(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What does not change while the driver is loaded; read once."""
 
     index: int
-    lost: bool = False
-    temperature_c: int | None = None
-    sm_clock_mhz: int | None = None
-    power_mw: int | None = None
-    throttle_mask: int | None = None
-    memory: MemoryReading | None = None
-    errors: dict[str, str] = {}
+    part_number: str = ""
+    vbios: str = ""
+    inforom: str = ""
+    architecture: int | None = None  # NVML_DEVICE_ARCH_*
+    compute_capability: str = ""
+    minor: int | None = None
+    pcie_generation_max: int | None = None
+    pcie_width_max: int | None = None
+    sm_clock_max_mhz: int | None = None
+    slowdown_c: int | None = None
+    shutdown_c: int | None = None
+    memory_max_c: int | None = None
+    power_limit_default_mw: int | None = None
+    ecc_enabled: bool | None = None
+    mig_enabled: bool | None = None
+    mig_devices: tuple[str, ...] = ()  # UUIDs
+    persistence: bool | None = None
 
 
 class Inventory(msgspec.Struct, frozen=True, tag=True):
@@ -72,6 +116,9 @@ class Inventory(msgspec.Struct, frozen=True, tag=True):
     driver: str
     count: int
     gpus: tuple[Gpu, ...]
+    constants: tuple[GpuConstants, ...] = ()
+    nvml: str = ""
+    cuda: str = ""
 
 
 class Sweep(msgspec.Struct, frozen=True, tag=True):
@@ -80,6 +127,14 @@ class Sweep(msgspec.Struct, frozen=True, tag=True):
     at: float
     seconds: float
     readings: tuple[GpuReading, ...]
+
+
+class XidEvent(msgspec.Struct, frozen=True, tag=True):
+    """The driver's own event for an Xid: a second witness beside the kernel log."""
+
+    at: float
+    index: int | None
+    code: int
 
 
 class NvmlUnavailable(msgspec.Struct, frozen=True, tag=True):
@@ -98,12 +153,4 @@ class NvmlHang(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Beacons(msgspec.Struct, frozen=True):
-    """All trainer ranks of this node, and the pages that could not be read: file name to what is wrong."""
-
-    at: float
-    ranks: tuple[RankStatus, ...]
-    broken: dict[str, str]
-
-
-NvmlSample = Inventory | Sweep | NvmlUnavailable | NvmlHang
+NvmlSample = Inventory | Sweep | XidEvent | NvmlUnavailable | NvmlHang

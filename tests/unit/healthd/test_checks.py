@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from healthd.checks import gpu_presence, kernel_log, nvml_liveness, row_remap
 from healthd.checks.beacons import PAGES_MAX, BeaconCheck
 from healthd.checks.xid import XidCheck
-from healthd.facts import Clear, Fact, Raise
+from healthd.facts import Clear, Fact, Held, Moment, Raise
+from healthd.gpus import GpuState
 from healthd.samples.beacons import Beacons
 from healthd.samples.kernel import KernelGap, KernelRecord
-from healthd.samples.nvml import GpuReading, Inventory, MemoryReading, NvmlHang, NvmlUnavailable, Sweep
+from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, NvmlHang, NvmlUnavailable, Sweep
 from vocabulary.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
@@ -26,7 +30,7 @@ def judge(text: str, facility: int = 0, *, accept: bool = False) -> Raise | None
     return check.judge(KernelRecord("boot", 7, 1.0, facility, text), BY_PCI)
 
 
-def said(facts: list[Fact]) -> list[tuple[str, str, int | None]]:
+def said(facts: Sequence[Fact | Held]) -> list[tuple[str, str, int | None]]:
     return [(type(f).__name__, f"{f.check}/{f.code}", f.component.index) for f in facts]
 
 
@@ -92,27 +96,25 @@ def test_a_gap_in_the_log_is_a_warning_with_its_size() -> None:
     assert (fact.severity, fact.event, fact.evidence["lost"]) == (Severity.WARNING, True, 40)
 
 
-def test_row_remapping_pending_failed_clear_and_unknown() -> None:
-    facts = row_remap.judge(
-        sweep(
-            GpuReading(
-                index=0, memory=MemoryReading(remap_pending=True, remap_failed=False, rows_remapped_corrected=2)
-            ),
-            GpuReading(index=1, memory=MemoryReading(remap_pending=None, remap_failed=True)),
-            GpuReading(index=2, memory=MemoryReading()),
-            GpuReading(index=3),
-            GpuReading(index=9, memory=MemoryReading(remap_pending=True)),
-        ),
-        GPUS,
+def test_row_remapping_pending_failed_and_unknown() -> None:
+    def state(index: int, **latest: Any) -> GpuState:
+        reading = GpuReading(index=index, **latest)
+        return GpuState(GPUS[index], GpuConstants(index=index), reading, reading)
+
+    facts = row_remap.RowRemapCheck(lambda _: None).judge(
+        [
+            state(0, remap_pending=True, remap_failed=False, rows_remapped_corrected=2),
+            state(1, remap_failed=True),
+        ],
+        Moment(1.0, 1.0),
     )
     assert said(facts) == [
         ("Raise", "row_remap/pending", 0),
-        ("Clear", "row_remap/failure", 0),
+        ("Unknown", "row_remap/pending", 1),
         ("Raise", "row_remap/failure", 1),
     ]
-    raised = [fact for fact in facts if isinstance(fact, Raise)]
-    assert [fact.severity for fact in raised] == [Severity.ERROR, Severity.FATAL]
-    assert raised[0].evidence == {"rows_remapped_corrected": 2}
+    assert isinstance(facts[0], Raise)
+    assert facts[0].evidence == {"rows_remapped_corrected": 2}
 
 
 def test_a_lost_gpu_and_one_that_answers_and_one_that_only_errs() -> None:

@@ -1,0 +1,107 @@
+"""What NVML says in, findings out: presence, liveness, and every check over the GPUs' values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from healthd.checks import gpu_presence, nvml_liveness
+from healthd.facts import Moment, check_failed
+from healthd.gpu_checks import GpuCheck
+from healthd.gpus import GpuState, merge
+from healthd.ledger import Ledger
+from healthd.samples.nvml import GpuConstants, Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep, XidEvent
+from vocabulary.wire import Gpu
+
+
+class GpuWatch:
+    """`expected` are the GPUs this node should have, `present` those enumerated; `states` is by index."""
+
+    def __init__(self, ledger: Ledger, expected: Iterable[Gpu], checks: Mapping[str, GpuCheck]) -> None:
+        self._ledger = ledger
+        self._checks = dict(checks)
+        self.expected = tuple(expected)
+        self.present: tuple[Gpu, ...] = ()
+        self._constants: dict[int, GpuConstants] = {}
+        self.inventory: Inventory | None = None
+        self.states: dict[int, GpuState] = {}
+        self.swept_at: float | None = None  # monotonic
+        self.sweep_seconds: float | None = None
+        self.sweeps = self.errors = self.hangs = 0
+        self._name(self.expected)
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs of this node, by index: those present, and those that should be."""
+        return tuple(gpu for _, gpu in sorted(self._by_index.items()))
+
+    @property
+    def by_pci(self) -> Mapping[str, Gpu]:
+        """The same, by PCI address."""
+        return self._by_pci
+
+    def take(self, sample: NvmlSample, now: Moment) -> None:
+        """A message of the NVML child, or word of its silence."""
+        if isinstance(sample, Sweep):
+            self._take_sweep(sample, now)
+        elif isinstance(sample, Inventory):
+            self._take_inventory(sample, now)
+        elif isinstance(sample, XidEvent):
+            return  # the kernel log's check hears it
+        elif isinstance(sample, NvmlHang):
+            self._forget()
+            self.hangs += 1
+            self._ledger.apply([nvml_liveness.judge_hang(sample, self._by_index)])
+        elif isinstance(sample, NvmlUnavailable):
+            self._forget()
+            self._ledger.apply([nvml_liveness.judge_unavailable(sample)])
+
+    def accept_present(self) -> None:
+        """A preflight passed with the GPUs that are there now: these are expected from now on."""
+        if self.present:
+            self.expected = self.present
+            self._name(self.present)
+
+    def _forget(self) -> None:
+        """What was read no longer says anything about now."""
+        self.swept_at, self.states = None, {}
+
+    def _take_sweep(self, sweep: Sweep, now: Moment) -> None:
+        self.swept_at, self.sweep_seconds = now.monotonic, sweep.seconds
+        self.sweeps += 1
+        for reading in sweep.readings:
+            self.errors += len(reading.errors)
+            gpu = self._by_index.get(reading.index)
+            if gpu is not None:
+                before = self.states.get(reading.index)
+                latest = merge(before.latest if before else None, reading)
+                constants = self._constants.get(reading.index) or GpuConstants(index=reading.index)
+                self.states[reading.index] = GpuState(gpu, constants, latest, reading)
+        self._ledger.apply(nvml_liveness.judge_sweep(sweep, self._by_index))
+        self._ledger.apply(gpu_presence.judge_sweep(sweep, self._by_index))
+        self._judge(now)
+
+    def _judge(self, now: Moment) -> None:
+        states = [state for _, state in sorted(self.states.items())]
+        for name, check in self._checks.items():
+            try:
+                facts = check.judge(states, now)
+            except Exception as error:  # noqa: BLE001 - one check's mistake must not blind the others
+                self._ledger.apply([check_failed(name, error, now.wall)])
+                continue
+            self._ledger.hold(name, facts, now.wall, "NVML: no longer so")
+
+    def _take_inventory(self, inventory: Inventory, now: Moment) -> None:
+        self.inventory = inventory
+        self.present = inventory.gpus
+        self._constants = {constants.index: constants for constants in inventory.constants}
+        self.states = {}
+        places = {gpu.pci for gpu in inventory.gpus}
+        self._ledger.apply(gpu_presence.judge_inventory(inventory, self.expected, now.wall))
+        self.expected = tuple(gpu for gpu in self.expected if gpu.pci not in places) + inventory.gpus
+        self._name(self.expected)
+        self._ledger.name_gpus(inventory.gpus)
+
+    def _name(self, gpus: tuple[Gpu, ...]) -> None:
+        """Indices shift when a GPU is missing: the present ones, which come last, win."""
+        self._by_index = {gpu.index: gpu for gpu in gpus}
+        self._by_pci = {gpu.pci: gpu for gpu in gpus}

@@ -1,0 +1,154 @@
+"""Keeps one child program at work: starts it, hears it, and lets go of it when it hangs. Nothing here ever waits.
+
+A read of a dead device may block its caller for ever, sometimes beyond the reach of SIGKILL. So whatever may block
+lives in a child; an overdue one is killed, or else abandoned and counted, and another is started after a growing pause.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+from healthd.host import Host
+from healthd.slate import SLATE_BYTES, Slate
+
+PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 60.0
+ABANDONED_MAX = 3  # unkillable children; beyond that no new one is started until one is gone
+LINE_BYTES_MAX = 4 << 20
+_READ_BYTES = 1 << 16
+_END_S = 1.0
+
+
+@dataclass
+class _Child:
+    process: subprocess.Popen[bytes]
+    slate: Slate
+    heard_at: float
+    buffer: bytearray = field(default_factory=bytearray)
+
+
+class Keeper:
+    """One child of `python -m module SLATE_FD ARGUMENT…`; `arguments` is asked at each start."""
+
+    def __init__(self, host: Host, module: str, arguments: Callable[[], Sequence[str]]) -> None:
+        self._host = host
+        self._module = module
+        self._arguments = arguments
+        self._child: _Child | None = None
+        self._abandoned: list[subprocess.Popen[bytes]] = []
+        self._pause_s = PAUSE_S_MIN
+        self._start_at = 0.0
+        self.starts = 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a child to be heard."""
+        return self._child is not None
+
+    @property
+    def abandoned(self) -> int:
+        """Killed children that are still there."""
+        self._abandoned = [process for process in self._abandoned if process.poll() is None]
+        return len(self._abandoned)
+
+    @property
+    def pipe(self) -> IO[bytes] | None:
+        """What to wait for; another object with every child, None while there is none."""
+        return None if self._child is None else self._child.process.stdout
+
+    def pids(self) -> list[int]:
+        """The living child, if any."""
+        return [] if self._child is None else [self._child.process.pid]
+
+    def start_if_due(self) -> bool:
+        """Start a child, unless one is there, or it is too early, or too many could not be ended; whether it did."""
+        now = self._host.clock.monotonic()
+        if self._child is not None or now < self._start_at or self.abandoned >= ABANDONED_MAX:
+            return False
+        descriptor = os.memfd_create("slate", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(descriptor, SLATE_BYTES)
+            command = [sys.executable, "-m", self._module, str(descriptor), *self._arguments()]
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(descriptor,), bufsize=0
+            )
+            slate = Slate(descriptor)
+        finally:
+            os.close(descriptor)
+        os.set_blocking(_output(process), False)
+        self._child = _Child(process, slate, now)
+        self.starts += 1
+        return True
+
+    def hear(self) -> tuple[list[bytes], bool]:
+        """New whole lines, and whether the child has ended (or closed its output, or babbles, which is the same)."""
+        child = self._child
+        if child is None:
+            return [], False
+        ended = False
+        try:
+            while data := os.read(_output(child.process), _READ_BYTES):
+                child.buffer += data
+            ended = True
+        except BlockingIOError:
+            pass
+        *lines, rest = child.buffer.split(b"\n")
+        child.buffer = rest
+        if lines:
+            child.heard_at = self._host.clock.monotonic()
+        return [bytes(line) for line in lines], ended or len(rest) > LINE_BYTES_MAX
+
+    def silent_s(self) -> float:
+        """Seconds since the child last spoke, or was started."""
+        return 0.0 if self._child is None else self._host.clock.monotonic() - self._child.heard_at
+
+    def slate(self) -> tuple[int | None, str]:
+        """What the child has noted that it does: a GPU's index or None, and the call."""
+        return (None, "") if self._child is None else self._child.slate.read()
+
+    def tell(self, message: bytes) -> None:
+        """Write to the child's standard input; one that does not listen misses it."""
+        if self._child is not None and self._child.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                os.write(self._child.process.stdin.fileno(), message)
+
+    def worked(self) -> None:
+        """The child does what it is for: the next pause is short again."""
+        self._pause_s = PAUSE_S_MIN
+
+    def replace(self) -> None:
+        """End the child; another will be started after a pause that grows with every time."""
+        self.end()
+        self._start_at = self._host.clock.monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+
+    def end(self) -> None:
+        """End the child, if there is one; another may be started at once."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        child.process.kill()
+        for pipe in (child.process.stdin, child.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        child.slate.close()
+        self._abandoned.append(child.process)  # until it is reaped; one that cannot die stays
+        self._start_at = 0.0
+
+    def close(self) -> None:
+        """End the child, and wait a little for it."""
+        self.end()
+        for process in self._abandoned:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_END_S)
+
+
+def _output(process: subprocess.Popen[bytes]) -> int:
+    if process.stdout is None:
+        raise ValueError("the child must have been started with a pipe")
+    return process.stdout.fileno()

@@ -1,0 +1,108 @@
+"""What the source child may do on this machine: read small files, list folders, ask a file system, run a program.
+
+Every path is below `root`, so that tests give it another machine: a folder that stands for /. Light imports only: this
+is loaded by the child, whose whole memory is a sixth of the node's budget.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping, Sequence
+
+FILE_BYTES_MAX = 1 << 20
+OUTPUT_BYTES_MAX = 4 << 20
+SILENCED_MAX = 10_000
+
+# What the configuration says to one source: option name → its words.
+Options = Mapping[str, Sequence[str]]
+
+
+class Absent(Exception):
+    """This machine has no such thing: a state that is shown, not a fault. The text says what was looked for."""
+
+
+class Machine:
+    """One machine, below `root`."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root.rstrip("/")
+        self._silenced: set[str] = set()
+
+    def path(self, path: str) -> str:
+        """Where an absolute path of the machine really is."""
+        return self._root + path
+
+    def text(self, path: str) -> str | None:
+        """A small file, stripped; None if it is not there or cannot be read.
+
+        A file that answers "invalid" or "not supported" is not asked again: some drivers note every refusal in the
+        kernel log, and would flood it.
+        """
+        if path in self._silenced:
+            return None
+        try:
+            descriptor = os.open(self._root + path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return None
+        try:
+            return os.read(descriptor, FILE_BYTES_MAX).decode(errors="replace").strip()
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.EOPNOTSUPP) and len(self._silenced) < SILENCED_MAX:
+                self._silenced.add(path)
+            return None
+        finally:
+            os.close(descriptor)
+
+    def number(self, path: str) -> int | None:
+        """A file that holds one integer, decimal or 0x…; None if it does not."""
+        text = self.text(path)
+        try:
+            return None if text is None else int(text, 0)
+        except ValueError:
+            return None
+
+    def names(self, directory: str) -> list[str]:
+        """What a folder holds, sorted; empty if it is not there."""
+        try:
+            return sorted(os.listdir(self._root + directory))  # noqa: PTH208 - pathlib costs the child half a MiB
+        except OSError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Whether something is there."""
+        return os.path.exists(self._root + path)  # noqa: PTH110 - same
+
+    def target(self, path: str) -> str | None:
+        """The real path behind a symbolic link, as the machine names it; None if there is none."""
+        real = os.path.realpath(self._root + path)
+        if not real.startswith(self._root) or not os.path.exists(real):  # noqa: PTH110 - same
+            return None
+        return real[len(self._root) :]
+
+    def space(self, path: str) -> os.statvfs_result | None:
+        """A file system's size and room. May block for as long as the file system does (the child has a deadline)."""
+        try:
+            return os.statvfs(self._root + path)
+        except OSError:
+            return None
+
+    def run(self, command: Sequence[str], deadline_s: float) -> tuple[int, str]:
+        """Run a program to its end: exit code (-1 if it was ended at the deadline) and standard output.
+
+        Raises:
+            Absent: there is no such program.
+        """
+        import subprocess  # noqa: PLC0415 - a megabyte that most machines never need
+
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=deadline_s, check=False
+            )
+        except FileNotFoundError:
+            raise Absent(f"no program {command[0]} on PATH") from None
+        except subprocess.TimeoutExpired:
+            return -1, ""
+        except OSError as error:
+            raise Absent(f"{command[0]}: {error.strerror}") from None
+        return done.returncode, done.stdout[:OUTPUT_BYTES_MAX].decode(errors="replace")

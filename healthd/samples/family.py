@@ -1,0 +1,31 @@
+"""How a sample's numbers are exported: declared beside the sample, restated by the exporter."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Metric(NamedTuple):
+    """One metric: its name (Prometheus style, base unit in it; counters end in _total), and the field it restates.
+
+    `factor` brings the field to the base unit. `kind` is "gauge", "counter", or "info" (a text field becomes a label
+    called like the field, and the value is 1).
+    """
+
+    name: str
+    help: str
+    field: str
+    kind: str = "gauge"
+    factor: float = 1.0
+
+
+class Family(NamedTuple):
+    """The metrics of one kind of row.
+
+    `rows` is the sample's field that holds the rows ("" means the sample itself), `labels` the row's fields that name
+    it, `metrics` what to export of each.
+    """
+
+    rows: str
+    labels: tuple[str, ...]
+    metrics: tuple[Metric, ...]

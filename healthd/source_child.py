@@ -1,0 +1,90 @@
+"""The source child: reads every source but the kernel log, NVML and the beacons, so that only it can hang on them.
+
+    python -m healthd.source_child SLATE_FD ROOT PLAN        PLAN: {"name": [every_s, {"option": ["word", …]}], …}
+
+Writes one JSON line for each look at each source. Before a look it notes the source and the time on the slate; when
+the look never ends, the parent reads there which one hangs. The end of standard input means the parent is gone.
+Standard library only: all of it fits in a sixth of the node's memory budget.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from healthd.machine import Absent, Machine, Options
+from healthd.slate import Slate
+
+STAGGER_S = 0.05  # between sources that are due together, so that no trainer feels a burst
+_PR_SET_PDEATHSIG = 1
+
+Read = Callable[[Machine, Options], Any]
+
+
+def main(arguments: list[str]) -> int:
+    """Look until the parent goes."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a blocked read would never see the end of its input
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent to act upon
+    if os.getppid() != parent:
+        return 0
+    slate, machine, plan = Slate(int(arguments[0])), Machine(arguments[1]), json.loads(arguments[2])
+    due = {name: time.monotonic() + number * STAGGER_S for number, name in enumerate(plan)}
+    readers = {name: _reader(name) for name in plan}
+    gc.freeze()
+    while True:
+        name = min(due, key=lambda each: due[each])
+        wait_s = max(0.0, due[name] - time.monotonic())
+        if select.select([0], [], [], wait_s)[0] and not os.read(0, 64):
+            return 0
+        every_s, options = plan[name]
+        slate.write(None, f"{name} {time.monotonic():.3f}")
+        _send(look(name, readers[name], machine, options))
+        slate.write(None, "")
+        due[name] = max(due[name] + every_s, time.monotonic())
+
+
+def look(name: str, read: Read, machine: Machine, options: Options) -> dict[str, Any]:
+    """One look at one source, whatever comes of it."""
+    began = time.monotonic()
+    answer: dict[str, Any] = {"source": name, "at": time.time()}
+    try:
+        answer |= {"sample": read(machine, options), "state": "present"}
+    except Absent as absent:
+        answer |= {"state": "absent", "reason": str(absent)}
+    except Exception as error:  # noqa: BLE001 - a collector's mistake must not silence the others
+        answer |= {"state": "failing", "reason": f"{type(error).__name__}: {error}"[:300]}
+    return answer | {"seconds": time.monotonic() - began}
+
+
+def _reader(name: str) -> Read:
+    """The source's collector; one that cannot even be loaded fails at each look, and spares the others."""
+    try:
+        read: Read = importlib.import_module(f"healthd.collectors.{name}").read
+    except Exception as error:  # noqa: BLE001 - same
+        problem = f"its collector cannot be loaded: {type(error).__name__}: {error}"
+
+        def refuse(machine: Machine, options: Options) -> Any:  # noqa: ARG001 - a collector's signature
+            raise RuntimeError(problem)
+
+        return refuse
+    return read
+
+
+def _send(message: dict[str, Any]) -> None:
+    line = memoryview(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+    while line:
+        line = line[os.write(1, line) :]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

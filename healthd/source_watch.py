@@ -1,0 +1,65 @@
+"""Readings of sources in, findings out: for each source its check, and a word on the source itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from healthd.facts import Moment, Raise, check_failed
+from healthd.ledger import Ledger
+from healthd.samples.source import SourceReading, SourceState
+from healthd.sources import Check, Source
+from vocabulary.finding import Severity
+from vocabulary.identity import Component, ComponentKind
+
+_TROUBLE = {SourceState.FAILING: "cannot be read", SourceState.HUNG: "hangs"}
+
+
+class SourceWatch:
+    """`latest` is the last reading of each source; of one that is in trouble, the sample is gone."""
+
+    def __init__(self, ledger: Ledger, sources: Mapping[str, tuple[Source, Check]]) -> None:
+        self._ledger = ledger
+        self._sources = dict(sources)
+        self._seen: set[str] = set()
+        self.latest: dict[str, SourceReading] = {}
+
+    def take(self, reading: SourceReading, now: Moment) -> None:
+        """Judge one reading."""
+        self.latest[reading.source] = reading
+        trouble = self._judge_source(reading, now)
+        if reading.state is SourceState.PRESENT and reading.source in self._sources:
+            source, check = self._sources[reading.source]
+            try:
+                facts = check.judge(reading.sample, now)
+            except Exception as error:  # noqa: BLE001 - one check's mistake must not blind the others
+                self._ledger.apply([check_failed(source.check_name, error, now.wall)])
+            else:
+                self._ledger.hold(source.check_name, facts, now.wall, f"{source.name}: no longer so")
+        self._ledger.hold("source", trouble, now.wall, "it is read again", about=_component(reading.source))
+
+    def _judge_source(self, reading: SourceReading, now: Moment) -> list[Raise]:
+        if reading.state is SourceState.PRESENT:
+            self._seen.add(reading.source)
+        if words := _TROUBLE.get(reading.state):
+            text = f"{reading.source} {words}: {reading.reason}"
+            return [_trouble(reading.source, reading.state.value, text, now)]
+        if reading.state is SourceState.ABSENT and reading.source in self._seen:
+            return [
+                _trouble(reading.source, "vanished", f"{reading.source} was there, and is gone: {reading.reason}", now)
+            ]
+        return []
+
+
+def _trouble(source: str, code: str, summary: str, now: Moment) -> Raise:
+    return Raise(
+        check="source",
+        code=code,
+        component=_component(source),
+        severity=Severity.WARNING,
+        summary=summary[:300],
+        at=now.wall,
+    )
+
+
+def _component(source: str) -> Component:
+    return Component(ComponentKind.AGENT, name=source)
