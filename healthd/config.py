@@ -72,6 +72,12 @@ class SourceConfig(_Section, frozen=True):
     options: dict[str, tuple[str, ...]] = {}
 
 
+class ExporterConfig(_Section, frozen=True):
+    """What else the metrics page holds: the GPUs' values under dcgm-exporter's names."""
+
+    dcgm_names: bool = False
+
+
 class Config(_Section, frozen=True):
     """Everything healthd is told."""
 
@@ -84,6 +90,7 @@ class Config(_Section, frozen=True):
     nvml: NvmlConfig = NvmlConfig()
     remediator: RemediatorConfig = RemediatorConfig()
     orders: OrdersConfig = OrdersConfig()
+    exporter: ExporterConfig = ExporterConfig()
     sources: dict[str, SourceConfig] = {}
     source_deadline_s: Positive = 20.0
     thresholds: dict[str, Any] = {}

@@ -14,12 +14,14 @@ import selectors
 from collections import deque
 from typing import Protocol
 
+from healthd import own_sources
 from healthd.checks.xid import XidCheck
 from healthd.collectors.beacons import BeaconCollector
 from healthd.collectors.kernel_log import KernelLog
 from healthd.collectors.log_file import POLL_S
 from healthd.collectors.nvml import NvmlCollector
 from healthd.config import Config
+from healthd.exporter.page import metrics_page
 from healthd.facts import Moment
 from healthd.gpu_checks import make_checks
 from healthd.host import Host
@@ -97,7 +99,8 @@ class Daemon:
         self._registered: dict[str, HasFileno] = {}
         self.status = self._status_now()
         socket_path = config.run_dir / "healthd.sock"
-        self._http = StatusServer(config.listen_address, socket_path, lambda: self.status, self._outbox.waiting)
+        metrics = metrics_page(lambda: self.status, self._outbox.waiting, with_dcgm_names=config.exporter.dcgm_names)
+        self._http = StatusServer(config.listen_address, socket_path, lambda: self.status, metrics, host.clock)
         self._services = Services(config, host, self._outbox, orders, self)
 
     def run(self) -> None:
@@ -195,6 +198,9 @@ class Daemon:
 
     def _status_now(self) -> Status:
         watch, gpus = self._watch, self._watch.gpus
+        now = Moment(self._host.clock.wall(), self._host.clock.monotonic())
+        kernel_log = own_sources.kernel_log(self._kernel.trouble, now.wall)
+        nvml = own_sources.nvml(gpus, self._config.nvml.interval_s + self._config.nvml.deadline_s, now)
         counters = Counters(
             kernel_records=watch.kernel_records,
             sweeps=gpus.sweeps,
@@ -206,29 +212,21 @@ class Daemon:
         return Status(
             node=self._config.node,
             boot_id=self._boot_id,
-            at=self._host.clock.wall(),
+            at=now.wall,
+            monotonic=now.monotonic,
             findings=watch.ledger.active,
             condemned=self._recorder.condemned,
-            silent=tuple(self._silent()),
+            silent=own_sources.silence(kernel_log, nvml),
             gpus=gpus.gpus,
             ranks=watch.ranks,
             states=tuple(gpus.states.values()),
             inventory=gpus.inventory,
-            sources=dict(watch.sources.latest),
+            sources={kernel_log.source: kernel_log, nvml.source: nvml, **watch.sources.latest},
+            events=watch.ledger.events.rows,
             sweep_seconds=gpus.sweep_seconds,
             counters=counters,
             abandoned=self._nvml.abandoned + self._prober.abandoned,
         )
-
-    def _silent(self) -> list[str]:
-        silent = []
-        if self._kernel.trouble:
-            silent.append(f"the kernel log ({self._kernel.trouble})")
-        patience_s = self._config.nvml.interval_s + self._config.nvml.deadline_s
-        swept_at = self._watch.gpus.swept_at
-        if swept_at is None or self._host.clock.monotonic() - swept_at > patience_s:
-            silent.append("NVML")
-        return silent
 
     def _prepare_beacons(self) -> None:
         try:

@@ -14,7 +14,10 @@ from vocabulary.wire import Gpu
 
 
 class GpuWatch:
-    """`expected` are the GPUs this node should have, `present` those enumerated; `states` is by index."""
+    """`expected` are the GPUs this node should have, `present` those enumerated; `states` is by index.
+
+    `trouble` is why nothing is read at present, and `hanging` whether because the driver does not answer.
+    """
 
     def __init__(self, ledger: Ledger, expected: Iterable[Gpu], checks: Mapping[str, GpuCheck]) -> None:
         self._ledger = ledger
@@ -27,6 +30,7 @@ class GpuWatch:
         self.swept_at: float | None = None  # monotonic
         self.sweep_seconds: float | None = None
         self.sweeps = self.errors = self.hangs = 0
+        self.trouble, self.hanging = "", False
         self._name(self.expected)
 
     @property
@@ -48,11 +52,11 @@ class GpuWatch:
         elif isinstance(sample, XidEvent):
             return  # the kernel log's check hears it
         elif isinstance(sample, NvmlHang):
-            self._forget()
+            self._forget(f"{sample.call} has not answered for {sample.seconds:.0f} s", hanging=True)
             self.hangs += 1
             self._ledger.apply([nvml_liveness.judge_hang(sample, self._by_index)])
         elif isinstance(sample, NvmlUnavailable):
-            self._forget()
+            self._forget(sample.reason)
             self._ledger.apply([nvml_liveness.judge_unavailable(sample)])
 
     def accept_present(self) -> None:
@@ -61,13 +65,15 @@ class GpuWatch:
             self.expected = self.present
             self._name(self.present)
 
-    def _forget(self) -> None:
+    def _forget(self, trouble: str, *, hanging: bool = False) -> None:
         """What was read no longer says anything about now."""
         self.swept_at, self.states = None, {}
+        self.trouble, self.hanging = trouble, hanging
 
     def _take_sweep(self, sweep: Sweep, now: Moment) -> None:
         self.swept_at, self.sweep_seconds = now.monotonic, sweep.seconds
         self.sweeps += 1
+        self.trouble, self.hanging = "", False
         for reading in sweep.readings:
             self.errors += len(reading.errors)
             gpu = self._by_index.get(reading.index)

@@ -1,4 +1,4 @@
-"""Answers local questions over TCP and a UNIX socket: the verdict, the findings, the metrics. Read-only, from memory."""
+"""Answers local questions over TCP and a UNIX socket: verdict, findings, sources, metrics. Read-only, from memory."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from pathlib import Path
 
 import msgspec
 
-from healthd.metrics import CONTENT_TYPE, page
+from healthd.exporter.page import Page
 from healthd.status import Status
+from vocabulary.clock import Clock
 from vocabulary.wire import Problem
 
 REQUEST_TIMEOUT_S = 5.0
 LOOK_UP_S = 3600.0  # the library's threads wake to look whether to stop; ours end with the process
 SOCKET_MODE = 0o666  # read-only answers: prologs and users may ask
+
+PAGES = ("/v1/verdict", "/v1/findings", "/v1/sources", "/metrics", "/livez")
+STUCK_S = 30.0  # a full disk may hold one write up for seconds; no round should take longer
 
 Answer = tuple[int, str, bytes]
 
@@ -33,9 +37,10 @@ class StatusServer:
     """
 
     def __init__(
-        self, listen: tuple[str, int], socket_path: Path, status: Callable[[], Status], waiting: Callable[[], int]
+        self, listen: tuple[str, int], socket_path: Path, status: Callable[[], Status], metrics: Page, clock: Clock
     ) -> None:
-        self._metrics = page(status, waiting)
+        self._metrics = metrics
+        self._clock = clock
         self._status = status
         handler = type("_Handler", (_Handler,), {"answer_for": staticmethod(self.answer)})
         self._servers: list[ThreadingHTTPServer] = [_server_class(listen[0])(listen, handler)]
@@ -48,17 +53,29 @@ class StatusServer:
         for server in self._servers:
             threading.Thread(target=server.serve_forever, args=(LOOK_UP_S,), name="http", daemon=True).start()
 
-    def answer(self, path: str) -> Answer:
-        """Status code, content type and body for a GET of `path`."""
+    def answer(self, path: str, accept: str = "") -> Answer:
+        """Status code, content type and body for a GET of `path`; `accept` is the header of that name."""
         path = path.partition("?")[0]
         if path == "/metrics":
-            return 200, CONTENT_TYPE, self._metrics()
+            return 200, *self._metrics(accept)
         if path == "/v1/verdict":
             return 200, "application/json", msgspec.json.encode(self._status().verdict())
         if path == "/v1/findings":
             return 200, "application/json", msgspec.json.encode({"findings": self._status().findings})
-        problem = Problem(error=f"no such page: {path}", todo="try /v1/verdict, /v1/findings or /metrics")
+        if path == "/v1/sources":
+            sources = [msgspec.structs.replace(reading, sample=None) for reading in self._status().sources.values()]
+            return 200, "application/json", msgspec.json.encode({"sources": sources})
+        if path == "/livez":
+            return self._alive()
+        problem = Problem(error=f"no such page: {path}", todo=f"there are {', '.join(PAGES)}")
         return 404, "application/json", msgspec.json.encode(problem)
+
+    def _alive(self) -> Answer:
+        """Whether the main loop goes round: the question of those who would restart us."""
+        age_s = self._clock.monotonic() - self._status().monotonic
+        if age_s <= STUCK_S:
+            return 200, "text/plain", b"the main loop goes round\n"
+        return 503, "text/plain", f"the main loop has not come round for {age_s:.0f} s\n".encode()
 
     def close(self) -> None:
         """Stop listening."""
@@ -72,10 +89,10 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "healthd"
     sys_version = ""
     timeout = REQUEST_TIMEOUT_S
-    answer_for: Callable[[str], Answer]
+    answer_for: Callable[[str, str], Answer]
 
     def do_GET(self) -> None:
-        code, kind, body = self.answer_for(self.path)
+        code, kind, body = self.answer_for(self.path, self.headers.get("Accept", ""))
         self.send_response(code)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from healthd.event_counts import EventCounts
 from healthd.facts import Clear, Fact, Held, Raise, gpu_component
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
@@ -24,13 +25,17 @@ Key = tuple[str, str, str, bool]
 
 
 class Ledger:
-    """Takes facts, holds findings. `changed` is what the outbox does not know yet; `urgent` that it must know at once."""
+    """Takes facts, holds findings. `changed` is what the outbox does not know yet; `urgent` that it must know at once.
+
+    `events` counts what happened since this process started, also what is no finding any more.
+    """
 
     def __init__(self, node: str, boot_id: str, findings: Iterable[Finding] = ()) -> None:
         self._node = node
         self._boot_id = boot_id
         self._active = {_key(f.check, f.code, f.component, f.injected): f for f in findings if f.active}
         self._notes: dict[Key, Finding] = {}
+        self.events = EventCounts()
         self.changed: dict[str, Finding] = {}
         self.urgent = False
 
@@ -109,6 +114,8 @@ class Ledger:
         self.urgent = True
 
     def _raise(self, fact: Raise) -> None:
+        if fact.event:
+            self.events.add(fact)
         key = _key(fact.check, fact.code, fact.component, fact.injected)
         known = self._active.get(key)
         if known is not None and fact.severity is Severity.INFO and not fact.event:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from healthd.facts import Moment, Raise, check_failed
 from healthd.ledger import Ledger
 from healthd.samples.source import SourceReading, SourceState
-from healthd.sources import Check, Source
+from healthd.sources import Check, Source, by_name
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 
@@ -15,13 +15,19 @@ _TROUBLE = {SourceState.FAILING: "cannot be read", SourceState.HUNG: "hangs"}
 
 
 class SourceWatch:
-    """`latest` is the last reading of each source; of one that is in trouble, the sample is gone."""
+    """`latest` is the last reading of each source; of one that is in trouble, the sample is gone.
+
+    Those that exist and are not among `sources` are switched off.
+    """
 
     def __init__(self, ledger: Ledger, sources: Mapping[str, tuple[Source, Check]]) -> None:
         self._ledger = ledger
         self._sources = dict(sources)
         self._seen: set[str] = set()
-        self.latest: dict[str, SourceReading] = {}
+        self.latest = {
+            name: SourceReading(source=name, state=SourceState.WAITING if name in sources else SourceState.OFF, at=0.0)
+            for name in by_name()
+        }
 
     def take(self, reading: SourceReading, now: Moment) -> None:
         """Judge one reading."""

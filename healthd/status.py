@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from healthd.event_counts import EventCount
 from healthd.gpus import GpuState
 from healthd.outbox import Condemned
 from healthd.samples.nvml import Inventory
@@ -27,11 +28,12 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """One instant of this node. `silent` names the sources that should speak and do not."""
+    """One instant of this node, on both clocks. `silent` names the sources that should speak and do not."""
 
     node: str
     boot_id: str
     at: float
+    monotonic: float = 0.0
     findings: tuple[Finding, ...] = ()
     condemned: Condemned | None = None
     silent: tuple[str, ...] = ()
@@ -40,6 +42,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[GpuState, ...] = ()
     inventory: Inventory | None = None
     sources: dict[str, SourceReading] = {}
+    events: tuple[EventCount, ...] = ()
     sweep_seconds: float | None = None
     counters: Counters = Counters()
     abandoned: int = 0

@@ -8,8 +8,8 @@ from typing import NamedTuple
 class Metric(NamedTuple):
     """One metric: its name (Prometheus style, base unit in it; counters end in _total), and the field it restates.
 
-    `factor` brings the field to the base unit. `kind` is "gauge", "counter", or "info" (a text field becomes a label
-    called like the field, and the value is 1).
+    `factor` brings the field to the base unit. `kind` is "gauge", "counter", or "info": text fields of one name become
+    labels called like the fields, and the value is 1. `labels` are constant: they part metrics that share a name.
     """
 
     name: str
@@ -17,6 +17,7 @@ class Metric(NamedTuple):
     field: str
     kind: str = "gauge"
     factor: float = 1.0
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 class Family(NamedTuple):

@@ -1,0 +1,29 @@
+"""Which job uses what, apart from the numbers: join on `gpu` in a query, and no series ends when a job does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+
+from healthd.status import Status
+
+
+def jobs(status: Status) -> Iterator[Metric]:
+    """The jobs on this node, the GPU of each rank that NVML knows as its holder, and how far each job is."""
+    alive = [rank for rank in status.ranks if rank.alive]
+    yield GaugeMetricFamily("healthd_trainer_ranks", "Living trainer ranks on this node.", value=len(alive))
+    job = InfoMetricFamily("healthd_job", "A job with ranks on this node.", labels=["job"])
+    step = GaugeMetricFamily("healthd_job_step", "The step its slowest rank here is at.", labels=["job"])
+    for name in sorted({rank.job for rank in alive}):
+        ranks = [rank for rank in alive if rank.job == name]
+        job.add_metric([name], {"attempt": str(max(r.attempt for r in ranks)), "world": str(ranks[0].world)})
+        step.add_metric([name], min(rank.step for rank in ranks))
+    yield from (job, step)
+    by_pid = {rank.pid: rank for rank in alive}
+    gpu_job = InfoMetricFamily("healthd_gpu_job", "The rank that holds the GPU.", labels=["gpu", "uuid"])
+    for state in status.states:
+        holders = [by_pid[process.pid] for process in state.latest.processes or () if process.pid in by_pid]
+        for rank in holders[:1]:
+            gpu_job.add_metric([str(state.gpu.index), state.gpu.uuid], {"job": rank.job, "rank": str(rank.rank)})
+    yield gpu_job
