@@ -108,8 +108,8 @@ class Config(_Section, frozen=True):
         return host.strip("[]"), int(port) if port.isdecimal() else -1
 
 
-def load(path: Path) -> Config:
-    """Read and check a configuration file.
+def load(path: Path, node: str | None = None) -> Config:
+    """Read and check a configuration file; `node` stands above the file's own.
 
     Raises:
         ConfigError: it cannot be read, is no YAML, or holds a key or value that is not valid.
@@ -118,7 +118,11 @@ def load(path: Path) -> Config:
         text = path.read_text()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    return parse(text, str(path))
+    config = parse(text, str(path))
+    try:
+        return msgspec.structs.replace(config, node=require_node_name(node)) if node else config
+    except ValueError as error:
+        raise ConfigError(f"--node: {error}") from error
 
 
 def parse(text: str, name: str) -> Config:

@@ -32,6 +32,7 @@ from healthd.orders.task import Proof
 from healthd.outbox import Outbox
 from healthd.prober import Prober
 from healthd.recorder import Recorder
+from healthd.service_manager import ServiceManager
 from healthd.services import Services
 from healthd.source_plans import checks_of, plans_of
 from healthd.status import Counters, Status
@@ -102,17 +103,20 @@ class Daemon:
         metrics = metrics_page(lambda: self.status, self._outbox.waiting, with_dcgm_names=config.exporter.dcgm_names)
         self._http = StatusServer(config.listen_address, socket_path, lambda: self.status, metrics, host.clock)
         self._services = Services(config, host, self._outbox, orders, self)
+        self._service_manager = ServiceManager()
 
     def run(self) -> None:
         """Work until `stop`; then write what is left, and end the children."""
         self._prepare_beacons()
         self._services.start()
         _log.info("node %s, boot %s, listening on %s port %s", self._config.node, self._boot_id, *self._http.address)
+        self._service_manager.ready()
         try:
             while not self._stopping:
                 self._wait()
                 self._work()
         finally:
+            self._service_manager.stopping()
             self._recorder.settle(self._host.clock.wall(), self._host.clock.monotonic(), at_once=True)
             self._services.stop()
             self._http.close()
@@ -169,6 +173,7 @@ class Daemon:
         if ticked:
             self._tick_due = max(self._tick_due + TICK_S, monotonic)
             news = self._watch.take_beacons(self._beacons.read(now))
+            self._service_manager.alive(f"{self.status.health.value}, {len(self.status.findings)} findings")
         while self._proofs:
             proof = self._proofs.popleft()
             if proof.whole_node:

@@ -24,8 +24,9 @@ _log = logging.getLogger("healthd")
 @click.option(
     "--config", "path", type=click.Path(path_type=Path), required=True, help="The node's YAML configuration file."
 )
+@click.option("--node", envvar="HEALTHD_NODE", help="This node's name, instead of the file's.  [env: HEALTHD_NODE]")
 @click.option("--verbose", is_flag=True, help="Also log details.")
-def main(path: Path, verbose: bool) -> None:  # noqa: FBT001 - click passes flags so
+def main(path: Path, node: str | None, verbose: bool) -> None:  # noqa: FBT001 - click passes flags so
     """Watch this GPU node: find its faults, tell the remediator, carry out its orders."""
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,
@@ -34,7 +35,7 @@ def main(path: Path, verbose: bool) -> None:  # noqa: FBT001 - click passes flag
     )
     logging.getLogger("urllib3").setLevel(logging.WARNING)
     try:
-        config = load(path)
+        config = load(path, node)
     except ConfigError as error:
         _log.error("%s", error)
         sys.exit(2)

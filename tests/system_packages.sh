@@ -3,7 +3,7 @@
 # With CI=true a missing one is an error.
 set -eu
 
-NEEDED="munged:munge slurmctld:slurmctld slurmd:slurmd scontrol:slurm-client"
+NEEDED="munged:munge slurmctld:slurmctld slurmd:slurmd scontrol:slurm-client systemd-analyze:systemd"
 PATH="$PATH:/usr/sbin:/sbin"
 
 missing_packages() {

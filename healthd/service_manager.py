@@ -1,0 +1,36 @@
+"""Tells systemd how we do: ready, still going round, stopping. Without systemd there is nobody to tell (sd_notify(3))."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Mapping
+
+
+class ServiceManager:
+    """The socket that systemd names in the environment of a `Type=notify` service."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        name = environment.get("NOTIFY_SOCKET", "")
+        self._address = f"\0{name[1:]}" if name.startswith("@") else name
+        self._watched = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        self._watched &= environment.get("WATCHDOG_USEC", "0") != "0"
+
+    def ready(self) -> None:
+        """We answer, and every collector is at work."""
+        self._tell("READY=1")
+
+    def alive(self, status: str) -> None:
+        """The main loop has come round; call about once a second. `status` is what `systemctl status` shows."""
+        self._tell(f"STATUS={status}" + ("\nWATCHDOG=1" if self._watched else ""))
+
+    def stopping(self) -> None:
+        """We were told to stop."""
+        self._tell("STOPPING=1")
+
+    def _tell(self, text: str) -> None:
+        if self._address:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+                out.setblocking(False)  # systemd may be busy; the next round tells it again
+                out.sendto(text.encode(), self._address)
