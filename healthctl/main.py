@@ -17,6 +17,7 @@ COMMANDS = {
     "incidents": ("healthctl.commands.incidents:incidents", "Incidents: what happened, was decided and done."),
     "events": ("healthctl.commands.events:events", "The audit log, now or as it grows."),
     "node": ("healthctl.commands.node:node", "Ask the daemon on this node."),
+    "doctor": ("healthctl.commands.doctor:doctor", "What this machine lacks, and why it matters."),
     "xid": ("healthctl.commands.xid:xid", "Explain and find the driver's messages."),
     "inject": ("healthctl.commands.inject:inject", "Write a marked test fault."),
     "launch": ("healthctl.commands.launch:launch", "Run a training job and bring it back after a fault."),

@@ -1,0 +1,83 @@
+"""The running healthd, and the centre it reports to."""
+
+from __future__ import annotations
+
+import http.client
+import stat
+from collections.abc import Iterator
+from urllib.error import URLError
+from urllib.parse import urlsplit
+
+from healthctl.commands.node import ask
+from healthctl.doctor.advice import Advice, absent, bad, good
+from healthd.config import Config
+from vocabulary.health import Health, Verdict
+from vocabulary.wire import WireError, decode
+
+CONNECT_S = 5.0
+
+
+def daemon(config: Config) -> Iterator[Advice]:
+    """Does it run, and what does it say?"""
+    socket = config.run_dir / "healthd.sock"
+    try:
+        verdict = decode(ask(socket), Verdict)
+    except (OSError, http.client.HTTPException, WireError) as error:
+        todo = "systemctl start gpu-healthd, then systemctl status gpu-healthd"
+        yield bad(
+            "healthd",
+            f"no answer from {socket}: {str(error) or type(error).__name__}",
+            "nobody watches this node",
+            todo,
+        )
+        return
+    reasons = f": {'; '.join(verdict.reasons)}" if verdict.reasons else ""
+    found = f"{verdict.node} is {verdict.health.value}{reasons}"
+    if verdict.health in (Health.HEALTHY, Health.DEGRADED):
+        yield good("healthd", found)
+    else:
+        yield bad("healthd", found, "no work should be placed here", "healthctl node check, and docs/healthd.md")
+
+
+def centre(config: Config) -> Iterator[Advice]:
+    """Can it be reached with what is configured?"""
+    remediator = config.remediator
+    if not remediator.url:
+        why = "faults are found and shown here, but nobody cordons the node or tells the trainer"
+        yield absent("remediator", "none configured", why, "set remediator.url and remediator.token_file")
+        return
+    yield _token(config)
+    yield _reached(remediator.url)
+
+
+def _token(config: Config) -> Advice:
+    path = config.remediator.token_file
+    why = "the centre believes a node's report by its token"
+    todo = f"remediator token issue --node {config.node}"
+    if path is None:
+        return bad("token", "none configured", why, todo)
+    try:
+        mode = path.stat().st_mode
+        empty = not path.read_text().strip()
+    except OSError as error:
+        return bad("token", f"{path}: {error.strerror}", why, todo)
+    if empty:
+        return bad("token", f"{path} is empty", why, todo)
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return bad("token", f"{path} may be read by others ({stat.S_IMODE(mode):04o})", why, f"chmod 0400 {path}")
+    return good("token", str(path))
+
+
+def _reached(url: str) -> Advice:
+    where = urlsplit(url)
+    kind = http.client.HTTPSConnection if where.scheme == "https" else http.client.HTTPConnection
+    why = "without it nobody cordons the node or tells the trainer; healthd keeps what it finds until it is back"
+    try:
+        connection = kind(where.hostname or "", where.port, timeout=CONNECT_S)
+        connection.connect()
+        connection.close()
+    except (OSError, URLError, http.client.HTTPException) as error:
+        return bad(
+            "remediator", f"{url}: {error}", why, "is it running, is the name right, is the port open from here?"
+        )
+    return good("remediator", f"{url} takes connections")
