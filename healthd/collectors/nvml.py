@@ -6,17 +6,19 @@ sample of its own (`NvmlHang`), with the GPU and the call it hangs in.
 
 from __future__ import annotations
 
+import logging
 from typing import IO
 
 import msgspec
 
 from healthd.host import Host
 from healthd.keeper import Keeper
-from healthd.samples.nvml import Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep, XidEvent
+from healthd.samples.nvml import GpusChanged, Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep, XidEvent
 
 START_DEADLINE_S = 30.0  # initialising a driver without persistence takes seconds on eight GPUs
 
-_Message = Inventory | Sweep | XidEvent | NvmlUnavailable
+_Message = Inventory | Sweep | XidEvent | GpusChanged | NvmlUnavailable
+_log = logging.getLogger(__name__)
 
 
 class NvmlCollector:
@@ -26,10 +28,11 @@ class NvmlCollector:
         self._host = host
         self._patience_s = interval_s + deadline_s
         library = str(host.nvml_library or "")
-        self._keeper = Keeper(host, "healthd.nvml_child", lambda: [library, str(interval_s)])
+        self._keeper = Keeper(host, "healthd.nvml.child", lambda: [library, str(interval_s)])
         self._decoder = msgspec.json.Decoder(_Message)
         self._inventory_seen = False
         self._gave_up = False  # the child said why it will end
+        self._swept_at = 0.0  # or the child was started, or said what there is
 
     @property
     def starts(self) -> int:
@@ -64,15 +67,16 @@ class NvmlCollector:
         if not self._keeper.alive:
             if self._keeper.start_if_due():
                 self._inventory_seen = self._gave_up = False
+                self._swept_at = self._host.clock.monotonic()
             return []
         lines, ended = self._keeper.hear()
-        samples: list[NvmlSample] = [self._sample(line) for line in lines]
+        samples = [sample for line in lines if (sample := self._sample(line)) is not None]
         if ended:
             self._keeper.replace()
             if not self._gave_up:
                 reason = "the NVML child ended unexpectedly; it will be started again"
                 samples.append(NvmlUnavailable(self._host.clock.wall(), reason))
-        elif self._keeper.silent_s() > (self._patience_s if self._inventory_seen else START_DEADLINE_S):
+        elif self._overdue_s() > (self._patience_s if self._inventory_seen else START_DEADLINE_S):
             samples.append(self._hang())
         return samples
 
@@ -80,19 +84,27 @@ class NvmlCollector:
         """End the child."""
         self._keeper.close()
 
-    def _sample(self, line: bytes) -> NvmlSample:
+    def _sample(self, line: bytes) -> NvmlSample | None:
         try:
             sample: _Message = self._decoder.decode(line)
         except msgspec.DecodeError as error:  # something in the child's process wrote to its standard output
             return NvmlUnavailable(self._host.clock.wall(), f"unreadable message of the child: {error}")
         self._inventory_seen |= isinstance(sample, Inventory)
-        self._gave_up |= isinstance(sample, NvmlUnavailable)
+        self._gave_up |= isinstance(sample, (NvmlUnavailable, GpusChanged))
+        if not isinstance(sample, XidEvent):  # these come from a thread of their own, also while a sweep hangs
+            self._swept_at = self._host.clock.monotonic()
         if isinstance(sample, Sweep):
             self._keeper.worked()
+        if isinstance(sample, GpusChanged):
+            _log.warning("%s; NVML is initialised anew", sample.reason)
+            return None
         return sample
+
+    def _overdue_s(self) -> float:
+        return self._host.clock.monotonic() - self._swept_at
 
     def _hang(self) -> NvmlHang:
         index, call = self._keeper.slate()
-        seconds = self._keeper.silent_s()
+        seconds = self._overdue_s()
         self._keeper.replace()
         return NvmlHang(self._host.clock.wall(), index, call or "no call of its own", seconds)

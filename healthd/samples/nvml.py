@@ -137,6 +137,13 @@ class XidEvent(msgspec.Struct, frozen=True, tag=True):
     code: int
 
 
+class GpusChanged(msgspec.Struct, frozen=True, tag=True):
+    """The GPUs are not those of the inventory any more: the child ends, and the next one enumerates anew."""
+
+    at: float
+    reason: str
+
+
 class NvmlUnavailable(msgspec.Struct, frozen=True, tag=True):
     """NVML cannot be used at all: no library, no driver, or a mismatch of the two."""
 

@@ -1,0 +1,76 @@
+"""The NVML child's main loop.
+
+    python -m healthd.nvml.child SLATE_FD LIBRARY INTERVAL_S        (LIBRARY "" lets pynvml find it)
+
+Writes one JSON line for the inventory, then one for each sweep and each Xid the driver tells of: the messages of
+`healthd.samples.nvml`, which it does not import. Before every call it notes GPU and call on the slate, a shared page
+that costs no system call: when a sweep never ends, the parent reads there where it hangs. A byte on standard input
+asks for sweeps now; its end means the parent is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pynvml
+
+from healthd.nvml.constants import versions
+from healthd.nvml.device import Device, Message
+from healthd.nvml.events import listen
+from healthd.nvml.sweeps import sweep_until_told
+from healthd.slate import Slate
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: list[str]) -> int:
+    """Sweep until the parent goes, or the GPUs are others. Returns 3 if NVML cannot be used."""
+    slate, library, interval_s = Slate(int(arguments[0])), arguments[1], float(arguments[2])
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a hung call would never see the end of its input
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent to act upon
+    if os.getppid() != parent:
+        return 0
+    send = _sender(threading.Lock())
+    try:
+        if library:  # pynvml loads by bare name; a library that is already there it takes as it is
+            pynvml.nvmlLib = ctypes.CDLL(library)
+        slate.write(None, "nvmlInit")
+        pynvml.nvmlInit()
+        devices = [Device(index, slate) for index in range(pynvml.nvmlDeviceGetCount())]
+        names = [device.names() for device in devices]
+        answering = [device for device, name in zip(devices, names, strict=True) if name is not None]
+        inventory: Message = {"type": "Inventory", "count": len(devices), "gpus": [name for name in names if name]}
+        inventory |= versions() | {"constants": [device.constants() for device in answering]}
+    except (pynvml.NVMLError, OSError) as error:
+        reason = f"{error}{'' if not library else f' ({library})'}"
+        send({"type": "NvmlUnavailable", "at": time.time(), "reason": reason})
+        return 3
+    listen(answering, slate, send)
+    send(inventory)
+    sweep_until_told(devices, interval_s, slate, send)
+    return 0
+
+
+def _sender(lock: threading.Lock) -> Callable[[Message], None]:
+    """Writes a message as one line; the sweeps and the events come from different threads."""
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+
+    def send(message: Message) -> None:
+        line = memoryview(encode(message).encode() + b"\n")
+        with lock:
+            while line:
+                line = line[os.write(1, line) :]
+
+    return send
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1:]))  # a regular end would wait for what the driver's library still does

@@ -1,0 +1,87 @@
+"""NVLinks: are they up, where do they lead, what have they carried and what went wrong on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from healthd.nvml.fields import Fields
+from healthd.nvml.pci import address
+
+# NVLink 5 counts elsewhere than its predecessors (NVML header, "NVLink specific"); the newer number first.
+_COUNTERS = {
+    "crc_errors": (pynvml.NVML_FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS, pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC),
+    "replay_errors": (pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY,),
+    "recovery_errors": (
+        pynvml.NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS,
+        pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY,
+    ),
+    "rx_bytes": (pynvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES,),
+    "tx_bytes": (pynvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES,),
+    "rx_kib": (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,),
+    "tx_kib": (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,),
+}
+_NO_SUCH_LINK = (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument)
+
+
+class Links:
+    """The links of one GPU; which there are is found out once."""
+
+    def __init__(self) -> None:
+        self._links: list[_Link] | None = None
+
+    def __call__(self, handle: Any) -> list[dict[str, Any]]:
+        """One dictionary for each link.
+
+        Raises:
+            NVMLError: this GPU has none (not supported), or is lost, or its links would not answer.
+        """
+        if self._links is None:
+            self._links = [_Link(number) for number in range(pynvml.NVML_NVLINK_MAX_LINKS) if _exists(handle, number)]
+        if not self._links:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return [link.read(handle) for link in self._links]
+
+
+class _Link:
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._counters = Fields(_COUNTERS, number)
+        self._remote = ""
+
+    def read(self, handle: Any) -> dict[str, Any]:
+        active = _answer(pynvml.nvmlDeviceGetNvLinkState, handle, self._number)
+        if active and not self._remote:
+            info = _answer(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, self._number)
+            self._remote = "" if info is None else address(info)
+        values = {name: value for name, value in self._counters(handle).items() if name != "errors"}
+        for name in ("rx", "tx"):
+            carried = values.pop(f"{name}_bytes", None)
+            if carried is not None:
+                values[f"{name}_kib"] = carried // 1024
+        return {
+            "link": self._number,
+            "active": None if active is None else bool(active),
+            "remote": self._remote,
+            **values,
+        }
+
+
+def _exists(handle: Any, number: int) -> bool:
+    try:
+        pynvml.nvmlDeviceGetNvLinkState(handle, number)
+    except _NO_SUCH_LINK:
+        return False
+    return True
+
+
+def _answer(call: Callable[[Any, int], Any], handle: Any, number: int) -> Any:
+    """None where one link will not tell, as in some virtual machines: that spares the other links."""
+    try:
+        return call(handle, number)
+    except pynvml.NVMLError_GpuIsLost:
+        raise
+    except pynvml.NVMLError:
+        return None

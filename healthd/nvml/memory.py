@@ -1,0 +1,66 @@
+"""What a GPU says of its memory: how full, how faulty, and what spares are left."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pynvml
+
+from healthd.nvml.reading import Ask, Reading, first_that_works
+
+
+def ecc(counter: int, suffix: str = "") -> list[Reading]:
+    """Errors of the whole GPU, one call each."""
+    kinds = {
+        "ecc_corrected": pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED,
+        "ecc_uncorrected": pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+    }
+    return [Reading(name + suffix, _total(kind, counter)) for name, kind in kinds.items()]
+
+
+def usage() -> Ask:
+    """Asks how much is in use; version 2 does not count what the driver keeps for itself as used."""
+    info = first_that_works(
+        lambda handle: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2),
+        pynvml.nvmlDeviceGetMemoryInfo,
+    )
+
+    def ask(handle: Any) -> dict[str, int]:
+        memory = info(handle)
+        return {"memory_used_bytes": memory.used, "memory_total_bytes": memory.total}
+
+    return ask
+
+
+def remapped_rows(handle: Any) -> dict[str, Any]:
+    """Rows replaced by spare ones (Ampere and later), and whether a reset is needed or there are no spares left."""
+    corrected, uncorrected, pending, failed = pynvml.nvmlDeviceGetRemappedRows(handle)
+    return {
+        "rows_remapped_corrected": corrected,
+        "rows_remapped_uncorrected": uncorrected,
+        "remap_pending": bool(pending),
+        "remap_failed": bool(failed),
+    }
+
+
+def remap_histogram(handle: Any) -> list[int]:
+    """Banks with all, many, some, few and no spare rows left."""
+    banks = pynvml.nvmlDeviceGetRowRemapperHistogram(handle)
+    return [banks.max, banks.high, banks.partial, banks.low, banks.none]
+
+
+def sram_threshold_exceeded(handle: Any) -> bool:
+    """Whether the on-chip memories have had more uncorrectable errors than the vendor tolerates."""
+    status = pynvml.c_nvmlEccSramErrorStatus_v1_t()
+    pynvml.nvmlDeviceGetSramEccErrorStatus(handle, ctypes.byref(status))
+    return bool(status.bThresholdExceeded)
+
+
+def retired_pages(cause: int) -> Ask:
+    """Asks how many pages are retired for that cause (before Ampere)."""
+    return lambda handle: len(pynvml.nvmlDeviceGetRetiredPages(handle, cause))
+
+
+def _total(kind: int, counter: int) -> Ask:
+    return lambda handle: pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, counter)
