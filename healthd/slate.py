@@ -15,15 +15,11 @@ class Slate:
 
     def __init__(self, descriptor: int) -> None:
         self._page = mmap.mmap(descriptor, SLATE_BYTES)
-        self._words: dict[tuple[int | None, str], bytes] = {}
 
     def write(self, index: int | None, call: str) -> None:
         """Note the call that comes next, and the GPU it is about; an empty call between sweeps."""
-        words = self._words.get((index, call))
-        if words is None:
-            text = f"{'-' if index is None else index} {call}".encode()
-            words = self._words[index, call] = text.ljust(SLATE_BYTES, b"\0")
-        self._page[:] = words
+        words = f"{'-' if index is None else index} {call}".encode()
+        self._page[:] = words[:SLATE_BYTES].ljust(SLATE_BYTES, b"\0")
 
     def read(self) -> tuple[int | None, str]:
         """The GPU's index (None if none in particular) and the call."""

@@ -1,4 +1,8 @@
-"""GPUs that do not answer any more, or are not there any more."""
+"""GPUs that do not answer any more, are not there any more, or are there although they were not.
+
+A GPU that is new or another is no fault: somebody repaired the node. It is recorded, so that what happens next can be
+read in its light.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +33,45 @@ def judge_sweep(sweep: Sweep, gpus: Mapping[int, Gpu]) -> list[Fact]:
 
 def judge_inventory(inventory: Inventory, expected: Iterable[Gpu], at: float) -> list[Fact]:
     """Compare with the GPUs this node had. One that was replaced in its slot is not missing."""
-    facts: list[Fact] = []
+    known = {gpu.pci: gpu for gpu in expected}
+    facts: list[Fact] = [note for gpu in inventory.gpus for note in _news(gpu, known, at)]
     places = {gpu.pci for gpu in inventory.gpus}
     silent = inventory.count - len(inventory.gpus)  # enumerated, but would not say who they are: lost, not vanished
-    for gpu in expected:
+    for gpu in known.values():
         if gpu.pci in places:
             facts.append(_clear("vanished", gpu, at, "NVML: it is enumerated again"))
         elif silent == 0:
             summary = f"GPU {gpu.index} has vanished: NVML no longer enumerates {gpu.pci} ({gpu.uuid})"
             facts.append(_fatal("vanished", gpu, summary, at, provable=True))
     return facts
+
+
+def _news(gpu: Gpu, known: Mapping[str, Gpu], at: float) -> list[Fact]:
+    """What is new about a GPU that is there. Nothing is, before anything was known."""
+    before = known.get(gpu.pci)
+    if before is None:
+        return [_note("appeared", gpu, f"GPU {gpu.index} ({gpu.uuid}) is new at {gpu.pci}", at)] if known else []
+    changes = {
+        name: f"{old} -> {new}"
+        for name, old, new in (("uuid", before.uuid, gpu.uuid), ("serial", before.serial, gpu.serial))
+        if old and new and old != new
+    }
+    if not changes:
+        return []
+    said = ", ".join(f"{name} {change}" for name, change in changes.items())
+    return [_note("changed", gpu, f"GPU {gpu.index} at {gpu.pci} is another than before: {said}", at)]
+
+
+def _note(code: str, gpu: Gpu, summary: str, at: float) -> Raise:
+    return Raise(
+        check=CHECK,
+        code=code,
+        component=gpu_component(gpu),
+        severity=Severity.INFO,
+        summary=summary,
+        at=at,
+        event=True,
+    )
 
 
 def _fatal(code: str, gpu: Gpu, summary: str, at: float, *, provable: bool = False) -> Raise:

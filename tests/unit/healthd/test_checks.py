@@ -133,12 +133,31 @@ def test_a_gpu_that_vanished_was_replaced_or_is_only_silent() -> None:
     swapped = Gpu(index=0, uuid="GPU-new", pci=GPUS[0].pci)
     there = Inventory("d", 2, (swapped, GPUS[1]))
     assert said(gpu_presence.judge_inventory(there, [GPUS[0], GPUS[1], GPUS[2]], 1.0)) == [
+        ("Raise", "gpu_presence/changed", 0),
         ("Clear", "gpu_presence/vanished", 0),
         ("Clear", "gpu_presence/vanished", 1),
         ("Raise", "gpu_presence/vanished", 2),
     ]
     silent = Inventory("d", 3, (GPUS[0], GPUS[1]))
     assert "Raise" not in str(said(gpu_presence.judge_inventory(silent, GPUS.values(), 1.0)))
+
+
+def test_a_gpu_that_is_new_or_another_is_noted_and_is_no_fault() -> None:
+    def notes(before: list[Gpu], *now: Gpu) -> list[tuple[str, str, str]]:
+        facts = gpu_presence.judge_inventory(Inventory("d", len(now), now), before, 1.0)
+        return [(f.code, f.severity.value, f.summary) for f in facts if isinstance(f, Raise)]
+
+    def gpu(uuid: str, serial: str = "") -> Gpu:
+        return Gpu(index=0, uuid=uuid, pci="0000:10:00.0", serial=serial)
+
+    assert notes([], gpu("GPU-a"), GPUS[1]) == [], "before anything was known nothing is new"
+    assert notes([gpu("GPU-a")], gpu("GPU-a", "7")) == [], "a serial number that was not known before is no other one"
+    assert notes([gpu("GPU-a", "7")], gpu("GPU-a", "8")) == [
+        ("changed", "info", "GPU 0 at 0000:10:00.0 is another than before: serial 7 -> 8")
+    ]
+    assert notes([gpu("GPU-a")], gpu("GPU-a"), GPUS[1]) == [
+        ("appeared", "info", "GPU 1 (GPU-1) is new at 0000:11:00.0")
+    ]
 
 
 def test_a_hang_names_gpu_and_call_and_a_whole_sweep_disproves_it() -> None:
