@@ -33,7 +33,7 @@ class Activity:
             self._now = pynvml.nvmlGpmSampleAlloc()
         pynvml.nvmlGpmSampleGet(handle, self._now)
         before, now = self._before, self._now
-        self._before, self._now = now, before or pynvml.nvmlGpmSampleAlloc()
+        self._before, self._now = now, pynvml.nvmlGpmSampleAlloc() if before is None else before
         return {} if before is None else _between(before, now)
 
 

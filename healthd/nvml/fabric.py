@@ -16,7 +16,7 @@ def fabric() -> Ask:
 
 
 def _with_health(handle: Any) -> dict[str, int]:
-    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    info = pynvml.c_nvmlGpuFabricInfoV_t()
     pynvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
     return _state(info) | {"fabric_health_mask": info.healthMask}
 

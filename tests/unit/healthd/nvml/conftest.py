@@ -1,0 +1,60 @@
+"""A driver library in Python: what pynvml calls, it finds here under the names of the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+import pytest
+
+Field = tuple[int, int | float]  # an nvmlReturn_t, and the value
+
+
+class Driver:
+    """`calls` are the entry points there are; `fields` the values by (number, scope). `asked` is what was asked for."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, Callable[..., int]] = {"nvmlDeviceGetFieldValues": self._field_values}
+        self.fields: dict[tuple[int, int], Field] = {}
+        self.asked: list[str | tuple[int, int]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        try:
+            call = self.calls[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+        def noted(*arguments: Any) -> int:
+            self.asked.append(name)
+            return call(*arguments)
+
+        return noted
+
+    def answers(self, name: str, *values: Any, result: int = 0) -> None:
+        """Let the entry point write the values through its last pointers, and return `result`."""
+
+        def call(*arguments: Any) -> int:
+            for argument, value in zip(arguments[len(arguments) - len(values) :], values, strict=True):
+                if result == 0:
+                    argument._obj.value = value
+            return result
+
+        self.calls[name] = call
+
+    def _field_values(self, _handle: Any, _count: Any, values: Any) -> int:
+        for value in values._obj:
+            self.asked.append((value.fieldId, value.scopeId))
+            value.nvmlReturn, number = self.fields.get((value.fieldId, value.scopeId), (3, 0))
+            value.valueType = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
+            value.value.ullVal = int(number)
+        return 0
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """Loaded instead of libnvidia-ml."""
+    driver = Driver()
+    monkeypatch.setattr(pynvml, "nvmlLib", driver)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    return driver
