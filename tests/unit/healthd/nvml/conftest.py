@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,10 @@ class Driver:
 
         self.calls[name] = call
 
+    def answers_everything(self) -> None:
+        """Every entry point there could be says 1, and so does every field."""
+        self.__class__ = _Talkative
+
     def _field_values(self, _handle: Any, _count: Any, values: Any) -> int:
         for value in values._obj:
             self.asked.append((value.fieldId, value.scopeId))
@@ -49,6 +54,42 @@ class Driver:
             value.valueType = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
             value.value.ullVal = int(number)
         return 0
+
+
+class _Talkative(Driver):
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return self._say_one
+
+    def nvmlDeviceGetFieldValues(self, _handle: Any, _count: Any, values: Any) -> int:  # noqa: N802 - NVML's name
+        _fill(values._obj)
+        return 0
+
+    def _say_one(self, *arguments: Any) -> int:
+        for argument in arguments:
+            to = getattr(argument, "_obj", argument)
+            if isinstance(to, (ctypes.Structure, ctypes.Array)):
+                _fill(to)
+            elif to is not argument and hasattr(to, "value"):
+                to.value = 1
+        sizing = arguments[-1] is None  # asked with no room, NVML says how much is needed
+        return pynvml.NVML_ERROR_INSUFFICIENT_SIZE if sizing else 0
+
+
+def _fill(to: Any) -> None:
+    if isinstance(to, ctypes.Structure):
+        for name, *_ in to._fields_:
+            if isinstance(getattr(to, name), (ctypes.Structure, ctypes.Array)):
+                _fill(getattr(to, name))
+            elif isinstance(getattr(to, name), (int, float)):
+                setattr(to, name, 0 if name == "nvmlReturn" else 1)
+    elif to._type_ is ctypes.c_char:
+        to.value = b"1"
+    else:
+        for number, item in enumerate(to):
+            if isinstance(item, ctypes.Structure):
+                _fill(item)
+            else:
+                to[number] = 1
 
 
 @pytest.fixture

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pynvml
 import pytest
 
@@ -16,10 +19,22 @@ from healthd.nvml.holders import mig, processes
 from healthd.nvml.links import Links
 from healthd.nvml.pci import address
 from healthd.nvml.reading import first_that_works
+from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, Link, Process, Sweep
 from healthd.slate import SLATE_BYTES, Slate
+from vocabulary.wire import Gpu
 
 HANDLE = pynvml.c_nvmlDevice_t()
 UNKNOWN, LOST, INVALID, NOT_SUPPORTED, TOO_SMALL = 999, 15, 2, 3, 7
+
+
+@pytest.fixture
+def slate() -> Iterator[Slate]:
+    descriptor = os.memfd_create("slate")
+    os.ftruncate(descriptor, SLATE_BYTES)
+    slate = Slate(descriptor)
+    os.close(descriptor)
+    yield slate
+    slate.close()
 
 
 def test_a_field_that_is_not_there_is_not_asked_again_and_one_that_fails_is(driver: Any) -> None:
@@ -180,11 +195,25 @@ def test_processes_and_parts(driver: Any) -> None:
     assert mig(HANDLE) == {"mig_enabled": False}
 
 
-def test_a_device_names_what_fails_and_remembers_what_is_absent(driver: Any) -> None:
-    descriptor = os.memfd_create("slate")
-    os.ftruncate(descriptor, SLATE_BYTES)
-    device = Device(3, Slate(descriptor))
-    os.close(descriptor)
+def test_a_driver_that_knows_everything_fills_every_field(driver: Any, slate: Slate) -> None:
+    driver.answers_everything()
+    device = Device(0, slate)
+    assert set(device.names() or ()) == set(Gpu.__struct_fields__)
+    assert set(device.constants()) == set(GpuConstants.__struct_fields__)
+    device.read(often=True, grave=True, rarely=True)
+    reading = device.read(often=True, grave=True, rarely=True)
+    assert set(GpuReading.__struct_fields__) - set(reading) == {"lost", "errors"}
+    assert set(reading) <= set(GpuReading.__struct_fields__)
+    assert set(reading["links"][0]) == set(Link.__struct_fields__)
+    assert set(reading["processes"][0]) == set(Process.__struct_fields__)
+    message = json.dumps({"type": "Sweep", "at": 1.0, "seconds": 0.1, "readings": [reading]})
+    assert msgspec.json.decode(message, type=Sweep).readings[0].remap_histogram == (1, 1, 1, 1, 1)
+    message = json.dumps({"type": "Inventory", "driver": "", "count": 1, "gpus": [], "constants": [device.constants()]})
+    assert msgspec.json.decode(message, type=Inventory).constants[0].mig_devices
+
+
+def test_a_device_names_what_fails_and_remembers_what_is_absent(driver: Any, slate: Slate) -> None:
+    device = Device(3, slate)
     driver.calls["nvmlDeviceGetHandleByIndex_v2"] = lambda _index, _to: 0
     driver.answers("nvmlDeviceGetTemperature", 55)
     driver.answers("nvmlDeviceGetClockInfo", result=NOT_SUPPORTED)
