@@ -41,7 +41,7 @@ class Fields:
         self._asked = [(name, number) for name, numbers in fields.items() for number in numbers]
 
     def __call__(self, handle: Any) -> dict[str, Any]:
-        """What is known, by name.
+        """What is known, by name; whole numbers all.
 
         Raises:
             NVMLError: the GPU is lost, or the whole call failed.
@@ -62,7 +62,7 @@ class Fields:
                 continue
             kept.append(asked)
             if value.nvmlReturn == pynvml.NVML_SUCCESS:
-                answer[name] = getattr(value.value, _MEMBERS.get(value.valueType, "ullVal"))
+                answer[name] = int(getattr(value.value, _MEMBERS.get(value.valueType, "ullVal")))
             elif value.nvmlReturn == pynvml.NVML_ERROR_GPU_IS_LOST:
                 raise pynvml.NVMLError(value.nvmlReturn)
             else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pynvml
 
+from healthd.nvml.fields import Fields
 from healthd.nvml.reading import Ask, Reading, first_that_works
 
 
@@ -57,9 +58,29 @@ def sram_threshold_exceeded(handle: Any) -> bool:
     return bool(status.bThresholdExceeded)
 
 
-def retired_pages(cause: int) -> Ask:
-    """Asks how many pages are retired for that cause (before Ampere)."""
-    return lambda handle: len(pynvml.nvmlDeviceGetRetiredPages(handle, cause))
+def retired_pages() -> list[Reading]:
+    """Pages taken out of use, by cause, and whether more will be at the next reset (before Ampere)."""
+    fields = Fields(
+        {
+            "retired_pages_corrected": (pynvml.NVML_FI_DEV_RETIRED_SBE,),
+            "retired_pages_uncorrected": (pynvml.NVML_FI_DEV_RETIRED_DBE,),
+            "retirement_pending": (pynvml.NVML_FI_DEV_RETIRED_PENDING,),
+        }
+    )
+
+    def ask(handle: Any) -> dict[str, Any]:
+        answer = fields(handle)
+        pending = answer.pop("retirement_pending", None)
+        return answer if pending is None else answer | {"retirement_pending": bool(pending)}
+
+    by_corrected = pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS
+    by_uncorrected = pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR
+    older: dict[str, Ask] = {
+        "retired_pages_corrected": lambda handle: len(pynvml.nvmlDeviceGetRetiredPages(handle, by_corrected)),
+        "retired_pages_uncorrected": lambda handle: len(pynvml.nvmlDeviceGetRetiredPages(handle, by_uncorrected)),
+        "retirement_pending": lambda handle: bool(pynvml.nvmlDeviceGetRetiredPagesPendingStatus(handle)),
+    }
+    return [Reading("retired_pages", ask), *fields.or_else(older)]
 
 
 def _total(kind: int, counter: int) -> Ask:

@@ -61,24 +61,8 @@ def often() -> list[Reading]:
 
 def rarely_grave() -> list[Reading]:
     """Milliseconds, but they show faults: read once more in the last look after a kernel line."""
-    pages = Fields(
-        {
-            "retired_pages_corrected": (pynvml.NVML_FI_DEV_RETIRED_SBE,),
-            "retired_pages_uncorrected": (pynvml.NVML_FI_DEV_RETIRED_DBE,),
-            "retirement_pending": (pynvml.NVML_FI_DEV_RETIRED_PENDING,),
-        }
-    )
-    by_corrected = pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS
-    by_uncorrected = pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR
     return [
-        Reading("retired_pages", pages),
-        *pages.or_else(
-            {
-                "retired_pages_corrected": memory.retired_pages(by_corrected),
-                "retired_pages_uncorrected": memory.retired_pages(by_uncorrected),
-                "retirement_pending": pynvml.nvmlDeviceGetRetiredPagesPendingStatus,
-            }
-        ),
+        *memory.retired_pages(),
         Reading("sram_threshold_exceeded", memory.sram_threshold_exceeded),
         Reading("remap_histogram", memory.remap_histogram),
         Reading("fabric", fabric()),
