@@ -49,10 +49,13 @@ class _Link:
     def __init__(self, number: int) -> None:
         self._number = number
         self._counters = Fields(_COUNTERS, number)
+        self._active: int | None = None
         self._remote = ""
 
     def read(self, handle: Any) -> dict[str, Any]:
         active = _answer(pynvml.nvmlDeviceGetNvLinkState, handle, self._number)
+        if active != self._active:  # what a link that is down calls unsupported may be there when it is up
+            self._active, self._counters = active, Fields(_COUNTERS, self._number)
         if active and not self._remote:
             info = _answer(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, self._number)
             self._remote = "" if info is None else address(info)

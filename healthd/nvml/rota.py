@@ -18,7 +18,7 @@ class Rota:
 
     def turns(self, now: float) -> frozenset[int]:
         """Those whose turn has come; nobody twice, and nothing is made up for after a long pause."""
-        turns = set()
+        turns: set[int] = set()
         while self._due <= now and len(turns) < self._members:
             turns.add(self._given % self._members)
             self._given += 1

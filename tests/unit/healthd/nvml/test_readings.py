@@ -119,6 +119,17 @@ def test_links_say_where_they_lead_and_count_by_generation(driver: Any) -> None:
     ]
 
 
+def test_a_link_that_comes_up_is_asked_for_its_counters_again(driver: Any) -> None:
+    link_states(driver, {0: (0, 0)})
+    links = Links()
+    assert "crc_errors" not in links(HANDLE)[0]
+    driver.fields = {(163, 0): (0, 4)}
+    assert "crc_errors" not in links(HANDLE)[0]
+    link_states(driver, {0: (0, 1)})
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+    assert links(HANDLE)[0]["crc_errors"] == 4
+
+
 def test_one_link_that_fails_spares_the_others_and_a_lost_gpu_is_lost(driver: Any) -> None:
     link_states(driver, {0: (0, 1), 1: (0, 1)})
     links = Links()
