@@ -18,6 +18,7 @@ from healthd.nvml.device import Device, Lost, Message
 from healthd.slate import Slate
 
 WAIT_MS = 60_000
+BREATH_S = 0.02  # after each event: a storm of them costs neither us nor the parent a core
 PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 60.0  # after an error, which may come back at once, as for a lost GPU
 
 Send = Callable[[Message], None]
@@ -59,6 +60,7 @@ def _wait_for_ever(events: Any, indices: dict[int | None, int], send: Send) -> N
             pause_s = PAUSE_S_MIN
             index = indices.get(_address(event.device))
             send({"type": "XidEvent", "at": time.time(), "index": index, "code": event.eventData})
+            time.sleep(BREATH_S)
 
 
 def _address(handle: Any) -> int | None:

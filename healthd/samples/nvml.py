@@ -45,7 +45,7 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sm_clock_mhz: int | None = None
     power_mw: int | None = None
     throttle_mask: int | None = None  # NVML's clock event reasons
-    # every few sweeps
+    # every ten seconds, and when the kernel log tells of something
     memory_temperature_c: int | None = None
     temperature_margin_c: int | None = None  # left until the driver slows the GPU down
     memory_clock_mhz: int | None = None
@@ -64,7 +64,7 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recovery_action: int | None = None  # field 230; 0 means none
     pcie_generation: int | None = None
     pcie_width: int | None = None
-    # rarely
+    # every minute
     energy_mj: int | None = None
     ecc_corrected_aggregate: int | None = None
     ecc_uncorrected_aggregate: int | None = None

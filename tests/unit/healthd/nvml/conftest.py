@@ -1,13 +1,16 @@
-"""A driver library in Python: what pynvml calls, it finds here under the names of the real one."""
+"""A driver library in Python: what pynvml calls, it finds here under the names of the real one. And a slate."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pynvml
 import pytest
+
+from healthd.slate import SLATE_BYTES, Slate
 
 Field = tuple[int, int | float]  # an nvmlReturn_t, and the value
 
@@ -99,3 +102,13 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     monkeypatch.setattr(pynvml, "nvmlLib", driver)
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     return driver
+
+
+@pytest.fixture
+def slate() -> Iterator[Slate]:
+    descriptor = os.memfd_create("slate")
+    os.ftruncate(descriptor, SLATE_BYTES)
+    slate = Slate(descriptor)
+    os.close(descriptor)
+    yield slate
+    slate.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -20,21 +18,11 @@ from healthd.nvml.links import Links
 from healthd.nvml.pci import address
 from healthd.nvml.reading import first_that_works
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, Link, Process, Sweep
-from healthd.slate import SLATE_BYTES, Slate
+from healthd.slate import Slate
 from vocabulary.wire import Gpu
 
 HANDLE = pynvml.c_nvmlDevice_t()
 UNKNOWN, LOST, INVALID, NOT_SUPPORTED, TOO_SMALL = 999, 15, 2, 3, 7
-
-
-@pytest.fixture
-def slate() -> Iterator[Slate]:
-    descriptor = os.memfd_create("slate")
-    os.ftruncate(descriptor, SLATE_BYTES)
-    slate = Slate(descriptor)
-    os.close(descriptor)
-    yield slate
-    slate.close()
 
 
 def test_a_field_that_is_not_there_is_not_asked_again_and_one_that_fails_is(driver: Any) -> None:
