@@ -8,9 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from healthd.checks import clock as clock_check
+from healthd.checks import disks as disks_check
+from healthd.checks import edac as edac_check
+from healthd.checks import network_mounts as network_mounts_check
+from healthd.checks import nvme as nvme_check
 from healthd.checks import pressure as pressure_check
+from healthd.checks import processes as processes_check
+from healthd.checks import services as services_check
+from healthd.checks import versions as versions_check
 from healthd.facts import Held, Moment
-from healthd.samples import pressure
+from healthd.samples import clock, disks, edac, network_mounts, nvme, pressure, processes, services, versions
 from healthd.samples.family import Family
 from healthd.thresholds import Thresholds
 
@@ -67,6 +75,103 @@ SOURCES: tuple[Source, ...] = (
         reads="/proc/pressure/{cpu,io,memory}",
         cost="3 files, 0.1 ms",
         when_absent="the kernel is older than 4.20 or was started with psi=0: shortage of memory goes unseen until the OOM killer comes",
+    ),
+    Source(
+        name="edac",
+        every_s=60.0,
+        sample=edac.EdacSample,
+        metrics=edac.METRICS,
+        check_name=edac_check.CHECK,
+        limits=edac_check.Limits,
+        check=edac_check.EdacCheck,
+        reads="/sys/devices/system/edac/mc",
+        cost="4 files a memory module, 2 ms for 32",
+        when_absent="memory errors of the host show only as crashes, or in the kernel log",
+    ),
+    Source(
+        name="disks",
+        every_s=30.0,
+        sample=disks.DisksSample,
+        metrics=disks.METRICS,
+        check_name=disks_check.CHECK,
+        limits=disks_check.Limits,
+        check=disks_check.DisksCheck,
+        reads="process 1's table of mounts, statvfs of the local ones",
+        cost="20 µs a file system",
+        when_absent="full disks and those that turned read-only are seen when a job fails on them",
+    ),
+    Source(
+        name="network_mounts",
+        every_s=60.0,
+        sample=network_mounts.NetworkMountsSample,
+        metrics=network_mounts.METRICS,
+        check_name=network_mounts_check.CHECK,
+        limits=network_mounts_check.Limits,
+        check=network_mounts_check.NetworkMountsCheck,
+        reads="process 1's table of mounts, statvfs in a process of its own for each mount over the network",
+        cost="2 ms a mount",
+        when_absent="a dead file server is seen when jobs hang",
+    ),
+    Source(
+        name="nvme",
+        every_s=60.0,
+        sample=nvme.NvmeSample,
+        metrics=nvme.METRICS,
+        check_name=nvme_check.CHECK,
+        limits=nvme_check.Limits,
+        check=nvme_check.NvmeCheck,
+        reads="/sys/class/nvme, each controller's health log",
+        cost="0.2 ms a disk",
+        when_absent="wear and lost data of the local disks are seen when they fail",
+    ),
+    Source(
+        name="processes",
+        every_s=60.0,
+        sample=processes.ProcessesSample,
+        metrics=processes.METRICS,
+        check_name=processes_check.CHECK,
+        limits=processes_check.Limits,
+        check=processes_check.ProcessesCheck,
+        reads="/proc/*/stat",
+        cost="8 µs a process, 40 ms for five thousand",
+        when_absent="processes that hang in the kernel go unseen",
+    ),
+    Source(
+        name="clock",
+        every_s=60.0,
+        sample=clock.ClockSample,
+        metrics=clock.METRICS,
+        check_name=clock_check.CHECK,
+        limits=clock_check.Limits,
+        check=clock_check.ClockCheck,
+        reads="adjtimex(2)",
+        cost="1 µs",
+        when_absent="a drifting clock is seen when logs of several nodes do not fit together",
+    ),
+    Source(
+        name="versions",
+        every_s=600.0,
+        sample=versions.VersionsSample,
+        metrics=versions.METRICS,
+        check_name=versions_check.CHECK,
+        limits=versions_check.Limits,
+        check=versions_check.VersionsCheck,
+        reads="a dozen files of /proc and /sys",
+        cost="1 ms",
+        when_absent="nodes that were updated differently cannot be told apart",
+    ),
+    Source(
+        name="services",
+        every_s=60.0,
+        sample=services.ServicesSample,
+        metrics=services.METRICS,
+        check_name=services_check.CHECK,
+        limits=services_check.Limits,
+        check=services_check.ServicesCheck,
+        reads="systemctl show of a few units",
+        cost="a program's start, 10 ms",
+        when_absent="services that died are seen by what they no longer do",
+        options={"units": "the units that must run, instead of those that are enabled among the usual ones"},
     ),
 )
 

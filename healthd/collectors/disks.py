@@ -1,0 +1,47 @@
+"""Reads the table of mounts, and asks each local file system for its room: 20 µs each.
+
+File systems over the network are a source of their own, since those may hang.
+"""
+
+from __future__ import annotations
+
+from healthd.machine import Machine, Options
+from healthd.mounts import Mount, read_mounts
+from healthd.samples.disks import Disk, DisksSample
+
+LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "vfat"})
+VOLATILE = frozenset({"tmpfs", "overlay"})
+WHERE_VOLATILE_COUNTS = frozenset({"/", "/tmp", "/dev/shm"})  # noqa: S108 - a full one stops jobs; nothing is made there
+MOUNTS_MAX = 64
+
+
+def read(machine: Machine, options: Options) -> DisksSample:  # noqa: ARG001 - every collector takes options
+    """Every local file system that holds data, each device once: bind mounts show the same one again.
+
+    Raises:
+        Absent: there is no table of mounts.
+    """
+    found: dict[str, Disk] = {}
+    for mount in read_mounts(machine):
+        key = mount.point if mount.type in VOLATILE else mount.device
+        if _counts(mount) and key not in found and len(found) < MOUNTS_MAX:
+            found[key] = _disk(machine, mount)
+    return DisksSample(tuple(found.values()))
+
+
+def _counts(mount: Mount) -> bool:
+    return mount.type in LOCAL or (mount.type in VOLATILE and mount.point in WHERE_VOLATILE_COUNTS)
+
+
+def _disk(machine: Machine, mount: Mount) -> Disk:
+    space = machine.space(mount.point)
+    return Disk(
+        mount=mount.point,
+        device=mount.device,
+        type=mount.type,
+        read_only="ro" in mount.options,
+        size_bytes=space and space.f_blocks * space.f_frsize,
+        free_bytes=space and space.f_bavail * space.f_frsize,
+        inodes=(space and space.f_files) or None,  # some file systems make them as needed, and say 0
+        inodes_free=space.f_favail if space and space.f_files else None,
+    )

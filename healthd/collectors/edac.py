@@ -1,0 +1,44 @@
+"""Reads /sys/devices/system/edac/mc: four small files a module. Absent without ECC memory or the chipset's driver."""
+
+from __future__ import annotations
+
+from healthd.machine import Absent, Machine, Options
+from healthd.samples.edac import Dimm, EdacSample
+
+_WHERE = "/sys/devices/system/edac/mc"
+
+
+def read(machine: Machine, options: Options) -> EdacSample:  # noqa: ARG001 - every collector takes options
+    """Every module, and what no module could be named for (kernel Documentation/driver-api/edac.rst).
+
+    Raises:
+        Absent: no memory controller is watched.
+    """
+    controllers = [name for name in machine.names(_WHERE) if name.startswith("mc") and name[2:].isdecimal()]
+    if not controllers:
+        raise Absent(f"no controller below {_WHERE}: no ECC memory, or no EDAC driver for this chipset")
+    return EdacSample(tuple(dimm for name in controllers for dimm in _dimms(machine, name)))
+
+
+def _dimms(machine: Machine, controller: str) -> list[Dimm]:
+    where = f"{_WHERE}/{controller}"
+    found = [
+        Dimm(
+            controller=controller,
+            dimm=name,
+            label=machine.text(f"{where}/{name}/dimm_label") or "",
+            corrected=machine.number(f"{where}/{name}/dimm_ce_count"),
+            uncorrected=machine.number(f"{where}/{name}/dimm_ue_count"),
+        )
+        for name in machine.names(where)
+        if name.startswith(("dimm", "rank")) and name[4:].isdecimal()
+    ]
+    suffix = "_noinfo" if found else ""  # without modules the controller's own sums are all there is
+    rest = Dimm(
+        controller=controller,
+        dimm="",
+        label="",
+        corrected=machine.number(f"{where}/ce{suffix}_count"),
+        uncorrected=machine.number(f"{where}/ue{suffix}_count"),
+    )
+    return [*found, rest]

@@ -1,0 +1,40 @@
+"""Reads /proc/*/stat: 8 µs a process, 40 ms for five thousand, so once a minute. There is always a /proc."""
+
+from __future__ import annotations
+
+from healthd.machine import Absent, Machine, Options
+from healthd.samples.processes import ProcessesSample, Stuck
+
+STUCK_MAX = 100
+
+
+def read(machine: Machine, options: Options) -> ProcessesSample:  # noqa: ARG001 - every collector takes options
+    """All processes.
+
+    Raises:
+        Absent: there is no /proc.
+    """
+    pids = [name for name in machine.names("/proc") if name.isdecimal()]
+    if not pids:
+        raise Absent("no processes below /proc")
+    total, counts, stuck = 0, {"D": 0, "Z": 0}, []
+    for pid in pids:
+        process = parse(machine.text(f"/proc/{pid}/stat") or "")
+        if process is None:
+            continue  # it has ended
+        total += 1
+        if process.state in counts:
+            counts[process.state] += 1
+            if len(stuck) < STUCK_MAX:
+                stuck.append(process)
+    return ProcessesSample(total, counts["D"], counts["Z"], tuple(stuck))
+
+
+def parse(line: str) -> Stuck | None:
+    """``pid (name) state …``, where the name may hold anything (proc_pid_stat(5)); None if it is not whole."""
+    head, closed, rest = line.rpartition(")")
+    pid, _, name = head.partition(" (")
+    fields = rest.split()
+    if not closed or not pid.isdecimal() or len(fields) < 20 or not fields[19].isdecimal():
+        return None
+    return Stuck(int(pid), int(fields[19]), name, fields[0])

@@ -1,0 +1,57 @@
+"""Asks systemd for the state of some units: one `systemctl show`, 10 ms. Absent where systemd does not run."""
+
+from __future__ import annotations
+
+from healthd.machine import Absent, Machine, Options
+from healthd.samples.services import Service, ServicesSample
+
+UNITS = (
+    "nvidia-fabricmanager.service",
+    "nvidia-persistenced.service",
+    "nvidia-imex.service",
+    "nvidia-dcgm.service",
+    "slurmd.service",
+    "munge.service",
+    "kubelet.service",
+    "containerd.service",
+)
+DEADLINE_S = 10.0
+_ENABLED = ("enabled", "enabled-runtime")
+
+
+def read(machine: Machine, options: Options) -> ServicesSample:
+    """The units that are installed here; option `units` names others, which are then wanted.
+
+    Raises:
+        Absent: systemd does not run, or knows none of them.
+    """
+    named = tuple(unit if "." in unit else f"{unit}.service" for unit in options.get("units", ()))
+    units = named or UNITS
+    if not machine.exists("/run/systemd/system"):
+        raise Absent("systemd does not run here")
+    command = ["systemctl", "show", "--property=Id,LoadState,ActiveState,UnitFileState", "--", *units]
+    code, output = machine.run(command, DEADLINE_S)
+    if code != 0:
+        raise RuntimeError(f"systemctl ended with {code}")
+    services = parse(output, wanted=frozenset(named))
+    if not services:
+        raise Absent(f"none of {', '.join(units)} is installed")
+    return ServicesSample(services)
+
+
+def parse(text: str, wanted: frozenset[str]) -> tuple[Service, ...]:
+    """One block a unit, of `Key=value` lines; blocks are parted by blank lines (systemctl(1))."""
+    services = []
+    for block in text.split("\n\n"):
+        keys = dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line)
+        name = keys.get("Id", "")
+        if not name or (keys.get("LoadState") == "not-found" and name not in wanted):
+            continue
+        services.append(
+            Service(
+                name=name.removesuffix(".service"),
+                wanted=name in wanted or keys.get("UnitFileState") in _ENABLED,
+                state=keys.get("ActiveState", "unknown"),
+            )
+        )
+    return tuple(services)

@@ -1,0 +1,33 @@
+"""How well the kernel knows the time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from healthd.samples.family import Family, Metric
+
+
+class ClockSample(NamedTuple):
+    """As the kernel keeps it for whoever disciplines the clock. Errors are bounds, in µs."""
+
+    synchronized: bool
+    error_max_us: int
+    error_estimated_us: int
+
+
+METRICS = (
+    Family(
+        rows="",
+        labels=(),
+        metrics=(
+            Metric("healthd_host_clock_synchronized", "1 if a time service keeps the clock.", "synchronized"),
+            Metric("healthd_host_clock_error_max_seconds", "How wrong the clock can be.", "error_max_us", factor=1e-6),
+            Metric(
+                "healthd_host_clock_error_estimated_seconds",
+                "How wrong the clock probably is.",
+                "error_estimated_us",
+                factor=1e-6,
+            ),
+        ),
+    ),
+)

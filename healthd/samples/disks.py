@@ -1,0 +1,41 @@
+"""Local file systems: room, and whether they can still be written."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from healthd.samples.family import Family, Metric
+
+
+class Disk(NamedTuple):
+    """One mounted file system. `read_only` is how the kernel holds it now."""
+
+    mount: str
+    device: str
+    type: str
+    read_only: bool
+    size_bytes: int | None
+    free_bytes: int | None  # for users
+    inodes: int | None
+    inodes_free: int | None
+
+
+class DisksSample(NamedTuple):
+    """All local file systems that hold data."""
+
+    disks: tuple[Disk, ...]
+
+
+METRICS = (
+    Family(
+        rows="disks",
+        labels=("mount", "device", "type"),
+        metrics=(
+            Metric("healthd_host_disk_size_bytes", "Size of the file system.", "size_bytes"),
+            Metric("healthd_host_disk_free_bytes", "Room that users have left.", "free_bytes"),
+            Metric("healthd_host_disk_inodes", "Files it can hold.", "inodes"),
+            Metric("healthd_host_disk_inodes_free", "Files it can still take.", "inodes_free"),
+            Metric("healthd_host_disk_read_only", "1 if it cannot be written.", "read_only"),
+        ),
+    ),
+)

@@ -1,0 +1,47 @@
+"""The host's memory: errors that its controllers corrected, or could not."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from healthd.samples.family import Family, Metric
+
+
+class Dimm(NamedTuple):
+    """One memory module, or what a controller could not place (`dimm` is then empty). Counts run since boot."""
+
+    controller: str
+    dimm: str
+    label: str  # as printed on the board, where the firmware tells it
+    corrected: int | None
+    uncorrected: int | None
+
+
+class EdacSample(NamedTuple):
+    """All modules of all controllers."""
+
+    dimms: tuple[Dimm, ...]
+
+
+METRICS = (
+    Family(
+        rows="dimms",
+        labels=("controller", "dimm", "label"),
+        metrics=(
+            Metric(
+                "healthd_host_memory_errors_total",
+                "Errors of the host's memory since boot.",
+                "corrected",
+                "counter",
+                labels=(("kind", "corrected"),),
+            ),
+            Metric(
+                "healthd_host_memory_errors_total",
+                "",
+                "uncorrected",
+                "counter",
+                labels=(("kind", "uncorrected"),),
+            ),
+        ),
+    ),
+)

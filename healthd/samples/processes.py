@@ -1,0 +1,38 @@
+"""The host's processes, where they are stuck: waiting in the kernel (state D), or dead and not collected (state Z)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from healthd.samples.family import Family, Metric
+
+
+class Stuck(NamedTuple):
+    """One process in state D or Z. `started` (ticks since boot) tells it from a later one with the same number."""
+
+    pid: int
+    started: int
+    name: str
+    state: str
+
+
+class ProcessesSample(NamedTuple):
+    """How many there are, and which are stuck (the first hundred)."""
+
+    total: int
+    waiting: int  # state D
+    zombies: int
+    stuck: tuple[Stuck, ...]
+
+
+METRICS = (
+    Family(
+        rows="",
+        labels=(),
+        metrics=(
+            Metric("healthd_host_processes", "Processes and kernel threads.", "total"),
+            Metric("healthd_host_processes_waiting", "Those that wait in the kernel (state D).", "waiting"),
+            Metric("healthd_host_processes_zombie", "Those that are dead and not collected.", "zombies"),
+        ),
+    ),
+)

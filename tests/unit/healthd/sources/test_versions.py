@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from healthd.checks.versions import Limits, VersionsCheck
+from healthd.collectors.versions import microcodes, pretty_name, read, telling
+from healthd.facts import Moment, Raise, Unknown
+from healthd.machine import Absent, Machine
+from healthd.samples.versions import VersionsSample
+
+Build = Callable[[Mapping[str, str]], Machine]
+MACHINE = {
+    "/proc/sys/kernel/osrelease": "5.15.0-1071-nvidia\n",
+    "/proc/cmdline": "BOOT_IMAGE=/vmlinuz root=UUID=1 quiet iommu=pt pci=realloc=off\n",
+    "/proc/cpuinfo": "processor\t: 0\nmicrocode\t: 0x2b000603\nprocessor\t: 1\nmicrocode\t: 0x2b000603\n",
+    "/etc/os-release": 'NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 22.04.5 LTS"\n',
+    "/sys/class/dmi/id/sys_vendor": "NVIDIA\n",
+    "/sys/class/dmi/id/product_name": "DGXH100\n",
+    "/sys/class/dmi/id/bios_version": "1.05.03\n",
+    "/sys/module/nvidia/version": "570.86.15\n",
+    "/sys/module/nvidia_peermem/refcnt": "0\n",
+}
+
+
+def sample(microcode: str) -> VersionsSample:
+    return VersionsSample("k", "o", "b", "1", microcode, "", "", "", "")
+
+
+def test_everything_a_node_tells_is_read(machine: Build) -> None:
+    assert read(machine(MACHINE), {}) == VersionsSample(
+        kernel="5.15.0-1071-nvidia",
+        os="Ubuntu 22.04.5 LTS",
+        board="NVIDIA DGXH100",
+        bios="1.05.03",
+        microcode="0x2b000603",
+        nvidia="570.86.15",
+        nvidia_peermem="loaded",
+        mlx5="",
+        cmdline="iommu=pt pci=realloc=off",
+    )
+
+
+def test_no_kernel_is_a_state(machine: Build) -> None:
+    with pytest.raises(Absent):
+        read(machine({}), {})
+
+
+@given(st.text())
+def test_any_text_can_be_read(text: str) -> None:
+    assert "\n" not in pretty_name(text) + microcodes(text) + telling(text)
+
+
+@pytest.mark.parametrize(("microcode", "kinds"), [("0x1", []), ("0x1 0x2", [Raise]), ("", [Unknown])])
+def test_cores_that_differ_are_a_warning(microcode: str, kinds: list[type]) -> None:
+    facts = VersionsCheck(Limits(microcodes_max=1)).judge(sample(microcode), Moment(0, 0))
+    assert [type(fact) for fact in facts] == kinds
