@@ -64,7 +64,8 @@ def start(place: Path) -> tuple[subprocess.Popen[bytes], Path | None]:
         "run_dir": str(place / "run"),
         "beacon_dir": str(place / "beacons"),
         "listen": "127.0.0.1:0",
-        "kernel_log": {"accept_injected": True, **({"path": str(log)} if log else {})},
+        "accept_injected": True,
+        "kernel_log": {"path": str(log)} if log else {},
         "nvml": {"library": str(fake_library(place))},
         "remediator": {"url": "http://127.0.0.1:9", "token_file": str(place / "token")},  # nobody answers there
     }

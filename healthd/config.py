@@ -28,10 +28,9 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class KernelLogConfig(_Section, frozen=True):
-    """Where the kernel log is, and whether marked test faults in it count."""
+    """Where the kernel log is."""
 
     path: Path = Path("/dev/kmsg")
-    accept_injected: bool = False
 
 
 class NvmlConfig(_Section, frozen=True):
@@ -86,6 +85,7 @@ class Config(_Section, frozen=True):
     run_dir: Path = Path("/run/gpu-healthd")
     beacon_dir: Path = Path("/dev/shm/gpu-healthd")  # noqa: S108 - its owner and mode are checked
     listen: str = "127.0.0.1:15190"
+    accept_injected: bool = False  # whether marked test faults count
     kernel_log: KernelLogConfig = KernelLogConfig()
     nvml: NvmlConfig = NvmlConfig()
     remediator: RemediatorConfig = RemediatorConfig()

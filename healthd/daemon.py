@@ -83,7 +83,7 @@ class Daemon:
         orders = OrderStore(self._outbox, config.node)
         ledger = Ledger(config.node, self._boot_id, self._outbox.active())
         ledger.begin_boot(now)
-        xids = XidCheck(config.node, load_catalogue(), accept_injected=config.kernel_log.accept_injected)
+        xids = XidCheck(config.node, load_catalogue(), accept_injected=config.accept_injected)
         self._watch = Watch(ledger, xids, self._outbox.gpus(), gpu_checks, source_checks)
         self._recorder = Recorder(ledger, self._outbox, orders, now)
         self._kernel = KernelLog(config.kernel_log.path, self._boot_id, self._outbox.cursor(), host.clock)

@@ -187,7 +187,8 @@ class DemoCluster:
             "run_dir": str(place / "run"),
             "beacon_dir": str(self.beacon_dir(node)),
             "listen": "127.0.0.1:0",
-            "kernel_log": {"path": str(self.kernel_log), "accept_injected": True},
+            "accept_injected": True,
+            "kernel_log": {"path": str(self.kernel_log)},
             "nvml": self.faults.nvml_config(),
             "remediator": {
                 "url": self.url,

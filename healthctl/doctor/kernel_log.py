@@ -33,5 +33,5 @@ def kernel_log(config: Config) -> Iterator[Advice]:
         return
     finally:
         os.close(descriptor)
-    injected = "; takes marked test faults" if config.kernel_log.accept_injected else ""
+    injected = "; takes marked test faults" if config.accept_injected else ""
     yield good("kernel log", f"{path} can be read{injected}")

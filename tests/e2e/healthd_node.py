@@ -73,7 +73,8 @@ class Node:
             "run_dir": str(place / "run"),
             "beacon_dir": str(self.beacons),
             "listen": "127.0.0.1:0",
-            "kernel_log": {"accept_injected": True, **({"path": str(kernel_log)} if kernel_log else {})},
+            "accept_injected": True,
+            "kernel_log": {"path": str(kernel_log)} if kernel_log else {},
             "nvml": {"library": str(library), "interval_s": 0.2, "deadline_s": 5},
         }
         self.config = place / "healthd.yaml"

@@ -53,7 +53,7 @@ def test_a_kernel_log_that_is_not_there_is_bad(tmp_path: Path) -> None:
 
 def test_a_kernel_log_that_can_be_read_is_good(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("")
-    config = Config(kernel_log=KernelLogConfig(path=tmp_path / "log", accept_injected=True))
+    config = Config(accept_injected=True, kernel_log=KernelLogConfig(path=tmp_path / "log"))
     found = by_part(kernel_log(config))["kernel log"]
     assert found.state is State.GOOD
     assert "takes marked test faults" in found.found

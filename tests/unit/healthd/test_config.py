@@ -19,7 +19,8 @@ def test_a_full_file() -> None:
     run_dir: /r
     beacon_dir: /b
     listen: "[::1]:0"
-    kernel_log: {path: /var/log/kern.log, accept_injected: true}
+    accept_injected: true
+    kernel_log: {path: /var/log/kern.log}
     nvml: {library: /lib/nvml, interval_s: 2, deadline_s: 0.5}
     remediator: {url: "http://r:1", token_file: /t, report_interval_s: 3}
     orders: {allow: [abort], reset_gpu_command: [reset, "{gpu}"], preflight_command: [pf]}
@@ -35,7 +36,7 @@ def test_a_full_file() -> None:
     [
         ("nod: x", "c.yaml: nod: no such key; did you mean 'node'?"),
         ("nvml: {deadlines: 3}", "c.yaml: nvml.deadlines: no such key; did you mean 'deadline_s'?"),
-        ("zzz: 1", "zzz: no such key; valid are beacon_dir, kernel_log"),
+        ("zzz: 1", "zzz: no such key; valid are accept_injected, beacon_dir"),
         ("nvml: {interval_s: 0}", "c.yaml: nvml.interval_s: Expected `float` > 0.0"),
         ("orders: {allow: [reset_gp]}", "orders.allow[0]: 'reset_gp' is not valid; did you mean 'reset_gpu'?"),
         ("orders: {preflight_command: []}", "orders.preflight_command: Expected `array` of length >= 1"),
