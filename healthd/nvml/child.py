@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
         answering = [device for device, name in zip(devices, names, strict=True) if name is not None]
         inventory: Message = {"type": "Inventory", "count": len(devices), "gpus": [name for name in names if name]}
         inventory |= versions() | {"constants": [device.constants() for device in answering]}
-    except (pynvml.NVMLError, OSError) as error:
+    except (pynvml.NVMLError, OSError, ValueError) as error:
         reason = f"{error}{'' if not library else f' ({library})'}"
         send({"type": "NvmlUnavailable", "at": time.time(), "reason": reason})
         return 3

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
-import pynvml
 
 from healthd.nvml.device import Device, Message
+from healthd.nvml.identities import Identities
 from healthd.nvml.rota import Rota
 from healthd.nvml.tiers import OFTEN_S, RARELY_S
 from healthd.slate import Slate
@@ -21,66 +20,55 @@ FIRST_ROUND_S = 5.0  # by then every GPU has been read in full once
 Send = Callable[[Message], None]
 
 
-class _Look(NamedTuple):
-    """When to read what shows faults, because the kernel log has told of something."""
+class Sweeps:
+    """Reads all `devices` in turn, more of each than what is cheap only when its time has come."""
 
-    at: float
-    last: bool
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self._devices = devices
+        began = time.monotonic()
+        self._often = Rota(len(devices), OFTEN_S, first_s=0.0, began=began)
+        self._rarely = Rota(len(devices), RARELY_S, first_s=FIRST_ROUND_S, began=began)
+        self._looks: list[float] = []  # when to read what shows faults, because the kernel log has told of something
+
+    @property
+    def next_look(self) -> float:
+        """Monotonic seconds; infinite while nothing is to be looked at."""
+        return self._looks[0] if self._looks else math.inf
+
+    def look(self) -> None:
+        """Read all that shows faults now, and some times more; the dear part of it only the last time."""
+        now = time.monotonic()
+        self._looks = [now + after_s for after_s in LOOK_AFTER_S]
+
+    def sweep(self) -> Message:
+        """One round, as a `Sweep`."""
+        began = time.monotonic()
+        looking = self.next_look <= began
+        self._looks = [at for at in self._looks if at > began]
+        last_look = looking and not self._looks
+        often, rarely = self._often.turns(began), self._rarely.turns(began)
+        readings = [
+            device.read(often=looking or number in often, grave=last_look, rarely=number in rarely)
+            for number, device in enumerate(self._devices)
+        ]
+        return {"type": "Sweep", "at": time.time(), "seconds": time.monotonic() - began, "readings": readings}
 
 
 def sweep_until_told(devices: Sequence[Device], interval_s: float, slate: Slate, send: Send) -> None:
     """Return when standard input ends, or the GPUs are no longer those that were enumerated, which is said."""
-    began = due = time.monotonic()
-    members = len(devices)
-    often = Rota(members, OFTEN_S, first_s=0.0, began=began)
-    rarely = Rota(members, RARELY_S, first_s=FIRST_ROUND_S, began=began)
-    identity = Rota(members, RARELY_S, first_s=RARELY_S, began=began + RARELY_S / max(1, members))
-    identities = [device.identity() for device in devices]
-    looks: list[_Look] = []
+    due = time.monotonic()
+    sweeps, identities = Sweeps(devices), Identities(devices, slate, due)
     while True:
-        started = time.monotonic()
-        now = [look for look in looks if look.at <= started]
-        looks = [look for look in looks if look.at > started]
-        often_now, rarely_now = often.turns(started), rarely.turns(started)
-        readings = [
-            device.read(
-                often=bool(now) or number in often_now,
-                grave=any(look.last for look in now),
-                rarely=number in rarely_now,
-            )
-            for number, device in enumerate(devices)
-        ]
-        send({"type": "Sweep", "at": time.time(), "seconds": time.monotonic() - started, "readings": readings})
-        for number in identity.turns(started):
-            reason = _change(devices, number, identities[number], slate)
-            if reason:
-                send({"type": "GpusChanged", "at": time.time(), "reason": reason})
-                return
+        began = time.monotonic()
+        send(sweeps.sweep())
+        change = identities.change(began)
+        if change is not None:
+            send({"type": "GpusChanged", "at": time.time(), "reason": change})
+            return
         slate.write(None, "")
-        if started >= due:
+        if began >= due:
             due = max(due + interval_s, time.monotonic())
-        wait_s = max(0.0, min([due, *(look.at for look in looks)]) - time.monotonic())
-        if select.select([0], [], [], wait_s)[0]:
+        if select.select([0], [], [], max(0.0, min(due, sweeps.next_look) - time.monotonic()))[0]:
             if not os.read(0, 64):
                 return
-            told = time.monotonic()
-            looks = [_Look(told + after_s, after_s == LOOK_AFTER_S[-1]) for after_s in LOOK_AFTER_S]
-
-
-def _change(
-    devices: Sequence[Device], number: int, known: tuple[str, tuple[str, ...]] | None, slate: Slate
-) -> str | None:
-    """What is no longer as it was enumerated; a GPU that does not answer proves nothing."""
-    slate.write(None, "nvmlDeviceGetCount")
-    try:
-        count = pynvml.nvmlDeviceGetCount()
-    except pynvml.NVMLError:
-        count = len(devices)
-    if count != len(devices):
-        return f"the driver has {count} GPUs, and had {len(devices)}"
-    identity = devices[number].identity()
-    if identity is None or identity == known:
-        return None
-    if known is None:
-        return f"GPU {number} says now who it is: {identity[0]}"
-    return f"GPU {number} is {' '.join((identity[0], *identity[1]))}, and was {' '.join((known[0], *known[1]))}"
+            sweeps.look()

@@ -1,0 +1,47 @@
+"""Are the GPUs still those that were enumerated? One is asked at a time; their number each time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pynvml
+
+from healthd.nvml.device import Device
+from healthd.nvml.rota import Rota
+from healthd.nvml.tiers import RARELY_S
+from healthd.slate import Slate
+
+
+class Identities:
+    """`began` is when the GPUs were enumerated (monotonic seconds)."""
+
+    def __init__(self, devices: Sequence[Device], slate: Slate, began: float) -> None:
+        self._devices = devices
+        self._slate = slate
+        self._known = [device.identity() for device in devices]
+        turns = max(1, len(devices))  # the first GPU may appear where there was none
+        self._rota = Rota(turns, RARELY_S, first_s=RARELY_S, began=began + RARELY_S / turns)
+
+    def change(self, now: float) -> str | None:
+        """What is no longer as it was, if anything: a GPU that does not answer proves nothing."""
+        for number in self._rota.turns(now):
+            change = self._count() or (self._other(number) if number < len(self._devices) else None)
+            if change is not None:
+                return change
+        return None
+
+    def _count(self) -> str | None:
+        self._slate.write(None, "nvmlDeviceGetCount")
+        try:
+            count = pynvml.nvmlDeviceGetCount()
+        except pynvml.NVMLError:
+            return None
+        return None if count == len(self._devices) else f"the driver has {count} GPUs, and had {len(self._devices)}"
+
+    def _other(self, number: int) -> str | None:
+        before, now = self._known[number], self._devices[number].identity()
+        if now is None or now == before:
+            return None
+        if before is None:
+            return f"GPU {number} says now who it is: {now[0]}"
+        return f"GPU {number} is {' '.join((now[0], *now[1]))}, and was {' '.join((before[0], *before[1]))}"
