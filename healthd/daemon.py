@@ -20,16 +20,20 @@ from healthd.collectors.beacons import BeaconCollector
 from healthd.collectors.kernel_log import KernelLog
 from healthd.collectors.log_file import POLL_S
 from healthd.collectors.nvml import NvmlCollector
+from healthd.collectors.pretences import Pretences
 from healthd.config import Config
 from healthd.exporter.page import metrics_page
 from healthd.facts import Moment
 from healthd.gpu_checks import make_checks
+from healthd.gpu_watch import GpuWatch
 from healthd.host import Host
 from healthd.http_status import StatusServer
 from healthd.ledger import Ledger
 from healthd.orders.store import OrderStore
 from healthd.orders.task import Proof
 from healthd.outbox import Outbox
+from healthd.pretence import FOLDER
+from healthd.pretended_gpus import PretendedGpus
 from healthd.prober import Prober
 from healthd.recorder import Recorder
 from healthd.service_manager import ServiceManager
@@ -84,7 +88,10 @@ class Daemon:
         ledger = Ledger(config.node, self._boot_id, self._outbox.active())
         ledger.begin_boot(now)
         xids = XidCheck(config.node, load_catalogue(), accept_injected=config.accept_injected)
-        self._watch = Watch(ledger, xids, self._outbox.gpus(), gpu_checks, source_checks)
+        pretended = PretendedGpus(ledger, make_checks(thresholds))
+        gpus = GpuWatch(ledger, self._outbox.gpus(), gpu_checks, pretended)
+        self._watch = Watch(ledger, xids, gpus, source_checks)
+        self._pretences = Pretences(config.state_dir / FOLDER) if config.accept_injected else None
         self._recorder = Recorder(ledger, self._outbox, orders, now)
         self._kernel = KernelLog(config.kernel_log.path, self._boot_id, self._outbox.cursor(), host.clock)
         self._nvml = NvmlCollector(host, config.nvml.interval_s, config.nvml.deadline_s)
@@ -173,6 +180,7 @@ class Daemon:
         if ticked:
             self._tick_due = max(self._tick_due + TICK_S, monotonic)
             news = self._watch.take_beacons(self._beacons.read(now))
+            self._pretend(now)
             self._service_manager.alive(f"{self.status.health.value}, {len(self.status.findings)} findings")
         while self._proofs:
             proof = self._proofs.popleft()
@@ -189,6 +197,15 @@ class Daemon:
             self._services.uplink.wake()
         if evidence:
             self._nvml.look_now()
+
+    def _pretend(self, now: float) -> None:
+        if self._pretences is not None:
+            self._watch.gpus.pretences, hangs = self._pretences.read(now)
+            for hang in hangs:
+                if hang.source == own_sources.NVML:
+                    self._nvml.pretend_hang(hang.gpu)
+                else:
+                    self._prober.pretend_hang(hang.source)
 
     def _take_kernel(self, now: float) -> bool:
         """Judge new kernel records; whether there was evidence about a GPU."""

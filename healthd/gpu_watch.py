@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from healthd.checks import gpu_presence, nvml_liveness
 from healthd.facts import Moment, check_failed
 from healthd.gpu_checks import GpuCheck
 from healthd.gpus import GpuState, merge
 from healthd.ledger import Ledger
+from healthd.pretence import Pretence
+from healthd.pretended_gpus import PretendedGpus
 from healthd.samples.nvml import GpuConstants, Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep, XidEvent
 from vocabulary.wire import Gpu
 
@@ -16,12 +18,21 @@ from vocabulary.wire import Gpu
 class GpuWatch:
     """`expected` are the GPUs this node should have, `present` those enumerated; `states` is by index.
 
-    `trouble` is why nothing is read at present, and `hanging` whether because the driver does not answer.
+    `trouble` is why nothing is read at present, and `hanging` whether because the driver does not answer. `pretences`
+    are the faults that somebody wants to see.
     """
 
-    def __init__(self, ledger: Ledger, expected: Iterable[Gpu], checks: Mapping[str, GpuCheck]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        expected: Iterable[Gpu],
+        checks: Mapping[str, GpuCheck],
+        pretended: PretendedGpus,
+    ) -> None:
         self._ledger = ledger
         self._checks = dict(checks)
+        self._pretended = pretended
+        self.pretences: Sequence[Pretence] = ()
         self.expected = tuple(expected)
         self.present: tuple[Gpu, ...] = ()
         self._constants: dict[int, GpuConstants] = {}
@@ -95,6 +106,7 @@ class GpuWatch:
                 self._ledger.apply([check_failed(name, error, now.wall)])
                 continue
             self._ledger.hold(name, facts, now.wall, "NVML: no longer so")
+        self._pretended.judge(states, self.pretences, now)
 
     def _take_inventory(self, inventory: Inventory, now: Moment) -> None:
         self.inventory = inventory

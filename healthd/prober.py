@@ -47,6 +47,7 @@ class Prober:
         self._samples: dict[str, msgspec.json.Decoder[Any]] = {
             name: msgspec.json.Decoder(plan.sample) for name, plan in plans.items()
         }
+        self._pretended = ""
         self._held_until: dict[str, float] = {}
         self._held_s: dict[str, float] = {}
 
@@ -83,6 +84,11 @@ class Prober:
             self._keeper.end()  # somebody's waiting time is over: start again with all that are due
         return readings
 
+    def pretend_hang(self, source: str) -> None:
+        """Let the child really hang at this source; what follows is marked as injected."""
+        self._pretended = source
+        self._keeper.tell(f"{source}\n".encode())
+
     def close(self) -> None:
         """End the child."""
         self._keeper.close()
@@ -92,6 +98,7 @@ class Prober:
 
     def _arguments(self) -> list[str]:
         self._running = self._due(self._host.clock.monotonic())
+        self._pretended = ""
         plan = {name: [self._plans[name].every_s, dict(self._plans[name].options)] for name in sorted(self._running)}
         return [str(self._host.root), msgspec.json.encode(plan).decode()]
 
@@ -132,7 +139,10 @@ class Prober:
         self._keeper.end()
         reason = f"no answer for {seconds:.0f} s; tried again in {pause_s:.0f} s"
         wall = self._host.clock.wall()
-        return SourceReading(source=name, state=SourceState.HUNG, at=wall, reason=reason, seconds=seconds)
+        injected, self._pretended = name == self._pretended, ""
+        return SourceReading(
+            source=name, state=SourceState.HUNG, at=wall, reason=reason, seconds=seconds, injected=injected
+        )
 
     def _failing(self, source: str, reason: str) -> SourceReading:
         return SourceReading(source=source, state=SourceState.FAILING, at=self._host.clock.wall(), reason=reason[:300])

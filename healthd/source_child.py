@@ -3,7 +3,8 @@
     python -m healthd.source_child SLATE_FD ROOT PLAN        PLAN: {"name": [every_s, {"option": ["word", …]}], …}
 
 Writes one JSON line for each look at each source. Before a look it notes the source and the time on the slate; when
-the look never ends, the parent reads there which one hangs. The end of standard input means the parent is gone.
+the look never ends, the parent reads there which one hangs. A name on standard input is the source to hang on; the end of standard input
+means the parent is gone.
 Standard library only: all of it fits in a sixth of the node's memory budget.
 """
 
@@ -44,8 +45,11 @@ def main(arguments: list[str]) -> int:
     while True:
         name = min(due, key=lambda each: due[each])
         wait_s = max(0.0, due[name] - time.monotonic())
-        if select.select([0], [], [], wait_s)[0] and not os.read(0, 64):
-            return 0
+        if select.select([0], [], [], wait_s)[0]:
+            told = os.read(0, 64).decode()
+            if not told:
+                return 0
+            _hang(told.strip(), slate)
         every_s, options = plan[name]
         slate.write(None, f"{name} {time.monotonic():.3f}")
         _send(look(name, readers[name], machine, options))
@@ -64,6 +68,13 @@ def look(name: str, read: Read, machine: Machine, options: Options) -> dict[str,
     except Exception as error:  # noqa: BLE001 - a collector's mistake must not silence the others
         answer |= {"state": "failing", "reason": f"{type(error).__name__}: {error}"[:300]}
     return answer | {"seconds": time.monotonic() - began}
+
+
+def _hang(name: str, slate: Slate) -> None:
+    """Never come back from a look at this source: somebody wants to see what then happens."""
+    slate.write(None, f"{name} {time.monotonic():.3f}")
+    while True:
+        signal.pause()
 
 
 def _reader(name: str) -> Read:

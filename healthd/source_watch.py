@@ -41,14 +41,17 @@ class SourceWatch:
                 self._ledger.apply([check_failed(source.check_name, error, now.wall)])
             else:
                 self._ledger.hold(source.check_name, facts, now.wall, f"{source.name}: no longer so")
-        self._ledger.hold("source", trouble, now.wall, "it is read again", about=_component(reading.source))
+        about = _component(reading.source)
+        for injected in (False, True):
+            facts = [fact for fact in trouble if fact.injected is injected]
+            self._ledger.hold("source", facts, now.wall, "it is read again", about=about, injected=injected)
 
     def _judge_source(self, reading: SourceReading, now: Moment) -> list[Raise]:
         if reading.state is SourceState.PRESENT:
             self._seen.add(reading.source)
         if words := _TROUBLE.get(reading.state):
             text = f"{reading.source} {words}: {reading.reason}"
-            return [_trouble(reading.source, reading.state.value, text, now)]
+            return [_trouble(reading.source, reading.state.value, text, now, injected=reading.injected)]
         if reading.state is SourceState.ABSENT and reading.source in self._seen:
             return [
                 _trouble(reading.source, "vanished", f"{reading.source} was there, and is gone: {reading.reason}", now)
@@ -56,7 +59,7 @@ class SourceWatch:
         return []
 
 
-def _trouble(source: str, code: str, summary: str, now: Moment) -> Raise:
+def _trouble(source: str, code: str, summary: str, now: Moment, *, injected: bool = False) -> Raise:
     return Raise(
         check="source",
         code=code,
@@ -64,6 +67,7 @@ def _trouble(source: str, code: str, summary: str, now: Moment) -> Raise:
         severity=Severity.WARNING,
         summary=summary[:300],
         at=now.wall,
+        injected=injected,
     )
 
 

@@ -8,7 +8,6 @@ from healthd.checks import kernel_log
 from healthd.checks.beacons import BeaconCheck
 from healthd.checks.xid import XidCheck
 from healthd.facts import Moment
-from healthd.gpu_checks import GpuCheck
 from healthd.gpu_watch import GpuWatch
 from healthd.ledger import Ledger
 from healthd.samples.beacons import Beacons
@@ -17,23 +16,22 @@ from healthd.samples.nvml import NvmlSample
 from healthd.samples.source import SourceReading
 from healthd.source_watch import SourceWatch
 from healthd.sources import Check, Source
-from vocabulary.wire import Gpu, RankStatus
+from vocabulary.wire import RankStatus
 
 
 class Watch:
-    """This node as the samples so far show it. `expected` are the GPUs it should have."""
+    """This node as the samples so far show it."""
 
     def __init__(
         self,
         ledger: Ledger,
         xids: XidCheck,
-        expected: Iterable[Gpu],
-        gpu_checks: Mapping[str, GpuCheck],
+        gpus: GpuWatch,
         sources: Mapping[str, tuple[Source, Check]],
     ) -> None:
         self.ledger = ledger
         self._xids = xids
-        self.gpus = GpuWatch(ledger, expected, gpu_checks)
+        self.gpus = gpus
         self.sources = SourceWatch(ledger, sources)
         self._beacons = BeaconCheck({f.component.name for f in ledger.active if f.kind == "beacon/corrupt"})
         self.ranks: tuple[RankStatus, ...] = ()

@@ -25,6 +25,7 @@ def judge_hang(hang: NvmlHang, gpus: Mapping[int, Gpu]) -> Raise:
         severity=Severity.FATAL,
         summary=f"NVML hangs in {hang.call}{place}: no answer for {hang.seconds:.0f} s",
         at=hang.at,
+        injected=hang.injected,
         evidence={"call": hang.call, "seconds": round(hang.seconds, 1)},
     )
 

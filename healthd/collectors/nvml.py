@@ -7,7 +7,9 @@ sample of its own (`NvmlHang`), with the GPU and the call it hangs in.
 from __future__ import annotations
 
 import logging
-from typing import IO
+import os
+import signal
+from typing import IO, NamedTuple
 
 import msgspec
 
@@ -21,6 +23,12 @@ _Message = Inventory | Sweep | XidEvent | GpusChanged | NvmlUnavailable
 _log = logging.getLogger(__name__)
 
 
+class PretendedHang(NamedTuple):
+    """A hang that somebody wanted to see, of this GPU."""
+
+    gpu: int | None
+
+
 class NvmlCollector:
     """The parent's side of the child."""
 
@@ -32,6 +40,7 @@ class NvmlCollector:
         self._decoder = msgspec.json.Decoder(_Message)
         self._inventory_seen = False
         self._gave_up = False  # the child said why it will end
+        self._pretended: PretendedHang | None = None
         self._swept_at = 0.0  # or the child was started, or said what there is
 
     @property
@@ -67,6 +76,7 @@ class NvmlCollector:
         if not self._keeper.alive:
             if self._keeper.start_if_due():
                 self._inventory_seen = self._gave_up = False
+                self._pretended = None
                 self._swept_at = self._host.clock.monotonic()
             return []
         lines, ended = self._keeper.hear()
@@ -79,6 +89,12 @@ class NvmlCollector:
         elif self._overdue_s() > (self._patience_s if self._inventory_seen else START_DEADLINE_S):
             samples.append(self._hang())
         return samples
+
+    def pretend_hang(self, gpu: int | None) -> None:
+        """Stop the child, as a driver would that never answers: what follows is real, and marked as injected."""
+        for pid in self._keeper.pids():
+            os.kill(pid, signal.SIGSTOP)
+            self._pretended = PretendedHang(gpu)
 
     def close(self) -> None:
         """End the child."""
@@ -107,4 +123,7 @@ class NvmlCollector:
         index, call = self._keeper.slate()
         seconds = self._overdue_s()
         self._keeper.replace()
+        pretended, self._pretended = self._pretended, None
+        if pretended is not None:
+            return NvmlHang(self._host.clock.wall(), pretended.gpu, "a pretended call", seconds, injected=True)
         return NvmlHang(self._host.clock.wall(), index, call or "no call of its own", seconds)

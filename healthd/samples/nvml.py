@@ -158,6 +158,7 @@ class NvmlHang(msgspec.Struct, frozen=True):
     index: int | None
     call: str
     seconds: float
+    injected: bool = False
 
 
 NvmlSample = Inventory | Sweep | XidEvent | NvmlUnavailable | NvmlHang

@@ -28,3 +28,4 @@ class SourceReading(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     seconds: float = 0.0
     sample: Any = None
+    injected: bool = False

@@ -1,0 +1,54 @@
+"""Reads what faults are to be pretended: one small file each, once a second, only where the configuration allows it.
+
+Without the folder there is nothing to pretend. A file that cannot be understood is removed, and said in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import msgspec
+
+from healthd.pretence import Hang, Pretence
+
+FILES_MAX = 100
+FILE_BYTES_MAX = 1 << 16
+
+_log = logging.getLogger("healthd")
+_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class Pretences:
+    """The folder. Hangs are handed out once; the other faults until their time is over."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, now: float) -> tuple[list[Pretence], list[Hang]]:
+        """What is to be pretended at `now` (UTC seconds)."""
+        pretences: list[Pretence] = []
+        hangs: list[Hang] = []
+        try:
+            files = sorted(self._folder.glob("*.json"))[:FILES_MAX]
+        except OSError:
+            return [], []
+        for file in files:
+            fault = self._parse(file)
+            if isinstance(fault, Pretence) and fault.until > now:
+                pretences.append(fault)
+                continue
+            file.unlink(missing_ok=True)
+            if isinstance(fault, Hang):
+                hangs.append(fault)
+        return pretences, hangs
+
+    def _parse(self, file: Path) -> Pretence | Hang | None:
+        try:
+            with file.open("rb") as opened:
+                text = opened.read(FILE_BYTES_MAX)
+            kind = Hang if "source" in _decode(text) else Pretence
+            return msgspec.json.decode(text, type=kind)
+        except (OSError, msgspec.DecodeError) as error:
+            _log.warning("%s: no fault that can be pretended: %s; removed", file, error)
+            return None
