@@ -60,10 +60,10 @@ class Device:
             handle = self.handle()
             self._slate.write(self.index, "identity")
             uuid = pynvml.nvmlDeviceGetUUID(handle)
-            parts = self._read([Reading("mig", mig)])[0].get("mig_devices", ())
+            parts, errors = self._read([Reading("mig", mig)])
         except (pynvml.NVMLError, ValueError, Lost):
             return None
-        return uuid, tuple(parts)
+        return None if errors else (uuid, tuple(parts.get("mig_devices", ())))
 
     def read(self, *, often: bool, grave: bool, rarely: bool) -> Message:
         """One reading of what is cheap, and of the tiers asked for; `rarely` includes `grave`."""

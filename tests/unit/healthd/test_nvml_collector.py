@@ -17,6 +17,13 @@ from healthd.host import Host
 from healthd.samples.nvml import Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep
 
 S = TypeVar("S", Inventory, Sweep, NvmlHang, NvmlUnavailable)
+CHATTERING_CHILD = """
+import time
+print('{"type":"Inventory","driver":"d","count":0,"gpus":[]}', flush=True)
+while True:
+    time.sleep(0.1)
+    print('{"type":"XidEvent","at":1.0,"index":0,"code":79}', flush=True)
+"""
 BUILD = Path(__file__).parents[2] / "nodes" / "fake_nvml" / "build.py"
 
 
@@ -59,7 +66,7 @@ def collector(library: Path, gpus: Callable[..., None]) -> Iterator[Watched]:
 class Watched(NvmlCollector):
     """Gives out samples one by one."""
 
-    def __init__(self, library: Path) -> None:
+    def __init__(self, library: Path | None) -> None:
         super().__init__(Host(nvml_library=library), interval_s=0.1, deadline_s=1.0)
         self.waiting: list[NvmlSample] = []
 
@@ -121,6 +128,18 @@ def test_a_hang_is_told_with_gpu_and_call_and_a_new_child_takes_over(
     next_one(collector, Sweep)
     assert collector.starts == 2
     assert collector.abandoned == 0
+
+
+def test_xid_events_are_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "healthd"
+    (package / "nvml").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "nvml" / "child.py").write_text(CHATTERING_CHILD)
+    monkeypatch.chdir(tmp_path)  # there, that is the child
+    collector = Watched(None)
+    hang = next_one(collector, NvmlHang)
+    assert hang.seconds > 1.0
+    collector.close()
 
 
 def test_without_a_library_it_says_so_and_tries_again(gpus: Callable[..., None]) -> None:
