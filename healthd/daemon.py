@@ -32,10 +32,11 @@ from healthd.ledger import Ledger
 from healthd.orders.store import OrderStore
 from healthd.orders.task import Proof
 from healthd.outbox import Outbox
-from healthd.pretence import FOLDER
+from healthd.pretence import FOLDER, Hang
 from healthd.pretended_gpus import PretendedGpus
 from healthd.prober import Prober
 from healthd.recorder import Recorder
+from healthd.second_witness import SecondWitness
 from healthd.service_manager import ServiceManager
 from healthd.services import Services
 from healthd.source_plans import checks_of, plans_of
@@ -90,7 +91,7 @@ class Daemon:
         xids = XidCheck(config.node, load_catalogue(), accept_injected=config.accept_injected)
         pretended = PretendedGpus(ledger, make_checks(thresholds))
         gpus = GpuWatch(ledger, self._outbox.gpus(), gpu_checks, pretended)
-        self._watch = Watch(ledger, xids, gpus, source_checks)
+        self._watch = Watch(ledger, xids, gpus, SecondWitness(self._boot_id), source_checks)
         self._pretences = Pretences(config.state_dir / FOLDER) if config.accept_injected else None
         self._recorder = Recorder(ledger, self._outbox, orders, now)
         self._kernel = KernelLog(config.kernel_log.path, self._boot_id, self._outbox.cursor(), host.clock)
@@ -166,22 +167,12 @@ class Daemon:
 
     def _work(self) -> None:
         """One round: take what is there, write what is due, tell who should know."""
-        now, monotonic = self._host.clock.wall(), self._host.clock.monotonic()
+        now = Moment(self._host.clock.wall(), self._host.clock.monotonic())
         evidence = self._take_kernel(now)
-        if self._nvml_to_rest:
-            self._nvml_rests = self._nvml.rest()
-        else:
-            for sample in self._nvml.poll():
-                self._watch.take_nvml(sample, Moment(now, monotonic))
+        self._take_nvml(now)
         for reading in self._prober.poll():
-            self._watch.take_source(reading, Moment(now, monotonic))
-        ticked = monotonic >= self._tick_due
-        news = False
-        if ticked:
-            self._tick_due = max(self._tick_due + TICK_S, monotonic)
-            news = self._watch.take_beacons(self._beacons.read(now))
-            self._pretend(now)
-            self._service_manager.alive(f"{self.status.health.value}, {len(self.status.findings)} findings")
+            self._watch.take_source(reading, now)
+        news = self._tick(now) if now.monotonic >= self._tick_due else False
         while self._proofs:
             proof = self._proofs.popleft()
             if proof.whole_node:
@@ -190,29 +181,44 @@ class Daemon:
             self._nvml.look_now()
         self._recorder.expect(self._watch.gpus.expected)
         with self._outbox.lock:  # a report is of one instant: never changes without the status they belong to
-            news |= self._recorder.settle(now, monotonic)
-            self._recorder.look_up_condemned(now, monotonic)
+            news |= self._recorder.settle(now.wall, now.monotonic)
+            self._recorder.look_up_condemned(now.wall, now.monotonic)
             self.status = self._status_now()
         if news:
             self._services.uplink.wake()
         if evidence:
             self._nvml.look_now()
 
-    def _pretend(self, now: float) -> None:
+    def _tick(self, now: Moment) -> bool:
+        """What is done once a second; whether ranks came or went."""
+        self._tick_due = max(self._tick_due + TICK_S, now.monotonic)
+        self._watch.take_late_events(now)
         if self._pretences is not None:
-            self._watch.gpus.pretences, hangs = self._pretences.read(now)
+            self._watch.gpus.pretences, hangs = self._pretences.read(now.wall)
             for hang in hangs:
-                if hang.source == own_sources.NVML:
-                    self._nvml.pretend_hang(hang.gpu)
-                else:
-                    self._prober.pretend_hang(hang.source)
+                self._pretend(hang)
+        self._service_manager.alive(f"{self.status.health.value}, {len(self.status.findings)} findings")
+        return self._watch.take_beacons(self._beacons.read(now.wall))
 
-    def _take_kernel(self, now: float) -> bool:
+    def _pretend(self, hang: Hang) -> None:
+        if hang.source == own_sources.NVML:
+            self._nvml.pretend_hang(hang.gpu)
+        else:
+            self._prober.pretend_hang(hang.source)
+
+    def _take_nvml(self, now: Moment) -> None:
+        if self._nvml_to_rest:
+            self._nvml_rests = self._nvml.rest()
+            return
+        for sample in self._nvml.poll():
+            self._watch.take_nvml(sample, now)
+
+    def _take_kernel(self, now: Moment) -> bool:
         """Judge new kernel records; whether there was evidence about a GPU."""
         batch = self._kernel.read(RECORDS_PER_LOOK)
-        evidence = self._watch.take_kernel(batch.records, batch.gaps)
+        evidence = self._watch.take_kernel(batch.records, batch.gaps, now)
         if batch.garbage:
-            self._watch.take_garbage(batch.garbage, now)
+            self._watch.take_garbage(batch.garbage, now.wall)
         self._recorder.read_up_to(batch.cursor)
         if batch.more:
             self.wake()
@@ -230,6 +236,8 @@ class Daemon:
             nvml_starts=self._nvml.starts,
             nvml_hangs=gpus.hangs,
             changes_dropped=self._outbox.dropped,
+            xid_events=watch.second.heard,
+            xid_events_alone=watch.second.alone,
         )
         return Status(
             node=self._config.node,

@@ -11,7 +11,7 @@ from healthd.gpus import GpuState, merge
 from healthd.ledger import Ledger
 from healthd.pretence import Pretence
 from healthd.pretended_gpus import PretendedGpus
-from healthd.samples.nvml import GpuConstants, Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep, XidEvent
+from healthd.samples.nvml import GpuConstants, Inventory, NvmlHang, NvmlUnavailable, Sweep
 from vocabulary.wire import Gpu
 
 
@@ -54,19 +54,22 @@ class GpuWatch:
         """The same, by PCI address."""
         return self._by_pci
 
-    def take(self, sample: NvmlSample, now: Moment) -> None:
+    @property
+    def by_index(self) -> Mapping[int, Gpu]:
+        """The same, by index."""
+        return self._by_index
+
+    def take(self, sample: Inventory | Sweep | NvmlHang | NvmlUnavailable, now: Moment) -> None:
         """A message of the NVML child, or word of its silence."""
         if isinstance(sample, Sweep):
             self._take_sweep(sample, now)
         elif isinstance(sample, Inventory):
             self._take_inventory(sample, now)
-        elif isinstance(sample, XidEvent):
-            return  # the kernel log's check hears it
         elif isinstance(sample, NvmlHang):
             self._forget(f"{sample.call} has not answered for {sample.seconds:.0f} s", hanging=True)
             self.hangs += 1
             self._ledger.apply([nvml_liveness.judge_hang(sample, self._by_index)])
-        elif isinstance(sample, NvmlUnavailable):
+        else:
             self._forget(sample.reason)
             self._ledger.apply([nvml_liveness.judge_unavailable(sample)])
 

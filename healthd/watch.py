@@ -12,8 +12,9 @@ from healthd.gpu_watch import GpuWatch
 from healthd.ledger import Ledger
 from healthd.samples.beacons import Beacons
 from healthd.samples.kernel import KernelGap, KernelRecord
-from healthd.samples.nvml import NvmlSample
+from healthd.samples.nvml import NvmlSample, XidEvent
 from healthd.samples.source import SourceReading
+from healthd.second_witness import SecondWitness
 from healthd.source_watch import SourceWatch
 from healthd.sources import Check, Source
 from vocabulary.wire import RankStatus
@@ -27,17 +28,19 @@ class Watch:
         ledger: Ledger,
         xids: XidCheck,
         gpus: GpuWatch,
+        second: SecondWitness,
         sources: Mapping[str, tuple[Source, Check]],
     ) -> None:
         self.ledger = ledger
         self._xids = xids
         self.gpus = gpus
+        self.second = second
         self.sources = SourceWatch(ledger, sources)
         self._beacons = BeaconCheck({f.component.name for f in ledger.active if f.kind == "beacon/corrupt"})
         self.ranks: tuple[RankStatus, ...] = ()
         self.kernel_records = 0
 
-    def take_kernel(self, records: Iterable[KernelRecord], gaps: Iterable[KernelGap]) -> bool:
+    def take_kernel(self, records: Iterable[KernelRecord], gaps: Iterable[KernelGap], now: Moment) -> bool:
         """New kernel records. True if one of them was evidence about a GPU."""
         evidence = False
         for record in records:
@@ -46,6 +49,7 @@ class Watch:
             if fact is not None:
                 evidence = True
                 self.ledger.apply([fact])
+                self.second.saw_line(fact, now)
         self.ledger.apply(kernel_log.judge_gap(gap) for gap in gaps)
         return evidence
 
@@ -55,7 +59,16 @@ class Watch:
 
     def take_nvml(self, sample: NvmlSample, now: Moment) -> None:
         """A message of the NVML child, or word of its silence."""
-        self.gpus.take(sample, now)
+        if isinstance(sample, XidEvent):
+            self.second.heard_event(sample, self.gpus.by_index, now)
+        else:
+            self.gpus.take(sample, now)
+
+    def take_late_events(self, now: Moment) -> None:
+        """Xids of which only NVML has told. Call about once a second."""
+        for record in self.second.records_due(now):
+            fact = self._xids.judge(record, self.gpus.by_pci)
+            self.ledger.apply([fact] if fact is not None else [])
 
     def take_source(self, reading: SourceReading, now: Moment) -> None:
         """One look at one source."""

@@ -16,6 +16,8 @@ _COUNTERS = (
     ("healthd_nvml_sweeps_total", "NVML sweeps completed.", "sweeps"),
     ("healthd_nvml_errors_total", "NVML calls that failed within a sweep.", "sweep_errors"),
     ("healthd_nvml_starts_total", "NVML children started.", "nvml_starts"),
+    ("healthd_nvml_xid_events_total", "Xids the driver told of through NVML.", "xid_events"),
+    ("healthd_nvml_xid_events_alone_total", "Those of them the kernel log had no line of.", "xid_events_alone"),
     ("healthd_nvml_hangs_total", "Sweeps that did not end.", "nvml_hangs"),
     (
         "healthd_outbox_changes_dropped_total",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -30,7 +31,7 @@ STATES = [state(0, temperature_c=40), state(1, temperature_c=41, ecc_uncorrected
 class TooHot:
     """A check of one line."""
 
-    def judge(self, gpus: list[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
         return [
             Raise(
                 check="temperature",
