@@ -27,6 +27,11 @@ def test_a_first_round_of_no_length_is_everybody_at_once() -> None:
     assert Rota(0, 10.0, first_s=0.0, began=5.0).turns(1e9) == frozenset()
 
 
+def test_nothing_is_made_up_for_after_a_long_pause() -> None:
+    rota = Rota(3, 30.0, first_s=0.0, began=0.0)
+    assert [sorted(rota.turns(at)) for at in (0.0, 1000.0, 1001.0, 1010.0)] == [[0, 1, 2], [0, 1, 2], [], [0]]
+
+
 @given(
     st.integers(1, 72), st.floats(0.1, 100), st.lists(st.floats(0.001, 500), min_size=1, max_size=200), st.floats(0, 50)
 )
