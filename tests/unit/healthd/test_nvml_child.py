@@ -24,6 +24,21 @@ from vocabulary.wire import Gpu
 BUILD = Path(__file__).parents[2] / "nodes" / "fake_nvml" / "build.py"
 ENTRY = "import healthd.nvml.child, sys; print(*sorted(sys.modules))"
 
+PARENT = """
+import os, subprocess, sys, time
+from healthd.slate import SLATE_BYTES, Slate
+descriptor = os.memfd_create("slate")
+os.ftruncate(descriptor, SLATE_BYTES)
+command = [sys.executable, "-m", "healthd.nvml.child", str(descriptor), sys.argv[1], "1"]
+child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=(descriptor,))
+print(child.pid, flush=True)
+slate = Slate(descriptor)
+while slate.read()[0] != 1:
+    time.sleep(0.01)
+print(*slate.read(), flush=True)
+time.sleep(600)
+"""
+
 
 class Child:
     """One child, and its messages in order."""
@@ -151,6 +166,30 @@ def test_it_ends_with_its_parent(start: Callable[..., Child], gpus: Callable[...
     child = start()
     child.next("Sweep")
     assert child.leave() == 0
+
+
+def test_it_dies_with_its_parent_even_while_it_hangs(library: Path, gpus: Callable[..., None], tmp_path: Path) -> None:
+    gpus("gpus 2", "hang 1")
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(library)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "FAKE_NVML_SCENARIO": str(tmp_path / "scenario")},
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    assert parent.stdout.readline() == b"1 handle\n"
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    while alive(pid):
+        time.sleep(0.01)  # the kernel is ending it
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_another_gpu_in_a_slot_is_enumerated_anew(
