@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from healthd.checks import clock as clock_check
+from healthd.checks import dcgm as dcgm_check
 from healthd.checks import disks as disks_check
 from healthd.checks import edac as edac_check
 from healthd.checks import network_mounts as network_mounts_check
@@ -18,7 +19,7 @@ from healthd.checks import processes as processes_check
 from healthd.checks import services as services_check
 from healthd.checks import versions as versions_check
 from healthd.facts import Held, Moment
-from healthd.samples import clock, disks, edac, network_mounts, nvme, pressure, processes, services, versions
+from healthd.samples import clock, dcgm, disks, edac, network_mounts, nvme, pressure, processes, services, versions
 from healthd.samples.family import Family
 from healthd.thresholds import Thresholds
 
@@ -172,6 +173,22 @@ SOURCES: tuple[Source, ...] = (
         cost="a program's start, 10 ms",
         when_absent="services that died are seen by what they no longer do",
         options={"units": "the units that must run, instead of those that are enabled among the usual ones"},
+    ),
+    Source(
+        name="dcgm",
+        every_s=60.0,
+        sample=dcgm.DcgmSample,
+        metrics=dcgm.METRICS,
+        check_name=dcgm_check.CHECK,
+        limits=dcgm_check.Limits,
+        check=dcgm_check.DcgmCheck,
+        reads="dcgmi health --check, or a dcgm-exporter's page",
+        cost="a program's start and a question over TCP, 0.1 s",
+        when_absent="nothing that is needed: NVML and the kernel log say nearly all of it",
+        options={
+            "exporter": "HOST:PORT of a dcgm-exporter, where no host engine answers",
+            "profile": "yes: also read profiling fields, which occupies counters that profilers need",
+        },
     ),
 )
 

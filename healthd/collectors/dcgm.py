@@ -1,0 +1,112 @@
+"""Asks DCGM's host engine through `dcgmi` (0.1 s a look), or else a dcgm-exporter on this machine. Never required.
+
+Profiling fields are read only if option `profile` says "yes": reading them occupies counters that profilers need.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from healthd.machine import Absent, Machine, Options
+from healthd.samples.dcgm import DcgmSample, Incident, Profile
+
+EXPORTER = "127.0.0.1:9400"
+DEADLINE_S = 8.0
+FIELDS = (1002, 1004, 1005, 1009, 1010)  # dcgm_fields.h: SM active, tensor pipe, DRAM, PCIe transmitted, received
+NAMES = (
+    "DCGM_FI_PROF_SM_ACTIVE",
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+    "DCGM_FI_PROF_DRAM_ACTIVE",
+    "DCGM_FI_PROF_PCIE_TX_BYTES",
+    "DCGM_FI_PROF_PCIE_RX_BYTES",
+)
+INCIDENTS_MAX = 200
+TEXT_CHARS_MAX = 300
+_NOT_WATCHED = "watches not enabled"
+
+
+def read(machine: Machine, options: Options) -> DcgmSample:
+    """The host engine's word; without one, the exporter's (option `exporter`, HOST:PORT).
+
+    Raises:
+        Absent: neither is here.
+    """
+    try:
+        return _host_engine(machine, profile="yes" in options.get("profile", ()))
+    except Absent as absent:
+        address = (*options.get("exporter", ()), EXPORTER)[0]
+        page = machine.http_page(address, "/metrics", DEADLINE_S)
+        if page is None:
+            raise Absent(f"{absent}; and no dcgm-exporter at {address}") from None
+        return DcgmSample(address, False, (), parse_page(page))
+
+
+def _host_engine(machine: Machine, *, profile: bool) -> DcgmSample:
+    code, output = machine.run(["dcgmi", "health", "--check", "--json"], DEADLINE_S)
+    watched = code == 0
+    if not watched and _NOT_WATCHED not in output:
+        raise Absent(f"dcgmi: {(output.strip().splitlines() or ['no host engine answers'])[0][:TEXT_CHARS_MAX]}")
+    profiles: tuple[Profile, ...] = ()
+    if profile:
+        fields = ",".join(map(str, FIELDS))
+        code, table = machine.run(["dcgmi", "dmon", "-e", fields, "-c", "1", "-d", "100"], DEADLINE_S)
+        profiles = parse_table(table) if code == 0 else ()
+    return DcgmSample("dcgmi", watched, parse_health(output) if watched else (), profiles)
+
+
+def parse_health(text: str) -> tuple[Incident, ...]:
+    """The JSON of `dcgmi health --check` (DCGM, dcgmi/Health.cpp): group → entity → Errors → system → value and words.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    document = json.loads(text)
+    found = []
+    for group, entities in _members(document, "body"):
+        for number, entity in _children(entities):
+            for system, error in _children(dict(_children(entity)).get("Errors")):
+                words = error.get("overflow") if isinstance(error, dict) else None
+                text = " ".join(map(str, words)) if isinstance(words, list) else ""
+                health = str(error.get("value", "")) if isinstance(error, dict) else str(error)
+                found.append(Incident(f"{group} {number}", system, health, text[:TEXT_CHARS_MAX]))
+    return tuple(found[:INCIDENTS_MAX])
+
+
+def parse_table(text: str) -> tuple[Profile, ...]:
+    """The rows of `dcgmi dmon`: ``GPU 0  0.93  0.41 …``, one column a field in the order asked for; N/A is unknown."""
+    rows = [
+        words for line in text.splitlines() if (words := line.split())[:1] == ["GPU"] and len(words) == 2 + len(FIELDS)
+    ]
+    return tuple(Profile(int(words[1]), *map(_number, words[2:])) for words in rows if words[1].isdecimal())
+
+
+def parse_page(text: str) -> tuple[Profile, ...]:
+    """A dcgm-exporter's page: ``NAME{gpu="0",…} value``."""
+    values: dict[int, dict[str, float | None]] = {}
+    for line in text.splitlines():
+        name, brace, rest = line.partition("{")
+        if not brace or name not in NAMES:
+            continue
+        labels, _, value = rest.rpartition("}")
+        gpu = labels.partition('gpu="')[2].partition('"')[0]
+        if gpu.isdecimal():
+            values.setdefault(int(gpu), {})[name] = _number(value.split()[0] if value.split() else "")
+    return tuple(Profile(gpu, *(known.get(name) for name in NAMES)) for gpu, known in sorted(values.items()))
+
+
+def _children(node: Any) -> list[tuple[str, Any]]:
+    return _members(node, "children")
+
+
+def _members(node: Any, key: str) -> list[tuple[str, Any]]:
+    members = node.get(key) if isinstance(node, dict) else None
+    return list(members.items()) if isinstance(members, dict) else []
+
+
+def _number(word: str) -> float | None:
+    try:
+        value = float(word)
+    except ValueError:
+        return None
+    return value if 0 <= value < 1e15 else None  # DCGM writes unknown as a huge number; NaN fails both
