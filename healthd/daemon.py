@@ -15,6 +15,7 @@ from collections import deque
 from typing import Protocol
 
 from healthd import own_sources
+from healthd.checks.kernel_messages import KernelMessageCheck
 from healthd.checks.xid import XidCheck
 from healthd.collectors.beacons import BeaconCollector
 from healthd.collectors.kernel_log import KernelLog
@@ -26,6 +27,7 @@ from healthd.exporter.page import metrics_page
 from healthd.facts import Moment
 from healthd.gpu_checks import make_checks
 from healthd.gpu_watch import GpuWatch
+from healthd.grammar.families import FAMILIES
 from healthd.host import Host
 from healthd.http_status import StatusServer
 from healthd.ledger import Ledger
@@ -45,6 +47,7 @@ from healthd.thresholds import load_thresholds
 from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import prepare_directory
 from healthd.watch import Watch
+from healthd.witness import Witness
 from vocabulary.catalogue_file import load_catalogue
 
 TICK_S = 1.0
@@ -88,10 +91,11 @@ class Daemon:
         orders = OrderStore(self._outbox, config.node)
         ledger = Ledger(config.node, self._boot_id, self._outbox.active())
         ledger.begin_boot(now)
-        xids = XidCheck(config.node, load_catalogue(), accept_injected=config.accept_injected)
+        witness = Witness(config.node, accept_injected=config.accept_injected)
+        xids, messages = XidCheck(witness, load_catalogue()), KernelMessageCheck(witness, FAMILIES)
         pretended = PretendedGpus(ledger, make_checks(thresholds))
         gpus = GpuWatch(ledger, self._outbox.gpus(), gpu_checks, pretended)
-        self._watch = Watch(ledger, xids, gpus, SecondWitness(self._boot_id), source_checks)
+        self._watch = Watch(ledger, xids, messages, gpus, SecondWitness(self._boot_id), source_checks)
         self._pretences = Pretences(config.state_dir / FOLDER) if config.accept_injected else None
         self._recorder = Recorder(ledger, self._outbox, orders, now)
         self._kernel = KernelLog(config.kernel_log.path, self._boot_id, self._outbox.cursor(), host.clock)

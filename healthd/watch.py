@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from healthd.checks import kernel_log
 from healthd.checks.beacons import BeaconCheck
+from healthd.checks.kernel_messages import KernelMessageCheck
 from healthd.checks.xid import XidCheck
 from healthd.facts import Moment
 from healthd.gpu_watch import GpuWatch
@@ -27,12 +28,14 @@ class Watch:
         self,
         ledger: Ledger,
         xids: XidCheck,
+        messages: KernelMessageCheck,
         gpus: GpuWatch,
         second: SecondWitness,
         sources: Mapping[str, tuple[Source, Check]],
     ) -> None:
         self.ledger = ledger
         self._xids = xids
+        self._messages = messages
         self.gpus = gpus
         self.second = second
         self.sources = SourceWatch(ledger, sources)
@@ -50,6 +53,8 @@ class Watch:
                 evidence = True
                 self.ledger.apply([fact])
                 self.second.saw_line(fact, now)
+            elif (message := self._messages.judge(record, self.gpus.by_pci)) is not None:
+                self.ledger.apply([message])
         self.ledger.apply(kernel_log.judge_gap(gap) for gap in gaps)
         return evidence
 

@@ -1,61 +1,58 @@
-"""Kernel records → facts: what the driver says of its GPUs, and who may say it."""
+"""Kernel records → facts: what the driver says of its GPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from healthd.bursts import Bursts
 from healthd.facts import Raise
 from healthd.samples.kernel import KernelRecord
+from healthd.witness import Witness
 from vocabulary.catalogue import Catalogue
 from vocabulary.finding import Evidence
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.injection import MARK, unmark
 from vocabulary.wire import Gpu
 from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
+from vocabulary.xid_detail import decode
 
 LINE_CHARS_MAX = 500
 SUMMARY_CHARS_MAX = 300
 
 
 class XidCheck:
-    """Knows this node's name, whether marked test faults count here, and the catalogue. Holds no state."""
+    """Knows who may speak and what the catalogue says; remembers only which Xid came first."""
 
-    def __init__(self, node: str, catalogue: Catalogue, *, accept_injected: bool) -> None:
-        self._node = node
+    def __init__(self, witness: Witness, catalogue: Catalogue) -> None:
+        self._witness = witness
         self._catalogue = catalogue
-        self._accept_injected = accept_injected
+        self._bursts = Bursts()
 
     def judge(self, record: KernelRecord, gpus: Mapping[str, Gpu]) -> Raise | None:
-        """What one record says; None if it is no evidence. `gpus` maps PCI addresses to the GPUs that are known.
-
-        Only the kernel (facility 0) is a witness. A process may inject a fault by marking it as such, where the
-        configuration allows it, and only for the node it names.
-        """
+        """What one record says; None if it is no evidence. `gpus` maps PCI addresses to the GPUs that are known."""
         text = record.text
         if "Xid" not in text and "NVRM" not in text:  # SXid lines hold "Xid" too; most lines end here
             return None
-        injected = MARK in text and (marked := unmark(text)) is not None
-        if injected:
-            if not self._accept_injected or marked is None or marked.node != self._node:
-                return None
-            text = marked.text
-        elif record.facility != 0:
+        heard = self._witness.hear(record)
+        event = None if heard is None else parse_line(heard.text)
+        if heard is None or event is None:
             return None
-        event = parse_line(text)
-        return None if event is None else self._fact(event, record, gpus, injected=injected)
+        return self._fact(event, record, gpus, injected=heard.injected)
 
     def _fact(self, event: KernelEvent, record: KernelRecord, gpus: Mapping[str, Gpu], *, injected: bool) -> Raise:
+        component = _component(event, gpus)
+        code = event.kind.value if event.code is None else str(event.code)
+        burst = self._bursts.add(f"{component.pci or component.key}{injected}", code, record.at)
         return Raise(
             check="sxid" if event.kind is KernelEventKind.SXID else "xid",
-            code=event.kind.value if event.code is None else str(event.code),
-            component=_component(event, gpus),
+            code=code,
+            component=component,
             severity=self._catalogue.severity_of(event),
             summary=self._summary(event)[:SUMMARY_CHARS_MAX],
             at=record.at,
             event=True,
             origin=record.origin,
             injected=injected,
-            evidence=_evidence(event, record),
+            evidence=_evidence(event, record) | {"burst_first": burst.first, "burst_position": burst.position},
         )
 
     def _summary(self, event: KernelEvent) -> str:
@@ -81,4 +78,4 @@ def _evidence(event: KernelEvent, record: KernelRecord) -> Evidence:
         value = getattr(event, name)
         if value not in (None, ""):
             evidence[name] = value
-    return evidence
+    return evidence | decode(event)

@@ -13,6 +13,7 @@ from healthd.gpus import GpuState
 from healthd.samples.beacons import Beacons
 from healthd.samples.kernel import KernelGap, KernelRecord
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, NvmlHang, NvmlUnavailable, Sweep
+from healthd.witness import Witness
 from vocabulary.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
@@ -26,7 +27,7 @@ CATALOGUE = load_catalogue()
 
 
 def judge(text: str, facility: int = 0, *, accept: bool = False) -> Raise | None:
-    check = XidCheck("n1", CATALOGUE, accept_injected=accept)
+    check = XidCheck(Witness("n1", accept_injected=accept), CATALOGUE)
     return check.judge(KernelRecord("boot", 7, 1.0, facility, text), BY_PCI)
 
 
@@ -50,7 +51,13 @@ def test_the_kernel_is_a_witness() -> None:
     )
     assert (fact.component.index, fact.component.name) == (3, "GPU-3")
     assert fact.origin == "boot:7"
-    assert fact.evidence == {"line": LINE, "pid": 42, "process": "python3"}
+    assert fact.evidence == {
+        "line": LINE,
+        "pid": 42,
+        "process": "python3",
+        "burst_first": "79",
+        "burst_position": 1,
+    }
 
 
 @pytest.mark.parametrize("facility", [1, 3, 16])

@@ -8,12 +8,13 @@ from healthd.facts import Moment, Raise
 from healthd.samples.kernel import KernelRecord
 from healthd.samples.nvml import XidEvent
 from healthd.second_witness import WAIT_S, WAITING_MAX, SecondWitness
+from healthd.witness import Witness
 from vocabulary.catalogue_file import load_catalogue
 from vocabulary.wire import Gpu
 from vocabulary.xid import format_xid
 
 GPU = Gpu(3, "GPU-3", "0000:3b:00.0")
-CHECK = XidCheck("n1", load_catalogue(), accept_injected=True)
+CHECK = XidCheck(Witness("n1", accept_injected=True), load_catalogue())
 
 
 def moment(at: float) -> Moment:

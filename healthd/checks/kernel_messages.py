@@ -1,0 +1,84 @@
+"""Kernel records → facts: everything but the driver's Xids. Most records have none of the families' words, and end there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from healthd.facts import Clear, Fact, Raise, gpu_component
+from healthd.grammar.form import Family, Form
+from healthd.samples.kernel import KernelRecord
+from healthd.witness import Testimony, Witness
+from vocabulary.finding import Evidence
+from vocabulary.identity import Component, canonical_pci
+from vocabulary.log_author import kernel_text
+from vocabulary.wire import Gpu
+
+LINE_CHARS_MAX = 500
+VALUE_CHARS_MAX = 120
+
+
+class KernelMessageCheck:
+    """Holds no state."""
+
+    def __init__(self, witness: Witness, families: Sequence[Family]) -> None:
+        self._witness = witness
+        self._families = tuple(families)
+        self._words = tuple((word, family) for family in families for word in family.words)
+
+    def judge(self, record: KernelRecord, gpus: Mapping[str, Gpu]) -> Fact | None:
+        """What one record says; None if it is no evidence. `gpus` maps PCI addresses to the GPUs that are known."""
+        text = record.text
+        for word, family in self._words:
+            if word in text and (fact := self._read(family, record, gpus)) is not None:
+                return fact
+        return None
+
+    def _read(self, family: Family, record: KernelRecord, gpus: Mapping[str, Gpu]) -> Fact | None:
+        heard = self._witness.hear(record)
+        text = None if heard is None else kernel_text(heard.text[:LINE_CHARS_MAX])
+        if heard is None or text is None:
+            return None
+        for form in family.forms:
+            match = form.pattern.search(text)
+            if match is not None:
+                return _fact(family, form, match.groupdict(), heard, record, gpus)
+        return None
+
+
+def _fact(
+    family: Family,
+    form: Form,
+    found: Mapping[str, str | None],
+    heard: Testimony,
+    record: KernelRecord,
+    gpus: Mapping[str, Gpu],
+) -> Fact:
+    component = _component(family, found, gpus)
+    if form.clears and not heard.injected:  # a test must not end what is real
+        return Clear(check=family.check, code=form.code, component=component, at=record.at, by=form.summary)
+    evidence: Evidence = {"line": heard.text[:LINE_CHARS_MAX]}
+    evidence |= {
+        name: value[:VALUE_CHARS_MAX] for name, value in found.items() if value and name not in ("pci", "place")
+    }
+    where = "" if component.key == f"{component.kind.value}:all" else f" ({component})"
+    return Raise(
+        check=family.check,
+        code=form.code,
+        component=component,
+        severity=form.severity,
+        summary=form.summary + where,
+        at=record.at,
+        event=True,
+        origin=record.origin,
+        injected=heard.injected,
+        evidence=evidence,
+    )
+
+
+def _component(family: Family, found: Mapping[str, str | None], gpus: Mapping[str, Gpu]) -> Component:
+    address = found.get("pci")
+    if address:
+        pci = canonical_pci(address)
+        gpu = gpus.get(pci)
+        return gpu_component(gpu) if gpu is not None else Component(family.kind, pci=pci)
+    return Component(family.kind, name=found.get("place") or "")

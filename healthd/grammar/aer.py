@@ -1,0 +1,61 @@
+"""PCIe errors (kernel drivers/pci/pcie/aer.c, dpc.c, hotplug/pciehp_ctrl.c).
+
+Only the line that names device and severity counts: "error received" before it and the registers after it are the same
+event once more.
+"""
+
+from __future__ import annotations
+
+from healthd.grammar.form import PCI, Family, form
+from vocabulary.finding import Severity
+from vocabulary.identity import ComponentKind
+
+_TYPE = r", type=(?P<layer>[A-Za-z ]{1,40})"
+
+AER = Family(
+    check="pcie_aer",
+    kind=ComponentKind.PCIE,
+    words=("PCIe Bus Error", "AER:", "DPC:", "pciehp", "device inaccessible"),
+    forms=(
+        form(
+            "corrected",
+            Severity.INFO,
+            "PCIe error, corrected",
+            rf"{PCI}: (?:AER: )?PCIe Bus Error: severity=Correct(?:ed|able){_TYPE}",
+        ),
+        form(
+            "nonfatal",
+            Severity.WARNING,
+            "PCIe error that could not be corrected",
+            rf"{PCI}: (?:AER: )?PCIe Bus Error: severity=Uncorrect(?:ed|able) \(Non-Fatal\){_TYPE}",
+        ),
+        form(
+            "fatal",
+            Severity.ERROR,
+            "fatal PCIe error: the link was reset",
+            rf"{PCI}: (?:AER: )?PCIe Bus Error: severity=Uncorrect(?:ed|able) \(Fatal\){_TYPE}",
+        ),
+        form("unrecovered", Severity.ERROR, "a PCIe device did not come back", rf"{PCI}: AER: device recovery failed"),
+        form(
+            "contained", Severity.ERROR, "a PCIe port was shut to contain an error", rf"{PCI}: DPC: containment event"
+        ),
+        form(
+            "link_down",
+            Severity.WARNING,
+            "a PCIe slot lost its link",
+            rf"{PCI}: pciehp: Slot\((?P<slot>[\w-]{{1,20}})\): Link Down",
+        ),
+        form(
+            "removed",
+            Severity.WARNING,
+            "a PCIe card is gone",
+            rf"{PCI}: pciehp: Slot\((?P<slot>[\w-]{{1,20}})\): Card not present",
+        ),
+        form(
+            "inaccessible",
+            Severity.ERROR,
+            "a PCIe device does not answer",
+            rf"{PCI}: Unable to change power state from \S{{1,12}} to D0, device inaccessible",
+        ),
+    ),
+)

@@ -1,0 +1,66 @@
+"""Errors of the host's memory and cores (kernel drivers/edac, arch/x86/kernel/cpu/mce, drivers/acpi/apei, mm)."""
+
+from __future__ import annotations
+
+from healthd.grammar.form import Family, form
+from vocabulary.finding import Severity
+from vocabulary.identity import ComponentKind
+
+_WHERE = r" on (?P<place>[^\s(]{1,80})"
+
+MEMORY = Family(
+    check="host_memory",
+    kind=ComponentKind.HOST,
+    words=("EDAC ", "[Hardware Error]", "Memory failure:", "Machine Check", "Machine check"),
+    forms=(
+        form(
+            "corrected",
+            Severity.INFO,
+            "memory error, corrected",
+            rf"EDAC (?P<controller>MC\d{{1,3}}): (?P<errors>\d{{1,9}}) CE(?: (?P<error>[^()]{{1,80}}?))?{_WHERE}",
+        ),
+        form(
+            "uncorrected",
+            Severity.ERROR,
+            "memory returned wrong data",
+            rf"EDAC (?P<controller>MC\d{{1,3}}): (?P<errors>\d{{1,9}}) UE(?: (?P<error>[^()]{{1,80}}?))?{_WHERE}",
+        ),
+        form(
+            "page_lost",
+            Severity.ERROR,
+            "a page of memory could not be taken out of use",
+            r"Memory failure: (?P<page>0x[0-9a-f]{1,16}): recovery action for (?!already)(?P<kind>[^:]{1,60}): (?:Failed|Ignored)",
+        ),
+        form(
+            "page_offline",
+            Severity.WARNING,
+            "a page of memory was taken out of use",
+            r"Memory failure: (?P<page>0x[0-9a-f]{1,16}): recovery action for (?P<kind>[^:]{1,60}): (?:Recovered|Delayed)",
+        ),
+        form(
+            "machine_check",
+            Severity.ERROR,
+            "a core stopped with a machine check",
+            r"CPU (?P<cpu>\d{1,5}): Machine Check Exception",
+        ),
+        form("machine_check_logged", Severity.INFO, "a machine check was logged", r"Machine check events logged"),
+        form(
+            "firmware_fatal",
+            Severity.ERROR,
+            "the firmware reports a fatal hardware error",
+            r"\[Hardware Error\]: event severity: fatal",
+        ),
+        form(
+            "firmware_recoverable",
+            Severity.WARNING,
+            "the firmware reports a hardware error that was survived",
+            r"\[Hardware Error\]: event severity: recoverable",
+        ),
+        form(
+            "firmware_corrected",
+            Severity.INFO,
+            "the firmware reports a hardware error, corrected",
+            r"\[Hardware Error\]: event severity: corrected",
+        ),
+    ),
+)

@@ -1,0 +1,71 @@
+"""NVIDIA's network adapters (kernel drivers/net/ethernet/mellanox/mlx5/core: events.c, health.c, cmd.c, en_main.c).
+
+A link or cable that goes is only recorded: ports that nobody uses say so at every boot. Whether one that was up is down
+is told by the sources `infiniband` and `ethernet`.
+"""
+
+from __future__ import annotations
+
+from healthd.grammar.form import PCI, Family, form
+from vocabulary.finding import Severity
+from vocabulary.identity import ComponentKind
+
+_DEVICE = rf"mlx5_core {PCI}"
+_CABLE = r"Port module event(?:\[error\])?: module (?P<module>\d{1,3}), "
+
+MLX5 = Family(
+    check="mlx5",
+    kind=ComponentKind.NIC_PORT,
+    words=("mlx5_core",),
+    forms=(
+        form(
+            "link_down",
+            Severity.INFO,
+            "a network port lost its link",
+            rf"{_DEVICE}(?: (?P<port>[\w.-]{{1,20}}))?:? Link down",
+        ),
+        form(
+            "cable_error",
+            Severity.WARNING,
+            "a network cable or transceiver is faulty",
+            rf"{_DEVICE}.{{0,60}}?{_CABLE}Cable error, (?P<error>[^\n]{{1,60}})",
+        ),
+        form(
+            "cable_unplugged",
+            Severity.INFO,
+            "a network cable was unplugged",
+            rf"{_DEVICE}.{{0,60}}?{_CABLE}Cable unplugged",
+        ),
+        form("hot", Severity.WARNING, "a network adapter is too hot", rf"{_DEVICE}.{{0,80}}?High [Tt]emperature"),
+        form(
+            "power",
+            Severity.WARNING,
+            "a network adapter's slot gives too little power",
+            rf"{_DEVICE}.{{0,80}}?Detected insufficient power on the PCIe slot",
+        ),
+        form(
+            "compromised",
+            Severity.ERROR,
+            "a network adapter's firmware does not work",
+            rf"{_DEVICE}.{{0,80}}?(?:device's health compromised|[Hh]ealth_care.{{0,40}}handling bad device|firmware internal error)",
+        ),
+        form(
+            "health",
+            Severity.WARNING,
+            "a network adapter's firmware met an error",
+            rf"{_DEVICE}.{{0,80}}?Health issue observed, (?P<error>[^\n]{{1,80}})",
+        ),
+        form(
+            "command_timeout",
+            Severity.WARNING,
+            "a network adapter does not answer its driver",
+            rf"{_DEVICE}.{{0,120}}?timeout\. Will cause a leak of a command resource",
+        ),
+        form(
+            "tx_timeout",
+            Severity.WARNING,
+            "a network adapter does not send",
+            rf"{_DEVICE}.{{0,40}}?TX timeout detected",
+        ),
+    ),
+)

@@ -1,0 +1,73 @@
+"""What NVIDIA's driver writes beside Xids and SXids (open-gpu-kernel-modules; the modules nvidia, nvidia-peermem)."""
+
+from __future__ import annotations
+
+from healthd.grammar.form import Family, form
+from vocabulary.finding import Severity
+from vocabulary.identity import ComponentKind
+
+_GPU = r"NVRM: (?:GPU )?(?:at )?(?:PCI:)?(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)"
+
+NVIDIA = Family(
+    check="nvidia_driver",
+    kind=ComponentKind.HOST,
+    words=("NVRM", "nvidia-peermem", "nvidia_peermem", "nv_peer_mem", "nvidia-modeset", "nvidia-nvlink"),
+    forms=(
+        form(
+            "init_failed",
+            Severity.FATAL,
+            "the driver could not start the GPU",
+            rf"{_GPU}: (?:RmInitAdapter failed! \((?P<error>[0-9a-fx:]{{1,40}})\)|rm_init_adapter failed)",
+        ),
+        form(
+            "init_failed",
+            Severity.FATAL,
+            "the driver could not start a GPU",
+            r"NVRM: (?:RmInitAdapter failed! \((?P<error>[0-9a-fx:]{1,40})\)|rm_init_adapter failed)",
+        ),
+        form("lost", Severity.FATAL, "the GPU is lost", rf"{_GPU}: GPU (?:is|has been) lost"),
+        form("lost", Severity.FATAL, "a GPU is lost", r"NVRM: .{0,60}\bGPU (?:is|has been) lost\b"),
+        form(
+            "probe_failed",
+            Severity.ERROR,
+            "the driver took none of the GPUs, or not all",
+            r"NVRM: The NVIDIA probe routine failed for (?P<devices>\d{1,3}) device",
+        ),
+        form(
+            "mismatch",
+            Severity.WARNING,
+            "the driver's parts are of different versions: programs cannot use the GPUs until a reboot or reload",
+            r"NVRM: API mismatch: .{0,60}?version (?P<client>\d[\d.]{1,20}\d).{1,120}?version (?P<module>\d[\d.]{1,20}\d)",
+        ),
+        form(
+            "gsp",
+            Severity.WARNING,
+            "the GPU's own processor does not answer again and again",
+            r"NVRM: Rate limiting GSP RPC error prints for GPU at PCI:(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})",
+        ),
+        form(
+            "gsp",
+            Severity.WARNING,
+            "the GPU's own processor answers late or not at all",
+            r"NVRM: (?!_kgspLogXid).{0,120}?(?:GSP .{0,40}?(?:[Tt]imed? ?out|TIMEOUT)|[Tt]imeout .{0,80}?\bGSP\b|GSP heartbeat)",
+        ),
+        form(
+            "nvlink",
+            Severity.WARNING,
+            "the driver could not set up NVLink",
+            r"(?:NVRM: \w{0,40}[nN]vlink\w{0,60}: |nvidia-nvlink: )(?P<error>.{0,120}?(?:[Ff]ail|[Ee]rror|[Dd]egraded).{0,60})",
+        ),
+        form(
+            "peermem",
+            Severity.WARNING,
+            "GPU memory could not be given to a network adapter",
+            r"(?:nvidia[-_]peermem|nv_peer_mem)\b(?!:? module verification):? ?(?P<error>.{0,120}?(?:[Ee]rror|ERROR|[Ff]ail|invalid|p2p_free_callback).{0,60})",
+        ),
+        form(
+            "crash_dump",
+            Severity.INFO,
+            "the driver kept a dump of a crashed GPU",
+            r"NVRM: A GPU crash dump has been created",
+        ),
+    ),
+)

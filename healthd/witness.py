@@ -1,0 +1,35 @@
+"""Who may say what of this node in the kernel log. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from healthd.samples.kernel import KernelRecord
+from vocabulary.injection import MARK, unmark
+
+
+class Testimony(NamedTuple):
+    """What was said, and whether as a test."""
+
+    text: str
+    injected: bool
+
+
+class Witness:
+    """Only the kernel (facility 0) is a witness.
+
+    A process may inject a fault by marking it as such, where the configuration allows it, and only for the node it
+    names.
+    """
+
+    def __init__(self, node: str, *, accept_injected: bool) -> None:
+        self._node = node
+        self._accept_injected = accept_injected
+
+    def hear(self, record: KernelRecord) -> Testimony | None:
+        """The record's words; None if they count for nothing here."""
+        text = record.text
+        if MARK in text and (marked := unmark(text)) is not None:
+            believed = self._accept_injected and marked.node == self._node
+            return Testimony(marked.text, injected=True) if believed else None
+        return Testimony(text, injected=False) if record.facility == 0 else None

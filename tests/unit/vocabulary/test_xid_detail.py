@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
+from vocabulary.xid_detail import decode
+
+FAULT = (
+    "channel 0x0000000a, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC0 GPCCLIENT_T1_0 faulted @ 0x7f2a_00000000."
+    " Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ"
+)
+CORPUS = (Path(__file__).parents[2] / "golden" / "xid" / "lines.log").read_text().splitlines()
+
+
+def detail(code: int, text: str) -> dict[str, str | int]:
+    event = parse_line(f"NVRM: Xid (PCI:0000:07:00): {code}, pid=1, name=x, {text}")
+    assert event is not None
+    return decode(event)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "found"),
+    [
+        (
+            31,
+            FAULT,
+            {
+                "engine": "GRAPHICS",
+                "virtual_address": "0x7f2a_00000000",
+                "fault": "FAULT_PDE",
+                "access": "ACCESS_TYPE_VIRT_READ",
+            },
+        ),
+        (13, "Graphics SM Warp Exception on (GPC 2, TPC 5, SM 1): Out Of Range Address", {"gpc": 2, "tpc": 5, "sm": 1}),
+        (13, "Graphics Exception: ESR 0x505730=0x201000e 0x505734=0x24", {}),
+        (
+            63,
+            "Row Remapper: New row (0x0000000001a6f3) marked for remapping, reset gpu to activate.",
+            {"row": "0x0000000001a6f3"},
+        ),
+        (
+            94,
+            "Contained: SM (0x1). RST: No, D-RST: No",
+            {"containment": "Contained", "unit": "SM", "reset": "No", "drain_reset": "No"},
+        ),
+        (
+            95,
+            "Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No",
+            {"containment": "Uncontained", "unit": "LTC TAG", "reset": "Yes", "drain_reset": "No"},
+        ),
+        (
+            74,
+            "NVLink: fatal error detected on link 11(0x10000, 0x0, 0x0)",
+            {"nvlink": 11, "registers": "0x10000, 0x0, 0x0"},
+        ),
+        (
+            119,
+            "Timeout after 45s of waiting for RPC response from GPU2 GSP! Expected function 76 (GSP_RM_CONTROL) (0x20800a4c 0x4).",
+            {"waited_s": 45, "function": 76, "rpc": "GSP_RM_CONTROL"},
+        ),
+        (119, "Timeout waiting for RPC from GSP!", {}),
+        (
+            149,
+            "NETIR_LINK_EVT Fatal   XC0 i0 Link 07 (0x02a001c6 0x00000000 0x0 0x0 0x0 0x0 0x0)",
+            {
+                "unit": "NETIR_LINK_EVT",
+                "word": "fatal",
+                "cross_contained": 0,
+                "driver_injected": 0,
+                "nvlink": 7,
+                "interrupt": "0x02a001c6",
+                "status": "0x00000000",
+                "reason": 42,
+            },
+        ),
+        (
+            150,
+            "MSE Degraded Fatal XC1 i0 Link -1 (0x00000000 0xffff",
+            {
+                "unit": "MSE Degraded",
+                "word": "fatal",
+                "cross_contained": 1,
+                "driver_injected": 0,
+                "nvlink": -1,
+                "interrupt": "0x00000000",
+                "status": "0xffff",
+            },
+        ),
+        (
+            145,
+            "RLW_SRC_TRACK Nonfatal XC0 i0 Link 03",
+            {"unit": "RLW_SRC_TRACK", "word": "nonfatal", "cross_contained": 0, "driver_injected": 0, "nvlink": 3},
+        ),
+        (154, "GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)", {"action": "reboot"}),
+        (154, "GPU recovery action changed from 0x0 (None) to 0x9 (Something New)", {"action": "unknown (9)"}),
+        (79, "GPU has fallen off the bus.", {}),
+    ],
+)
+def test_the_drivers_words_are_taken_apart(code: int, text: str, found: dict[str, str | int]) -> None:
+    assert detail(code, text) == found
+
+
+@given(st.integers(0, 200), st.text(max_size=2000))
+def test_any_words_are_decoded_or_not_and_stay_short(code: int, text: str) -> None:
+    found = decode(KernelEvent(kind=KernelEventKind.XID, code=code, detail=text))
+    assert all(len(str(value)) <= 300 for value in found.values())
+
+
+@given(st.sampled_from([line for line in CORPUS if "Xid" in line]), st.integers(0, 400))
+def test_a_line_that_was_cut_does_no_harm(line: str, at: int) -> None:
+    event = parse_line(line[:at])
+    if event is not None:
+        decode(event)
