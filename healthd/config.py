@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import enum
 import re
 import socket
 import sys
@@ -27,8 +28,19 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pass
 
 
+class LogSource(str, enum.Enum):
+    """By what means the kernel log is read."""
+
+    AUTO = "auto"  # `path`; if that is a device that cannot be opened, the journal
+    KMSG = "kmsg"
+    JOURNAL = "journal"
+    FILE = "file"
+
+
 class KernelLogConfig(_Section, frozen=True):
-    """Where the kernel log is."""
+    """Where the kernel log is, and by what means it is read."""
+
+    source: LogSource = LogSource.AUTO
 
     path: Path = Path("/dev/kmsg")
 
@@ -164,7 +176,8 @@ def _explain(problem: str) -> str:
         valid = _keys_of(place)
         key = f"{place}.{word['key']}" if place else word["key"]
         return f"{key}: no such key; {_nearest(word['key'], valid)}"
-    return f"{place}: {word['value']!r} is not valid; {_nearest(word['value'], [kind.value for kind in OrderKind])}"
+    words: type[enum.Enum] = LogSource if place == "kernel_log.source" else OrderKind
+    return f"{place}: {word['value']!r} is not valid; {_nearest(word['value'], [each.value for each in words])}"
 
 
 def _keys_of(place: str) -> list[str]:

@@ -11,6 +11,7 @@ import fcntl
 import logging
 import os
 import selectors
+import socket
 from collections import deque
 from typing import Protocol
 
@@ -98,7 +99,14 @@ class Daemon:
         self._watch = Watch(ledger, xids, messages, gpus, SecondWitness(self._boot_id), source_checks)
         self._pretences = Pretences(config.state_dir / FOLDER) if config.accept_injected else None
         self._recorder = Recorder(ledger, self._outbox, orders, now)
-        self._kernel = KernelLog(config.kernel_log.path, self._boot_id, self._outbox.cursor(), host.clock)
+        self._kernel = KernelLog(
+            config.kernel_log.path,
+            self._boot_id,
+            self._outbox.cursor(),
+            host.clock,
+            means=config.kernel_log.source,
+            hosts=(config.node, socket.gethostname(), "localhost"),
+        )
         self._nvml = NvmlCollector(host, config.nvml.interval_s, config.nvml.deadline_s)
         self._prober = Prober(host, plans, config.source_deadline_s)
         self._beacons = BeaconCollector(config.beacon_dir)
@@ -231,7 +239,7 @@ class Daemon:
     def _status_now(self) -> Status:
         watch, gpus = self._watch, self._watch.gpus
         now = Moment(self._host.clock.wall(), self._host.clock.monotonic())
-        kernel_log = own_sources.kernel_log(self._kernel.trouble, now.wall)
+        kernel_log = own_sources.kernel_log(self._kernel.trouble, self._kernel.using, now.wall)
         nvml = own_sources.nvml(gpus, self._config.nvml.interval_s + self._config.nvml.deadline_s, now)
         counters = Counters(
             kernel_records=watch.kernel_records,

@@ -9,10 +9,10 @@ from healthd.samples.source import SourceReading, SourceState
 KERNEL_LOG, NVML = "kernel_log", "nvml"
 
 
-def kernel_log(trouble: str, at: float) -> SourceReading:
-    """The kernel log; `trouble` says why it cannot be read."""
+def kernel_log(trouble: str, using: str, at: float) -> SourceReading:
+    """The kernel log; `trouble` says why it cannot be read, `using` by what means it is."""
     state = SourceState.FAILING if trouble else SourceState.PRESENT
-    return SourceReading(source=KERNEL_LOG, state=state, at=at, reason=trouble)
+    return SourceReading(source=KERNEL_LOG, state=state, at=at, reason=trouble or f"by {using}")
 
 
 def nvml(gpus: GpuWatch, patience_s: float, now: Moment) -> SourceReading:

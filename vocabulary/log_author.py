@@ -16,7 +16,9 @@ _DMESG = re.compile(r"\s{0,8}\[\s{0,12}\d{1,12}\.\d{3,9}\](?:\s?\[\s{0,8}[TC]\d{
 _CTIME = re.compile(r"\[\S{1,12}\s+\S{1,12}\s+\d{1,2}\s\d\d:\d\d:\d\d\s\d{4}\](?:\s?\[\s{0,8}[TC]\d{1,10}\])?\s?")
 _DAY = r"\S{1,12}\s{1,2}\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d{1,9})?"
 _ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_LOGGED = re.compile(rf"(?:{_DAY}|{_ISO})\s+[^\s:\[\]]{{1,255}}\s+(?P<ident>[^\s:\[\]]{{1,64}})(?:\[\d{{1,10}}\])?:\s?")
+_LOGGED = re.compile(
+    rf"(?:{_DAY}|{_ISO})\s+(?P<host>[^\s:\[\]]{{1,255}})\s+(?P<ident>[^\s:\[\]]{{1,64}})(?:\[\d{{1,10}}\])?:\s?"
+)
 _BARE_ISO = re.compile(rf"{_ISO}\s")
 
 
@@ -47,3 +49,14 @@ def kernel_text(line: str) -> str | None:
     if match := _DMESG.match(line) or _CTIME.match(line):
         line = line[match.end() :]
     return line
+
+
+def host_of(line: str) -> str | None:
+    """The host that a syslog line names; None if it names none.
+
+    >>> host_of("Mar  4 12:00:00 n1 kernel: [  117.984502] NVRM: loading")
+    'n1'
+    """
+    priority = _SYSLOG_PRIORITY.match(line)
+    match = _LOGGED.match(line, priority.end() if priority else 0)
+    return match["host"] if match else None

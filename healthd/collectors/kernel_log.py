@@ -1,40 +1,67 @@
-"""The kernel log of this machine, whichever kind of file it is; opened again when it fails."""
+"""The kernel log of this machine, by whichever means it can be read; opened again when it fails."""
 
 from __future__ import annotations
 
+import shutil
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
-from healthd.collectors.kmsg import KernelBatch, Kmsg
+from healthd.collectors.journal import COMMAND, Journal
+from healthd.collectors.kernel_batch import KernelBatch
+from healthd.collectors.kmsg import Kmsg
 from healthd.collectors.log_file import LogFile
+from healthd.config import LogSource
 from healthd.samples.kernel import Cursor
 from vocabulary.clock import Clock
 
 REOPEN_S = 10.0
 
+Transport = Kmsg | Journal | LogFile
+
 
 class KernelLog:
-    """Follows the log at `path`. `trouble` says why it cannot be read at present; empty if it can."""
+    """Follows the log at `path`. `trouble` says why it cannot be read at present; empty if it can.
 
-    def __init__(self, path: Path, boot_id: str, cursor: Cursor | None, clock: Clock) -> None:
+    `using` is the means by which it is read. `hosts` are this machine's names, for files that gather several.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        boot_id: str,
+        cursor: Cursor | None,
+        clock: Clock,
+        *,
+        means: LogSource = LogSource.AUTO,
+        hosts: Iterable[str] = (),
+    ) -> None:
         self._path = path
         self._boot_id = boot_id
         self._cursor = cursor
         self._clock = clock
-        self._source: Kmsg | LogFile | None = None
+        self._means = means
+        self._hosts = tuple(hosts)
+        self._transport: Transport | None = None
         self._open_at = 0.0
         self.trouble = "not opened yet"
 
     @property
-    def source(self) -> Kmsg | None:
+    def source(self) -> Kmsg | Journal | None:
         """What to wait for; None while there is nothing that can be waited for, and one must look."""
-        return self._source if isinstance(self._source, Kmsg) else None
+        return None if isinstance(self._transport, LogFile) else self._transport
+
+    @property
+    def using(self) -> str:
+        """kmsg, journal or file; empty while it cannot be read."""
+        names = {Kmsg: "kmsg", Journal: "journal", LogFile: "file"}
+        return "" if self._transport is None else names[type(self._transport)]
 
     def read(self, limit: int) -> KernelBatch:
         """What is new, up to `limit` records; empty while the log is in trouble."""
         try:
-            source = self._source or self._open()
-            batch = KernelBatch(self._cursor) if source is None else source.read(limit)
+            transport = self._transport or self._open()
+            batch = KernelBatch(self._cursor) if transport is None else transport.read(limit)
         except OSError as error:
             self._fail(error)
             return KernelBatch(self._cursor)
@@ -43,22 +70,33 @@ class KernelLog:
 
     def close(self) -> None:
         """Let go of the log."""
-        if self._source is not None:
-            self._source.close()
-            self._source = None
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
 
-    def _open(self) -> Kmsg | LogFile | None:
+    def _open(self) -> Transport | None:
         now = self._clock.monotonic()
         if now < self._open_at:
             return None
         self._open_at = now + REOPEN_S
-        if self._path.exists() and stat.S_ISCHR(self._path.stat().st_mode):
-            self._source = Kmsg(self._path, self._boot_id, self._cursor, self._clock)
-        else:
-            self._source = LogFile(self._path, self._cursor, self._clock)
+        self._transport = self._by_means()
         self.trouble = ""
-        return self._source
+        return self._transport
+
+    def _by_means(self) -> Transport:
+        is_device = self._path.exists() and stat.S_ISCHR(self._path.stat().st_mode)
+        if self._means is LogSource.JOURNAL:
+            return Journal(self._cursor)
+        if self._means is LogSource.FILE or (self._means is LogSource.AUTO and not is_device):
+            return LogFile(self._path, self._cursor, self._clock, self._hosts)
+        try:
+            return Kmsg(self._path, self._boot_id, self._cursor, self._clock)
+        except OSError:
+            if self._means is LogSource.KMSG or shutil.which(COMMAND[0]) is None:
+                raise
+            return Journal(self._cursor)
 
     def _fail(self, error: OSError) -> None:
+        where = "the journal" if isinstance(self._transport, Journal) else str(self._path)
         self.close()
-        self.trouble = f"{self._path}: {error.strerror}"
+        self.trouble = f"{where}: {error.strerror}"

@@ -8,25 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from healthd.collectors.kernel_batch import KernelBatch
 from healthd.collectors.kmsg_record import KmsgError, KmsgRecord, parse_record
 from healthd.samples.kernel import Cursor, KernelGap, KernelRecord
 from vocabulary.clock import Clock
 
 RECORD_BYTES_MAX = 8192  # what the kernel itself allots for one record
-
-
-@dataclass
-class KernelBatch:
-    """What one look at a kernel log yielded. `more` means: look again at once."""
-
-    cursor: Cursor | None
-    records: list[KernelRecord] = field(default_factory=list)
-    gaps: list[KernelGap] = field(default_factory=list)
-    garbage: list[str] = field(default_factory=list)
-    more: bool = False
+BEFORE_CHARS_MAX = 500
 
 
 class Kmsg:
@@ -44,6 +34,7 @@ class Kmsg:
         self._cursor = cursor if resumes else None
         self._resuming = resumes
         self._overrun = False
+        self._previous: KmsgRecord | None = None
 
     def fileno(self) -> int:
         """For a selector: readable when there is a record."""
@@ -89,7 +80,16 @@ class Kmsg:
             batch.gaps.append(KernelGap(self._boot_id, record.seq, at, record.seq - last - 1))
         self._overrun = self._resuming = False
         self._cursor = batch.cursor = Cursor(self._boot_id, record.seq)
-        batch.records.append(KernelRecord(self._boot_id, record.seq, at, record.facility, record.text))
+        before = self._before(record)
+        batch.records.append(KernelRecord(self._boot_id, record.seq, at, record.facility, record.text, before))
+        self._previous = record
+
+    def _before(self, record: KmsgRecord) -> str:
+        """The fragment that this one may continue: the record just before it, by the same writer."""
+        previous = self._previous
+        if record.flags == "-" or previous is None or previous.seq != record.seq - 1:
+            return ""
+        return previous.text[-BEFORE_CHARS_MAX:] if previous.facility == record.facility else ""
 
     def _written_at(self, record: KmsgRecord) -> float:
         """Wall time of a record: the kernel stamps since boot, on a clock that monotonic time follows closely."""

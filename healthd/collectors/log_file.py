@@ -7,11 +7,13 @@ before the new one is begun, also when the rotation happened while nobody was lo
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
-from healthd.collectors.kmsg import KernelBatch
+from healthd.collectors.kernel_batch import KernelBatch
 from healthd.samples.kernel import Cursor, KernelRecord
 from vocabulary.clock import Clock
+from vocabulary.log_author import host_of
 
 POLL_S = 0.05
 LINE_BYTES_MAX = 8192
@@ -19,11 +21,15 @@ _READ_BYTES = 1 << 18
 
 
 class LogFile:
-    """A followed file. It need not exist yet. It cannot be waited for: look every `POLL_S`."""
+    """A followed file. It need not exist yet. It cannot be waited for: look every `POLL_S`.
 
-    def __init__(self, path: Path, cursor: Cursor | None, clock: Clock) -> None:
+    Lines that name a host count only if it is one of `hosts` (without any: all do), since syslog may gather many.
+    """
+
+    def __init__(self, path: Path, cursor: Cursor | None, clock: Clock, hosts: Iterable[str] = ()) -> None:
         self._path = path
         self._clock = clock
+        self._hosts = frozenset(_short(host) for host in hosts)
         self._descriptor = -1
         self._cursor = cursor
         if cursor is not None:
@@ -63,7 +69,8 @@ class LogFile:
         used = 0
         while len(batch.records) < limit and (end := data.find(b"\n", used)) >= 0:
             text = data[used:end][:LINE_BYTES_MAX].decode(errors="replace")
-            batch.records.append(KernelRecord(cursor.source, cursor.position + used, self._clock.wall(), 0, text))
+            if self._is_ours(text):
+                batch.records.append(KernelRecord(cursor.source, cursor.position + used, self._clock.wall(), 0, text))
             used = end + 1
         if not used and len(data) == _READ_BYTES:
             batch.garbage.append(f"{self._path}: no line end within {len(data)} bytes; skipped")
@@ -71,6 +78,10 @@ class LogFile:
         batch.cursor = Cursor(cursor.source, cursor.position + used)
         batch.more = len(batch.records) >= limit or len(data) == _READ_BYTES
         return batch
+
+    def _is_ours(self, text: str) -> bool:
+        host = host_of(text) if self._hosts else None
+        return host is None or _short(host) in self._hosts
 
     def _is_rotated(self, source: str) -> bool:
         """Whether the path names another file by now; ours is read to its end."""
@@ -91,6 +102,10 @@ class LogFile:
         except FileNotFoundError:
             return ""
         return _name(os.fstat(self._descriptor))
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0].casefold()
 
 
 def _name(status: os.stat_result) -> str:

@@ -13,13 +13,17 @@ class Cursor(msgspec.Struct, frozen=True):
 
 
 class KernelRecord(msgspec.Struct, frozen=True):
-    """One record of the kernel log. Facility 0 is the kernel itself; whatever a process writes has another."""
+    """One record of the kernel log. Facility 0 is the kernel itself; whatever a process writes has another.
+
+    `before` is the text of the record that this one may continue: the kernel parts lines that are written piecewise.
+    """
 
     source: str
     position: int
     at: float
     facility: int
     text: str
+    before: str = ""
 
     @property
     def origin(self) -> str:

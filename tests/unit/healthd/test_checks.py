@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
-from healthd.checks import gpu_presence, kernel_log, nvml_liveness, row_remap
+from healthd.checks import gpu_presence, kernel_log, nvml_liveness
 from healthd.checks.beacons import PAGES_MAX, BeaconCheck
 from healthd.checks.xid import XidCheck
-from healthd.facts import Clear, Fact, Held, Moment, Raise
-from healthd.gpus import GpuState
+from healthd.facts import Clear, Fact, Held, Raise
 from healthd.samples.beacons import Beacons
 from healthd.samples.kernel import KernelGap, KernelRecord
-from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, NvmlHang, NvmlUnavailable, Sweep
+from healthd.samples.nvml import GpuReading, Inventory, NvmlHang, NvmlUnavailable, Sweep
 from healthd.witness import Witness
 from vocabulary.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
@@ -60,6 +58,18 @@ def test_the_kernel_is_a_witness() -> None:
     }
 
 
+def test_a_line_that_the_kernel_parted_is_read_as_one_and_counted_once() -> None:
+    check = XidCheck(Witness("n1", accept_injected=False), CATALOGUE)
+    first, second = LINE[:20], LINE[20:]
+    records = [KernelRecord("boot", 7, 1.0, 0, first), KernelRecord("boot", 8, 1.0, 0, second, first)]
+    facts = [fact for record in records if (fact := check.judge(record, BY_PCI))]
+    assert [fact.code for fact in facts] == ["79"]
+    first, second = LINE[:60], LINE[60:]
+    records = [KernelRecord("boot", 9, 1.0, 0, first), KernelRecord("boot", 10, 1.0, 0, second, first)]
+    facts = [fact for record in records if (fact := check.judge(record, BY_PCI))]
+    assert [fact.code for fact in facts] == ["79"], "the first piece was evidence already"
+
+
 @pytest.mark.parametrize("facility", [1, 3, 16])
 def test_a_process_is_none_whatever_it_writes(facility: int) -> None:
     assert judge(LINE, facility) is None
@@ -101,27 +111,6 @@ def test_everything_else_is_no_evidence(text: str) -> None:
 def test_a_gap_in_the_log_is_a_warning_with_its_size() -> None:
     fact = kernel_log.judge_gap(KernelGap("boot", 100, 1.0, 40))
     assert (fact.severity, fact.event, fact.evidence["lost"]) == (Severity.WARNING, True, 40)
-
-
-def test_row_remapping_pending_failed_and_unknown() -> None:
-    def state(index: int, **latest: Any) -> GpuState:
-        reading = GpuReading(index=index, **latest)
-        return GpuState(GPUS[index], GpuConstants(index=index), reading, reading)
-
-    facts = row_remap.RowRemapCheck(lambda _: None).judge(
-        [
-            state(0, remap_pending=True, remap_failed=False, rows_remapped_corrected=2),
-            state(1, remap_failed=True),
-        ],
-        Moment(1.0, 1.0),
-    )
-    assert said(facts) == [
-        ("Raise", "row_remap/pending", 0),
-        ("Unknown", "row_remap/pending", 1),
-        ("Raise", "row_remap/failure", 1),
-    ]
-    assert isinstance(facts[0], Raise)
-    assert facts[0].evidence == {"rows_remapped_corrected": 2}
 
 
 def test_a_lost_gpu_and_one_that_answers_and_one_that_only_errs() -> None:

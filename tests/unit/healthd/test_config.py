@@ -39,6 +39,7 @@ def test_a_full_file() -> None:
         ("zzz: 1", "zzz: no such key; valid are accept_injected, beacon_dir"),
         ("nvml: {interval_s: 0}", "c.yaml: nvml.interval_s: Expected `float` > 0.0"),
         ("orders: {allow: [reset_gp]}", "orders.allow[0]: 'reset_gp' is not valid; did you mean 'reset_gpu'?"),
+        ("kernel_log: {source: jurnal}", "kernel_log.source: 'jurnal' is not valid; did you mean 'journal'?"),
         ("orders: {preflight_command: []}", "orders.preflight_command: Expected `array` of length >= 1"),
         ("listen: somewhere", "listen: 'somewhere' is not HOST:PORT"),
         ("listen: 'h:70000'", "listen: 'h:70000' is not HOST:PORT"),

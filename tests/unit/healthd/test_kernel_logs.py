@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from healthd.collectors.kernel_log import KernelLog
 from healthd.collectors.kmsg import Kmsg
 from healthd.collectors.log_file import LogFile
+from healthd.config import LogSource
 from healthd.samples.kernel import Cursor
 from vocabulary.clock import ManualClock, SystemClock
 
@@ -157,4 +158,40 @@ def test_a_log_that_cannot_be_opened_is_trouble_and_tried_again(tmp_path: Path) 
     clock.advance(11)
     assert [record.text for record in log.read(10).records] == ["one"]
     assert log.trouble == ""
+    log.close()
+
+
+def test_lines_of_other_hosts_in_a_file_that_gathers_several_are_not_ours(tmp_path: Path) -> None:
+    path = tmp_path / "messages"
+    path.write_text(
+        "Mar  4 12:00:00 n1 kernel: ours\n"
+        "Mar  4 12:00:00 n2 kernel: theirs\n"
+        "2025-03-04T12:00:00+00:00 N1.cluster.example kernel: ours too\n"
+        "<6>Mar  4 12:00:00 n2 kernel: theirs again\n"
+        "[  1.5] no host: ours\n"
+    )
+    log = LogFile(path, None, CLOCK, hosts=("n1.cluster.example",))
+    assert [text.rpartition(": ")[2] for text in texts(log)] == ["ours", "ours too", "ours"]
+    log.close()
+
+
+def test_a_device_that_cannot_be_opened_is_trouble_unless_there_is_a_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    clock = ManualClock()
+    clock.advance(100)
+    log = KernelLog(tmp_path / "kmsg", "boot", None, clock, means=LogSource.KMSG)
+    assert log.read(10).records == []
+    assert "No such file" in log.trouble
+    assert log.using == ""
+
+
+def test_auto_takes_the_device_and_a_file_as_what_they_are(tmp_path: Path) -> None:
+    clock = ManualClock()
+    clock.advance(100)
+    (tmp_path / "kern.log").write_text("one\n")
+    log = KernelLog(tmp_path / "kern.log", "boot", None, clock)
+    log.read(10)
+    assert (log.using, log.source) == ("file", None)
     log.close()
