@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from statistics import median
+
 import msgspec
 
+from healthd.facts import Moment, Raise, gpu_component
 from healthd.samples.nvml import GpuConstants, GpuReading
+from vocabulary.finding import Severity
 from vocabulary.wire import Gpu
+
+SIBLINGS_MIN = 4  # fewer others prove nothing: two faulty ones would outvote a good one
 
 
 class GpuState(msgspec.Struct, frozen=True):
@@ -25,4 +32,36 @@ def merge(latest: GpuReading | None, read: GpuReading) -> GpuReading:
     return msgspec.structs.replace(latest, **known)
 
 
+def level(
+    state: GpuState,
+    now: Moment,
+    kind: tuple[str, str],
+    summary: str,
+    *,
+    severity: Severity = Severity.WARNING,
+    evidence: Mapping[str, str | float | bool | None] | None = None,
+) -> Raise:
+    """The fact that something holds of this GPU; `kind` is check and code. What is unknown is no evidence."""
+    known = {name: value for name, value in (evidence or {}).items() if value is not None}
+    check, code = kind
+    component = gpu_component(state.gpu)
+    return Raise(
+        check=check, code=code, component=component, severity=severity, summary=summary, at=now.wall, evidence=known
+    )
+
+
+def median_of_siblings(values: Sequence[float]) -> float | None:
+    """What is usual among the other GPUs of the node; None if there are too few of them to tell."""
+    return median(values) if len(values) >= SIBLINGS_MIN else None
+
+
+def busy(state: GpuState, percent: float) -> bool | None:
+    """Whether the GPU ran kernels for at least that share of the time. One that only waits for others does so, too."""
+    used, mask = state.latest.gpu_percent, state.latest.throttle_mask
+    if used is None or mask is None:
+        return None
+    return used >= percent and not mask & _IDLE
+
+
+_IDLE = 0x1  # clock event reason: nothing runs
 _FIELDS = tuple(GpuReading.__struct_fields__)

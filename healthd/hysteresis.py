@@ -1,4 +1,4 @@
-"""Two small memories that keep findings from flapping. Pure; times are monotonic seconds, so a clock step moves nothing."""
+"""Small means that keep findings from flapping. Pure; times are monotonic seconds, so a clock step moves nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ from collections import deque
 from collections.abc import Hashable
 
 KEYS_MAX = 10_000  # things remembered at once; a machine has far fewer
+POINTS = 30  # of each counter within its window; those that come faster replace one another
+
+
+def band(value: float | None, *, bad: float, good: float) -> bool | None:
+    """Whether a value is bad: from `bad` on; not so: from `good` on, on the other side; in between what was said stays."""
+    if value is None:
+        return None
+    if (value >= bad) if bad > good else (value <= bad):
+        return True
+    return False if (value <= good if bad > good else value >= good) else None
 
 
 class Dwell:
@@ -54,7 +64,10 @@ class Growth:
             points.clear()
             points.append((at, value))
             return 0
-        points.append((at, value))
+        if len(points) > 1 and at - points[-2][0] < self._window_s / POINTS:
+            points[-1] = (at, value)
+        else:
+            points.append((at, value))
         while len(points) > 2 and points[1][0] <= at - self._window_s:
             points.popleft()
         return value - points[0][1]

@@ -1,14 +1,14 @@
-"""Memory rows of a GPU that are to be replaced, or could not be."""
+"""Memory rows of a GPU that are to be replaced, could not be, or will soon find no replacement (Ampere and later)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from healthd.facts import Held, Moment, Raise, gpu_component, held
-from healthd.gpus import GpuState
-from healthd.samples.nvml import GpuReading
-from vocabulary.finding import Evidence, Severity
+import msgspec
+
+from healthd.facts import Held, Moment, held
+from healthd.gpus import GpuState, level
+from vocabulary.finding import Severity
 
 CHECK = "row_remap"
 _FLAGS = (
@@ -27,30 +27,49 @@ _FLAGS = (
 )
 
 
-class RowRemapCheck:
-    """Pending: works, but wants a reset before new work. Failure: does not get better."""
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `row_remap` of the thresholds."""
 
-    def __init__(self, limits: Callable[[str], Any]) -> None:
-        del limits  # two flags of the driver; there is nothing to set
+    worn_banks: float
+    rows_uncorrected: float
+
+
+class RowRemapCheck:
+    """Pending: works, but wants a reset before new work. Failure: does not get better. Worn: on the way there."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """A level for each flag that is set."""
-        return [fact for state in gpus for flag in _FLAGS for fact in _judge(state, now, *flag)]
+        """A level for each flag of the driver that is set, and for what is nearly used up."""
+        return [fact for state in gpus for fact in (*_flags(state, now), *self._worn(state, now))]
+
+    def _worn(self, state: GpuState, now: Moment) -> list[Held]:
+        banks, rows = state.latest.remap_histogram, state.latest.rows_remapped_uncorrected
+        low, none = (None, None) if banks is None or len(banks) < 5 else banks[3:5]
+        spares = level(
+            state,
+            now,
+            (CHECK, "spares"),
+            f"GPU {state.gpu.index} has memory banks with hardly a spare row left: its next worn row may be its last",
+            evidence={"banks_low": low, "banks_none": none},
+        )
+        many = level(
+            state,
+            now,
+            (CHECK, "many"),
+            f"GPU {state.gpu.index} has had many memory rows replaced for uncorrectable errors",
+            evidence={"rows_remapped_uncorrected": rows},
+        )
+        worn = None if low is None or none is None else low + none >= self._limits.worn_banks
+        return held(worn, spares) + held(None if rows is None else rows >= self._limits.rows_uncorrected, many)
 
 
-def _judge(state: GpuState, now: Moment, code: str, field: str, severity: Severity, summary: str) -> list[Held]:
-    fact = Raise(
-        check=CHECK,
-        code=code,
-        component=gpu_component(state.gpu),
-        severity=severity,
-        summary=summary.format(state.gpu.index),
-        at=now.wall,
-        evidence=_counts(state.latest),
-    )
-    return held(getattr(state.latest, field), fact)
-
-
-def _counts(latest: GpuReading) -> Evidence:
+def _flags(state: GpuState, now: Moment) -> list[Held]:
     names = ("rows_remapped_corrected", "rows_remapped_uncorrected")
-    return {name: count for name in names if (count := getattr(latest, name)) is not None}
+    rows = {name: getattr(state.latest, name) for name in names}
+    facts: list[Held] = []
+    for code, field, severity, summary in _FLAGS:
+        fact = level(state, now, (CHECK, code), summary.format(state.gpu.index), severity=severity, evidence=rows)
+        facts += held(getattr(state.latest, field), fact)
+    return facts

@@ -1,0 +1,60 @@
+"""GPUs of one kind that are not alike, or not set up for a data centre: what somebody forgot when a part was replaced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from healthd.facts import Held, Moment, held
+from healthd.gpus import SIBLINGS_MIN, GpuState, level
+
+CHECK = "gpu_identity"
+_ALIKE = {"vbios": "VBIOS", "inforom": "InfoROM image", "part_number": "board part number"}
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `gpu_identity` of the thresholds."""
+
+    ecc_expected: float
+
+
+class GpuIdentityCheck:
+    """Holds no state: what it judges does not change while the driver is loaded."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._ecc_expected = limits.ecc_expected > 0
+
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+        """A level for each GPU that differs from what nearly all its siblings have, and each without ECC."""
+        facts: list[Held] = []
+        for state in gpus:
+            for field, words in _ALIKE.items():
+                facts += _odd(state, [other for other in gpus if other is not state], field, words, now)
+            if self._ecc_expected:
+                facts += _without_ecc(state, now)
+        return facts
+
+
+def _odd(state: GpuState, siblings: Sequence[GpuState], field: str, words: str, now: Moment) -> list[Held]:
+    own = getattr(state.constants, field)
+    others = Counter(value for sibling in siblings if (value := getattr(sibling.constants, field)))
+    usual, count = others.most_common(1)[0] if others else ("", 0)
+    known = bool(own) and others.total() >= SIBLINGS_MIN
+    fact = level(
+        state,
+        now,
+        (CHECK, field),
+        f"GPU {state.gpu.index} has another {words} than its siblings",
+        evidence={field: own[:100], "siblings": usual[:100]},
+    )
+    if known and own != usual and 2 * count <= others.total():
+        return held(None, fact)  # no two alike: nobody knows which is right
+    return held(own != usual if known else None, fact)
+
+
+def _without_ecc(state: GpuState, now: Moment) -> list[Held]:
+    enabled = state.constants.ecc_enabled
+    summary = f"ECC is off on GPU {state.gpu.index}: wrong data in its memory goes unnoticed"
+    return held(None if enabled is None else not enabled, level(state, now, (CHECK, "ecc_off"), summary))

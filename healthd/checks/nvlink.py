@@ -1,0 +1,110 @@
+"""NVLinks that are down although they should be up, or that have errors.
+
+How many should be up is what the GPU's model has where that is sure, what its siblings have, and what it had before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import multimode
+
+import msgspec
+
+from healthd.facts import Held, Moment, held
+from healthd.gpus import SIBLINGS_MIN, GpuState, level
+from healthd.hysteresis import Dwell, Growth
+from healthd.samples.nvml import Link
+
+CHECK = "nvlink"
+_ERRORS = {
+    "crc_errors": "has many transfer errors",
+    "replay_errors": "often has to send again",
+    "recovery_errors": "had to recover again and again",
+}
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `nvlink` of the thresholds. `links` is how many are up on a GPU of this model; 0: it depends."""
+
+    links: float
+    raise_after_s: float
+    clear_after_s: float
+    crc_errors: float
+    replay_errors: float
+    recovery_errors: float
+    window_s: float
+
+
+class NvlinkCheck:
+    """Remembers the most links each GPU had up, and how fast each link's errors grow."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._down = Dwell(limits.raise_after_s, limits.clear_after_s)
+        self._growth = Growth(limits.window_s)
+        self._erring = Dwell(0.0, limits.window_s)
+        self._most: dict[str, int] = {}
+
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+        """One level for links that are down, and one for each kind of error that comes too often."""
+        up = {state.gpu.uuid: count for state in gpus if (count := _up(state)) is not None}
+        self._most |= {uuid: max(count, self._most.get(uuid, 0)) for uuid, count in up.items()}
+        facts: list[Held] = []
+        for state in gpus:
+            siblings = [count for uuid, count in up.items() if uuid != state.gpu.uuid]
+            facts += self._inactive(state, up.get(state.gpu.uuid), siblings, now)
+            facts += self._errors(state, now)
+        return facts
+
+    def _inactive(self, state: GpuState, up: int | None, siblings: list[int], now: Moment) -> list[Held]:
+        expected = max(self._most.get(state.gpu.uuid, 0), _usual(siblings), int(self._limits.links))
+        down = None if up is None else up < expected
+        if up == 0 and not any(siblings) and not self._most.get(state.gpu.uuid):
+            down = None  # nobody's are up and none ever was: a virtual machine that was given none
+        fact = level(
+            state,
+            now,
+            (CHECK, "inactive"),
+            f"GPU {state.gpu.index} has fewer NVLinks up than it should have",
+            evidence={"links_up": up, "links_expected": expected},
+        )
+        return held(self._down.judge(state.gpu.uuid, down, now.monotonic), fact)
+
+    def _errors(self, state: GpuState, now: Moment) -> list[Held]:
+        links = state.read.links or ()
+        facts: list[Held] = []
+        for code, words in _ERRORS.items():
+            grown = [
+                (growth, link.link) for link in links if (growth := self._grown(state, link, code, now)) is not None
+            ]
+            worst, link = max(grown, default=(None, None))
+            fact = level(
+                state,
+                now,
+                (CHECK, code),
+                f"an NVLink of GPU {state.gpu.index} {words}",
+                evidence={"errors": worst, "link": link, "window_s": self._limits.window_s},
+            )
+            bad = None if worst is None else worst >= getattr(self._limits, code)
+            said = None if bad is None else self._erring.judge((state.gpu.uuid, code), bad, now.monotonic)
+            facts += held(said, fact)
+        return facts
+
+    def _grown(self, state: GpuState, link: Link, field: str, now: Moment) -> int | None:
+        return self._growth.add((state.gpu.uuid, link.link, field), getattr(link, field), now.monotonic)
+
+
+def _up(state: GpuState) -> int | None:
+    """How many are up; None if that is not known, or if the GPU is split into MIG devices, which have none."""
+    links = state.latest.links
+    if not links or state.constants.mig_enabled or any(link.active is None for link in links):
+        return None
+    return sum(bool(link.active) for link in links)
+
+
+def _usual(siblings: list[int]) -> int:
+    """What most of them have; 0 if there are too few to tell, or they differ."""
+    if len(siblings) < SIBLINGS_MIN:
+        return 0
+    usual = max(multimode(siblings))
+    return usual if 2 * siblings.count(usual) > len(siblings) else 0

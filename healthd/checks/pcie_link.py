@@ -1,0 +1,80 @@
+"""GPUs whose PCIe link is narrower or slower than it can be, or has to send again and again.
+
+An idle GPU lowers its link's generation to save power, so that is judged only while it is busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from healthd.facts import Held, Moment, held
+from healthd.gpus import GpuState, busy, level
+from healthd.hysteresis import Dwell, Growth
+
+CHECK = "pcie_link"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `pcie_link` of the thresholds."""
+
+    busy_percent: float
+    raise_after_s: float
+    clear_after_s: float
+    replays_in_window: float
+    window_s: float
+
+
+class PcieLinkCheck:
+    """Remembers how long each link has been slow, and how fast its replays grow."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._slow = Dwell(limits.raise_after_s, limits.clear_after_s)
+        self._replays = Growth(limits.window_s)
+        self._storm = Dwell(0.0, limits.window_s)
+
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+        """Three levels for each GPU."""
+        return [
+            fact
+            for state in gpus
+            for fact in (*self._width(state, now), *self._generation(state, now), *self._replaying(state, now))
+        ]
+
+    def _width(self, state: GpuState, now: Moment) -> list[Held]:
+        lanes, lanes_max = state.latest.pcie_width, state.constants.pcie_width_max
+        summary = f"the PCIe link of GPU {state.gpu.index} has lost lanes"
+        evidence = {"lanes": lanes, "lanes_max": lanes_max}
+        fact = level(state, now, (CHECK, "width"), summary, evidence=evidence)
+        return held(self._slow.judge((state.gpu.uuid, "width"), _less(lanes, lanes_max), now.monotonic), fact)
+
+    def _generation(self, state: GpuState, now: Moment) -> list[Held]:
+        generation, generation_max = state.latest.pcie_generation, state.constants.pcie_generation_max
+        slow = _less(generation, generation_max)
+        if slow and not busy(state, self._limits.busy_percent):
+            slow = None
+        summary = f"the PCIe link of GPU {state.gpu.index} runs slower than it can although the GPU is busy"
+        evidence = {"generation": generation, "generation_max": generation_max}
+        fact = level(state, now, (CHECK, "generation"), summary, evidence=evidence)
+        return held(self._slow.judge((state.gpu.uuid, "generation"), slow, now.monotonic), fact)
+
+    def _replaying(self, state: GpuState, now: Moment) -> list[Held]:
+        limits, key = self._limits, state.gpu.uuid
+        growth = self._replays.add(key, state.read.pcie_replays, now.monotonic)
+        fact = level(
+            state,
+            now,
+            (CHECK, "replays"),
+            f"the PCIe link of GPU {state.gpu.index} often has to send again",
+            evidence={"replays": growth, "window_s": limits.window_s},
+        )
+        if growth is None:
+            return held(None, fact)
+        return held(self._storm.judge(key, growth >= limits.replays_in_window, now.monotonic), fact)
+
+
+def _less(value: int | None, most: int | None) -> bool | None:
+    """Some drivers say 0 for what they do not know."""
+    return value < most if value and most else None
