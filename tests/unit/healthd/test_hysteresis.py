@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.hysteresis import Dwell, Growth
+from healthd.hysteresis import POINTS, Dwell, Growth, band
 
 
 def test_nothing_is_known_until_it_has_lasted() -> None:
@@ -51,3 +51,16 @@ def test_growth_is_never_negative_and_its_memory_is_bounded(steps: list[tuple[in
         at += pause + 1
         assert (growth.add("a", value, at) or 0) >= 0
     assert len(growth._points["a"]) <= 62
+
+
+def test_readings_that_come_fast_take_no_more_room_and_lose_no_growth() -> None:
+    growth = Growth(60)
+    grown = [growth.add("a", second, second) for second in range(600)]
+    assert grown[-1] is not None
+    assert 60 <= grown[-1] <= 60 + 60 / POINTS + 1
+    assert len(growth._points["a"]) <= POINTS + 3
+
+
+def test_a_value_at_the_edge_is_neither() -> None:
+    assert [band(value, bad=3, good=8) for value in (2, 3, 5, 8, 9, None)] == [True, True, None, False, False, None]
+    assert [band(value, bad=80, good=70) for value in (81, 80, 75, 70, 10)] == [True, True, None, False, False]
