@@ -48,5 +48,7 @@ def _judge(state: GpuState, now: Moment) -> list[Held]:
         return []
     code, severity, want = _ACTIONS.get(action, (_OTHER, Severity.UNCLASSIFIED, "an action this release does not know"))
     summary = f"the driver asks for {want} before GPU {state.gpu.index} takes new work"
-    evidence = {"recovery_action": action, "action": code}
-    return [level(state, now, (CHECK, code), summary, severity=severity, evidence=evidence)]
+    fact = level(
+        state, now, (CHECK, code), summary, severity=severity, evidence={"recovery_action": action, "action": code}
+    )
+    return [fact]

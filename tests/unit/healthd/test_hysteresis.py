@@ -58,7 +58,7 @@ def test_readings_that_come_fast_take_no_more_room_and_lose_no_growth() -> None:
     grown = [growth.add("a", second, second) for second in range(600)]
     assert grown[-1] is not None
     assert 60 <= grown[-1] <= 60 + 60 / POINTS + 1
-    assert len(growth._points["a"]) <= POINTS + 3
+    assert len(growth._points["a"]) <= 2 * POINTS + 2
 
 
 def test_a_value_at_the_edge_is_neither() -> None:
