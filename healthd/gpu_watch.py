@@ -41,6 +41,7 @@ class GpuWatch:
         self.swept_at: float | None = None  # monotonic
         self.sweep_seconds: float | None = None
         self.sweeps = self.errors = self.hangs = 0
+        self._first_hang: NvmlHang | None = None  # since the last whole sweep
         self.trouble, self.hanging = "", False
         self._name(self.expected)
 
@@ -68,7 +69,9 @@ class GpuWatch:
         elif isinstance(sample, NvmlHang):
             self._forget(f"{sample.call} has not answered for {sample.seconds:.0f} s", hanging=True)
             self.hangs += 1
-            self._ledger.apply([nvml_liveness.judge_hang(sample, self._by_index)])
+            first = sample if sample.injected else self._first_hang or sample
+            self._first_hang = self._first_hang if sample.injected else first
+            self._ledger.apply([nvml_liveness.judge_hang(sample, self._by_index, first)])
         else:
             self._forget(sample.reason)
             self._ledger.apply([nvml_liveness.judge_unavailable(sample)])
@@ -87,6 +90,7 @@ class GpuWatch:
     def _take_sweep(self, sweep: Sweep, now: Moment) -> None:
         self.swept_at, self.sweep_seconds = now.monotonic, sweep.seconds
         self.sweeps += 1
+        self._first_hang = None
         self.trouble, self.hanging = "", False
         for reading in sweep.readings:
             self.errors += len(reading.errors)

@@ -14,19 +14,25 @@ CHECK = "nvml"
 _HOST = Component(ComponentKind.HOST)
 
 
-def judge_hang(hang: NvmlHang, gpus: Mapping[int, Gpu]) -> Raise:
-    """The GPU it hung on, if one is known, does not work."""
-    gpu = None if hang.index is None else gpus.get(hang.index)
-    place = "" if hang.index is None else f" on GPU {hang.index}"
+def judge_hang(hang: NvmlHang, gpus: Mapping[int, Gpu], first: NvmlHang) -> Raise:
+    """The GPU it hung on, if one is known: watched at first, and said not to work when the next attempt hangs too.
+
+    A driver that is busy, as with another GPU's reset, may keep one caller waiting. `first` is the first hang since
+    the last whole sweep, or this one; it tells where the trouble began. A pretended hang happens once, and is meant.
+    """
+    gpu = None if first.index is None else gpus.get(first.index)
+    place = "" if first.index is None else f" on GPU {first.index}"
+    lasting = hang.injected or hang is not first
+    seconds = max(0.0, hang.at - first.at) + first.seconds
     return Raise(
         check=CHECK,
-        code="hang",
+        code="hang" if lasting else "slow",
         component=_HOST if gpu is None else gpu_component(gpu),
-        severity=Severity.FATAL,
-        summary=f"NVML hangs in {hang.call}{place}: no answer for {hang.seconds:.0f} s",
+        severity=Severity.FATAL if lasting else Severity.WARNING,
+        summary=f"NVML hangs in {first.call}{place}: no answer for {seconds:.0f} s",
         at=hang.at,
         injected=hang.injected,
-        evidence={"call": hang.call, "seconds": round(hang.seconds, 1)},
+        evidence={"call": first.call, "seconds": round(seconds, 1)},
     )
 
 
@@ -49,8 +55,10 @@ def judge_sweep(sweep: Sweep, gpus: Mapping[int, Gpu]) -> list[Fact]:
     for reading in sweep.readings:
         gpu = gpus.get(reading.index)
         if gpu is not None:
-            facts.append(Clear(check=CHECK, code="hang", component=gpu_component(gpu), at=sweep.at, by=by))
+            component = gpu_component(gpu)
+            facts += [Clear(check=CHECK, code=code, component=component, at=sweep.at, by=by) for code in _HANGS]
     return facts
 
 
-_CODES = ("hang", "unavailable")
+_HANGS = ("slow", "hang")
+_CODES = (*_HANGS, "unavailable")

@@ -157,14 +157,24 @@ def test_a_gpu_that_is_new_or_another_is_noted_and_is_no_fault() -> None:
 
 
 def test_a_hang_names_gpu_and_call_and_a_whole_sweep_disproves_it() -> None:
-    known = nvml_liveness.judge_hang(NvmlHang(1.0, 2, "temperature_c", 6.2), GPUS)
-    assert (known.severity, known.component.index) == (Severity.FATAL, 2)
-    assert known.summary == "NVML hangs in temperature_c on GPU 2: no answer for 6 s"
-    nowhere = nvml_liveness.judge_hang(NvmlHang(1.0, None, "nvmlInit", 31.0), GPUS)
+    once = NvmlHang(1.0, 2, "temperature_c", 6.2)
+    slow = nvml_liveness.judge_hang(once, GPUS, once)
+    assert (slow.code, slow.severity, slow.component.index) == ("slow", Severity.WARNING, 2), "it may only be busy"
+    known = nvml_liveness.judge_hang(NvmlHang(32.8, None, "nvmlInit", 30.0), GPUS, once)
+    assert (known.code, known.severity, known.component.index) == ("hang", Severity.FATAL, 2)
+    assert known.summary == "NVML hangs in temperature_c on GPU 2: no answer for 38 s", "where it began"
+    pretended = NvmlHang(1.0, 2, "x", 6.2, injected=True)
+    assert nvml_liveness.judge_hang(pretended, GPUS, pretended).code == "hang"
+    early = NvmlHang(1.0, None, "nvmlInit", 31.0)
+    nowhere = nvml_liveness.judge_hang(early, GPUS, early)
     assert nowhere.component.kind is ComponentKind.HOST
     facts = nvml_liveness.judge_sweep(sweep(GpuReading(index=2)), GPUS)
     cleared = {(fact.code, fact.component.key) for fact in facts if isinstance(fact, Clear)}
-    assert cleared == {("hang", "host:all"), ("unavailable", "host:all"), ("hang", "gpu:GPU-2")}
+    assert cleared == {
+        *(("slow", place) for place in ("host:all", "gpu:GPU-2")),
+        *(("hang", place) for place in ("host:all", "gpu:GPU-2")),
+        ("unavailable", "host:all"),
+    }
     assert nvml_liveness.judge_unavailable(NvmlUnavailable(1.0, "no library")).severity is Severity.WARNING
 
 
