@@ -9,9 +9,11 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import msgspec
 
+from healthd.check_names import CHECK_NAMES, matches_some
 from healthd.exporter.page import Page
 from healthd.status import Status
 from vocabulary.clock import Clock
@@ -55,11 +57,11 @@ class StatusServer:
 
     def answer(self, path: str, accept: str = "") -> Answer:
         """Status code, content type and body for a GET of `path`; `accept` is the header of that name."""
-        path = path.partition("?")[0]
+        path, _, query = path.partition("?")
         if path == "/metrics":
             return 200, *self._metrics(accept)
         if path == "/v1/verdict":
-            return 200, "application/json", msgspec.json.encode(self._status().verdict())
+            return self._verdict(query)
         if path == "/v1/findings":
             return 200, "application/json", msgspec.json.encode({"findings": self._status().findings})
         if path == "/v1/sources":
@@ -69,6 +71,16 @@ class StatusServer:
             return self._alive()
         problem = Problem(error=f"no such page: {path}", todo=f"there are {', '.join(PAGES)}")
         return 404, "application/json", msgspec.json.encode(problem)
+
+    def _verdict(self, query: str) -> Answer:
+        """Over all findings, or with `only` and `ignore`: patterns over ``check/code``, each as often as wanted."""
+        filters = parse_qs(query)
+        only, ignore = filters.get("only", []), filters.get("ignore", [])
+        for pattern in (*only, *ignore):
+            if not matches_some(pattern):
+                problem = Problem(error=f"no check matches {pattern!r}", todo=f"there are {', '.join(CHECK_NAMES)}")
+                return 400, "application/json", msgspec.json.encode(problem)
+        return 200, "application/json", msgspec.json.encode(self._status().verdict(only, ignore))
 
     def _alive(self) -> Answer:
         """Whether the main loop goes round: the question of those who would restart us."""

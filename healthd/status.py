@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
 import msgspec
 
 from healthd.event_counts import EventCount
@@ -54,19 +57,29 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         """The findings and the silence, in one word."""
         return health_of(self.findings, sources_known=not self.silent)
 
-    def verdict(self) -> Verdict:
-        """The node's word on itself, with its reasons, the worst first."""
-        worst_first = sorted(self.findings, key=lambda finding: -finding.severity.rank)
+    def verdict(self, only: Sequence[str] = (), ignore: Sequence[str] = ()) -> Verdict:
+        """The node's word on itself, with its reasons, the worst first.
+
+        Of the findings those count whose ``check/code`` matches one of the patterns `only` (without any: all), and none
+        of `ignore`.
+        """
+        findings = [f for f in self.findings if (not only or _matches(f, only)) and not _matches(f, ignore)]
+        health = health_of(findings, sources_known=not self.silent)
+        worst_first = sorted(findings, key=lambda finding: -finding.severity.rank)
         reasons = [f"{f.kind} ({f.severity.value}): {f.summary}" for f in worst_first]
         if self.condemned is not None:
             reasons.insert(0, f"condemned by order {self.condemned.order}: {self.condemned.reason}")
         reasons += [f"no word from {source}" for source in self.silent]
-        fit = self.health in (Health.HEALTHY, Health.DEGRADED) and self.condemned is None
+        fit = health in (Health.HEALTHY, Health.DEGRADED) and self.condemned is None
         return Verdict(
             node=self.node,
-            health=self.health,
+            health=health,
             fit=fit,
             condemned=self.condemned is not None,
             reasons=tuple(reasons[:REASONS_MAX]),
             at=self.at,
         )
+
+
+def _matches(finding: Finding, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(finding.kind, p if "/" in p else f"{p}/*") for p in patterns)

@@ -1,24 +1,17 @@
-"""`healthctl node check`: the local verdict, for prologs and for Nagios."""
+"""`healthctl node check`."""
 
 from __future__ import annotations
 
-import http.client
-import socket
-from pathlib import Path
+import time
 from typing import Any
 
 import click
 
-from healthctl.output import clean, json_text, output_option
-from vocabulary.health import Health, Verdict
-from vocabulary.wire import WireError, decode
+from healthctl.node_check.answer import Answer, NoAnswerError, ask
+from healthctl.node_check.forms import CRITICAL, FORMS, OK, UNKNOWN, WARNING, Judgement
 
-SOCKET = Path("/run/gpu-healthd/healthd.sock")
-DEADLINE_S = 5.0
-ANSWER_BYTES_MAX = 1 << 20
-
-OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3  # what Nagios makes of an exit code
-WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+SOCKET = "/run/gpu-healthd/healthd.sock"
+AGAIN_S = 0.5
 
 
 class NagiosCommand(click.Command):
@@ -39,75 +32,97 @@ def node() -> None:
 
 
 @node.command(cls=NagiosCommand)
+@click.option("--socket", "path", default=SOCKET, show_default=True, help="healthd's UNIX socket.")
+@click.option("--type", "form", type=click.Choice(list(FORMS)), default="nagios", show_default=True, help="Who asks.")
+@click.option("--check", "only", multiple=True, metavar="GLOB", help="Count only these findings, as check/code.")
+@click.option("--ignore", multiple=True, metavar="GLOB", help="Do not count these findings.")
 @click.option(
-    "--socket",
-    "path",
-    type=click.Path(path_type=Path),
-    default=SOCKET,
-    show_default=True,
-    help="healthd's UNIX socket.",
+    "--on-unknown", type=click.Choice(["fail", "pass"]), default="fail", show_default=True, help="What 'not known' is."
 )
-@output_option
-def check(path: Path, output: str) -> None:
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0, 300),
+    default=0.0,
+    show_default=True,
+    help="Seconds to ask again while it is not known.",
+)
+@click.option(
+    "--timeout",
+    "deadline_s",
+    type=click.FloatRange(0.1, 60),
+    default=5.0,
+    show_default=True,
+    help="Seconds for one answer.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json: the verdict itself.",
+)
+def check(  # noqa: PLR0913 - one for each option
+    path: str,
+    form: str,
+    only: tuple[str, ...],
+    ignore: tuple[str, ...],
+    on_unknown: str,
+    *,
+    wait_s: float,
+    deadline_s: float,
+    output: str,
+) -> None:
     """Is this node fit for work?
 
-    Ends as Nagios wants it: 0 OK, 1 WARNING (works, but degraded), 2 CRITICAL (unfit or condemned), 3 UNKNOWN (no
-    answer, or healthd itself does not know). A job prolog should take 0 and 1 as yes, anything else as no.
-    """
-    try:
-        verdict = decode(ask(path), Verdict)
-    except (OSError, http.client.HTTPException, WireError) as error:
-        reason = f"no verdict from {path}: {str(error) or type(error).__name__}; is healthd running?"
-        if output == "json":
-            click.echo(json_text({"error": reason}))
-        _end(UNKNOWN, reason, quiet=output == "json")
-    code = judge(verdict)
-    if output == "json":
-        click.echo(json_text(verdict))
-    reasons = "; ".join(verdict.reasons)
-    _end(code, f"{verdict.node} is {verdict.health.value}{f': {reasons}' if reasons else ''}", quiet=output == "json")
+    \b
+    nagios  0 OK, 1 WARNING (works, but degraded), 2 CRITICAL (unfit or condemned), 3 UNKNOWN
+    prolog  0 go, 1 drain this node (unfit, or not known)
+    epilog  0 go, 1 drain this node (unfit)
+    app     as nagios, the text alone
+    nhc     0 OK: line, 1 ERROR: line
+    npd     0 fine, 1 problem, 2 not known, 80 bytes at most
+
+    Not known is: no answer, one over 30 s old, or healthd itself not knowing. It never reads as good, unless you say
+    --on-unknown pass.
+    """  # noqa: D301 - click wants that very character
+    until = time.monotonic() + wait_s
+    while True:
+        judgement, raw = _judgement(path, deadline_s, only, ignore)
+        if judgement.state != UNKNOWN or time.monotonic() + AGAIN_S > until:
+            break
+        time.sleep(AGAIN_S)
+    if judgement.state == UNKNOWN and on_unknown == "pass":
+        judgement = judgement._replace(state=OK, text=f"not known, passed as told: {judgement.text}")
+    reply = FORMS[form](judgement)
+    text = raw.decode(errors="replace") if output == "json" else reply.text
+    if text:
+        click.echo(_printable(text))
+    raise SystemExit(reply.code)
 
 
-def judge(verdict: Verdict) -> int:
-    """The exit code. What contradicts itself is unknown: healthy yet unfit, say."""
-    if verdict.condemned or verdict.health is Health.UNHEALTHY:
+def judge(answer: Answer) -> int:
+    """The state. What contradicts itself is unknown: healthy yet unfit, say."""
+    if answer.condemned or answer.health == "unhealthy":
         return CRITICAL
-    if verdict.health is Health.UNKNOWN or not verdict.fit:
+    if answer.health == "unknown" or not answer.fit:
         return UNKNOWN
-    return OK if verdict.health is Health.HEALTHY else WARNING
+    return OK if answer.health == "healthy" else WARNING
 
 
-def ask(path: Path) -> bytes:
-    """The body of healthd's answer.
-
-    Raises:
-        OSError: nobody listens, or no answer came in time.
-        http.client.HTTPException: the answer is no HTTP, or not 200.
-    """
-    connection = _LocalConnection(path)
+def _judgement(path: str, deadline_s: float, only: tuple[str, ...], ignore: tuple[str, ...]) -> tuple[Judgement, bytes]:
     try:
-        connection.request("GET", "/v1/verdict")
-        answer = connection.getresponse()
-        body = answer.read(ANSWER_BYTES_MAX)
-        if answer.status != http.client.OK:
-            raise http.client.HTTPException(f"{answer.status} {answer.reason}")
-        return body
-    finally:
-        connection.close()
+        answer = ask(path, deadline_s, only, ignore)
+    except NoAnswerError as error:
+        import json
+
+        return Judgement(UNKNOWN, str(error)), json.dumps({"error": str(error)}).encode()
+    reasons = f": {'; '.join(answer.reasons)}" if answer.reasons else ""
+    text = f"{answer.node} is {answer.health}{reasons}"
+    return Judgement(judge(answer), text, max(0.0, time.time() - answer.at)), answer.raw
 
 
-class _LocalConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=DEADLINE_S)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(DEADLINE_S)
-        self.sock.connect(str(self._path))
-
-
-def _end(code: int, text: str, *, quiet: bool) -> None:
-    if not quiet:
-        click.echo(f"{WORDS[code]} - {clean(text)}")
-    raise SystemExit(code)
+def _printable(text: str) -> str:
+    """As `healthctl.output.clean`, which would bring the codec along."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from urllib.error import URLError
 from urllib.parse import urlsplit
 
-from healthctl.commands.node import ask
 from healthctl.doctor.advice import Advice, absent, bad, good
+from healthctl.node_check.answer import NoAnswerError, ask
 from healthd.config import Config
-from vocabulary.health import Health, Verdict
-from vocabulary.wire import WireError, decode
 
 CONNECT_S = 5.0
 
@@ -21,19 +19,14 @@ def daemon(config: Config) -> Iterator[Advice]:
     """Does it run, and what does it say?"""
     socket = config.run_dir / "healthd.sock"
     try:
-        verdict = decode(ask(socket), Verdict)
-    except (OSError, http.client.HTTPException, WireError) as error:
+        verdict = ask(str(socket), CONNECT_S)
+    except NoAnswerError as error:
         todo = "systemctl start gpu-healthd, then systemctl status gpu-healthd"
-        yield bad(
-            "healthd",
-            f"no answer from {socket}: {str(error) or type(error).__name__}",
-            "nobody watches this node",
-            todo,
-        )
+        yield bad("healthd", str(error), "nobody watches this node", todo)
         return
     reasons = f": {'; '.join(verdict.reasons)}" if verdict.reasons else ""
-    found = f"{verdict.node} is {verdict.health.value}{reasons}"
-    if verdict.health in (Health.HEALTHY, Health.DEGRADED):
+    found = f"{verdict.node} is {verdict.health}{reasons}"
+    if verdict.health in ("healthy", "degraded"):
         yield good("healthd", found)
     else:
         yield bad("healthd", found, "no work should be placed here", "healthctl node check, and docs/healthd.md")

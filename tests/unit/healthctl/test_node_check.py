@@ -4,17 +4,22 @@ import itertools
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from hypothesis import given
+from hypothesis import strategies as st
 
 from healthctl.commands.node import judge
-from vocabulary.health import Health, Verdict
+from healthctl.node_check.answer import HEALTHS, Answer
+from healthctl.node_check.forms import FORMS, NPD_BYTES_MAX, Judgement
 
 Run = Callable[..., Result]
-Answer = Callable[[bytes], Path]
+Answer_ = Callable[[bytes], Path]
+BAD = "n1 is unhealthy: xid/79 (fatal): GPU has fallen off the bus; " + 20 * "and more, "
 
 
 def http(body: bytes, status: str = "200 OK") -> bytes:
@@ -22,12 +27,12 @@ def http(body: bytes, status: str = "200 OK") -> bytes:
 
 
 def verdict(**fields: object) -> bytes:
-    good = {"node": "n1", "health": "healthy", "fit": True, "condemned": False, "reasons": [], "at": 1.0}
+    good = {"node": "n1", "health": "healthy", "fit": True, "condemned": False, "reasons": [], "at": time.time()}
     return http(json.dumps(good | fields).encode())
 
 
 @pytest.fixture
-def answering(tmp_path: Path) -> Iterator[Answer]:
+def answering(tmp_path: Path) -> Iterator[Answer_]:
     """A daemon's socket that gives one answer, byte for byte."""
     listener = socket.socket(socket.AF_UNIX)
     threads: list[threading.Thread] = []
@@ -40,7 +45,7 @@ def answering(tmp_path: Path) -> Iterator[Answer]:
         def serve() -> None:
             connection, _ = listener.accept()
             with connection:
-                assert connection.recv(65536).startswith(b"GET /v1/verdict HTTP/1.1\r\n")
+                assert connection.recv(65536).startswith(b"GET /v1/verdict HTTP/1.0\r\n")
                 connection.sendall(answer)
 
         threads.append(threading.Thread(target=serve))
@@ -65,10 +70,10 @@ def answering(tmp_path: Path) -> Iterator[Answer]:
     ],
 )
 def test_the_verdict_as_nagios_wants_it(
-    healthctl: Run, answering: Answer, fields: dict[str, object], code: int, says: str
+    healthctl: Run, answering: Answer_, fields: dict[str, object], code: int, says: str
 ) -> None:
     done = healthctl("node", "check", "--socket", str(answering(verdict(**fields))))
-    assert (done.exit_code, done.stdout.rstrip("\n")) == (code, says)
+    assert (done.exit_code, done.stdout.partition(" | age=")[0]) == (code, says)
 
 
 @pytest.mark.parametrize(
@@ -80,12 +85,16 @@ def test_the_verdict_as_nagios_wants_it(
         http(b"{}"),
         http(b'{"node": "n1"}'),
         http(b"starting", "503 Service Unavailable"),
-        b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{",
+        verdict(reasons="one"),
+        verdict(reasons=[1]),
+        verdict(at="now"),
+        verdict(node=7),
         verdict(health="splendid"),
         verdict(fit="yes"),
     ],
 )
-def test_whatever_else_comes_is_unknown(healthctl: Run, answering: Answer, answer: bytes) -> None:
+def test_whatever_else_comes_is_unknown(healthctl: Run, answering: Answer_, answer: bytes) -> None:
     done = healthctl("node", "check", "--socket", str(answering(answer)))
     assert done.exit_code == 3
     assert done.stdout.startswith("UNKNOWN - no verdict from ")
@@ -99,13 +108,44 @@ def test_no_daemon_and_wrong_usage_are_unknown(healthctl: Run, tmp_path: Path) -
     assert healthctl("node", "check", "--socket", "x" * 200).exit_code == 3
 
 
-def test_json_is_the_verdict_itself(healthctl: Run, answering: Answer) -> None:
+def test_json_is_the_verdict_itself(healthctl: Run, answering: Answer_) -> None:
     done = healthctl("node", "check", "-o", "json", "--socket", str(answering(verdict(health="degraded"))))
     assert (done.exit_code, json.loads(done.stdout)["health"]) == (1, "degraded")
 
 
-@pytest.mark.parametrize(("health", "fit", "condemned"), list(itertools.product(Health, [True, False], [True, False])))
-def test_only_what_is_clearly_fit_is_ok_or_warning(health: Health, *, fit: bool, condemned: bool) -> None:
-    code = judge(Verdict("n1", health, fit=fit, condemned=condemned, reasons=(), at=0.0))
-    good = fit and not condemned and health in (Health.HEALTHY, Health.DEGRADED)
+@pytest.mark.parametrize(("health", "fit", "condemned"), list(itertools.product(HEALTHS, [True, False], [True, False])))
+def test_only_what_is_clearly_fit_is_ok_or_warning(health: str, *, fit: bool, condemned: bool) -> None:
+    code = judge(Answer("n1", health, fit=fit, condemned=condemned, reasons=(), at=0.0, raw=b""))
+    good = fit and not condemned and health in ("healthy", "degraded")
     assert (code in (0, 1)) is good
+
+
+def test_a_verdict_that_is_old_is_no_verdict(healthctl: Run, answering: Answer_) -> None:
+    done = healthctl("node", "check", "--socket", str(answering(verdict(at=time.time() - 31))))
+    assert (done.exit_code, "31 s old" in done.stdout) == (3, True)
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+def test_every_form_of_every_state(form: str, golden: Callable[[str, str], None]) -> None:
+    texts = ("n1 is healthy", "n1 is degraded: throttle/thermal (warning): GPU 3 is slowed for heat", BAD, "no verdict")
+    lines = []
+    for state, text in enumerate(texts):
+        reply = FORMS[form](Judgement(state, text, None if state == 3 else 0.5))
+        lines.append(f"{reply.code} {reply.text!r}\n")
+    golden(f"healthctl/node_check_{form}.txt", "".join(lines))
+
+
+@pytest.mark.parametrize(("form", "code"), [("prolog", 1), ("epilog", 0), ("nhc", 1), ("npd", 2), ("app", 3)])
+def test_no_daemon_in_each_form(healthctl: Run, tmp_path: Path, form: str, code: int) -> None:
+    assert healthctl("node", "check", "--type", form, "--socket", str(tmp_path / "none")).exit_code == code
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+def test_what_is_not_known_passes_only_if_told(healthctl: Run, tmp_path: Path, form: str) -> None:
+    arguments = ("node", "check", "--type", form, "--on-unknown", "pass", "--socket", str(tmp_path / "none"))
+    assert healthctl(*arguments).exit_code == 0
+
+
+@given(st.text(max_size=300), st.integers(0, 3))
+def test_whatever_the_text_node_problem_detector_gets_a_short_line(text: str, state: int) -> None:
+    assert len(FORMS["npd"](Judgement(state, text)).text.encode()) <= NPD_BYTES_MAX

@@ -1,0 +1,105 @@
+"""Asks healthd over its socket, and believes only an answer that is whole and fresh.
+
+By hand and with the standard library's lightest parts: the HTTP client and the codec would double the time this takes.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from typing import Any, NamedTuple
+
+STALE_S = 30.0  # the main loop renews the verdict every second
+ANSWER_BYTES_MAX = 1 << 20
+HEALTHS = ("healthy", "degraded", "unhealthy", "unknown")
+
+
+class NoAnswerError(Exception):
+    """Nobody answered, or not with a verdict. The text says what happened, and what to do."""
+
+
+class Answer(NamedTuple):
+    """The verdict of this node. `at` is UTC seconds."""
+
+    node: str
+    health: str
+    fit: bool
+    condemned: bool
+    reasons: tuple[str, ...]
+    at: float
+    raw: bytes
+
+
+def ask(path: str, deadline_s: float, only: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> Answer:
+    """The verdict, over all findings or without some.
+
+    Raises:
+        NoAnswerError: there is none that can be believed.
+    """
+    answer = _believe(path, _get(path, f"/v1/verdict{_query(only, ignore)}", deadline_s))
+    age_s = time.time() - answer.at
+    if age_s > STALE_S:
+        raise NoAnswerError(f"{path}: the verdict is {age_s:.0f} s old; healthd is stuck or was stopped: restart it")
+    return answer
+
+
+def _query(only: tuple[str, ...], ignore: tuple[str, ...]) -> str:
+    if not only and not ignore:
+        return ""
+    from urllib.parse import urlencode  # 5 ms that most askers need not wait for
+
+    return "?" + urlencode([("only", word) for word in only] + [("ignore", word) for word in ignore])
+
+
+def _get(path: str, page: str, deadline_s: float) -> bytes:
+    """The body of a page, in HTTP/1.0, whose answer simply ends."""
+    answer = bytearray()
+    until = time.monotonic() + deadline_s
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(deadline_s)
+            connection.connect(path)
+            connection.sendall(f"GET {page} HTTP/1.0\r\n\r\n".encode())
+            while len(answer) <= ANSWER_BYTES_MAX and (data := connection.recv(1 << 16)):
+                answer += data
+                connection.settimeout(max(0.001, until - time.monotonic()))
+    except TimeoutError:
+        raise NoAnswerError(f"no verdict from {path}: no answer in {deadline_s:g} s; is healthd stuck?") from None
+    except OSError as error:
+        raise NoAnswerError(f"no verdict from {path}: {error.strerror or error}; is healthd running?") from None
+    head, _, body = bytes(answer).partition(b"\r\n\r\n")
+    status = head.split(None, 2)[1:2]
+    if status != [b"200"]:
+        problem = _problem(body) or head.partition(b"\r\n")[0][:100].decode(errors="replace") or "an empty answer"
+        raise NoAnswerError(f"no verdict from {path}: {problem}; is that healthd's socket?")
+    return body
+
+
+def _problem(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _believe(path: str, body: bytes) -> Answer:
+    """What contradicts itself is no verdict."""
+    try:
+        said: Any = json.loads(body)
+        reasons = said["reasons"]
+        answer = Answer(said["node"], said["health"], said["fit"], said["condemned"], tuple(reasons), said["at"], body)
+    except (ValueError, KeyError, TypeError) as error:
+        raise NoAnswerError(f"no verdict from {path}: not a verdict: {error!r}; is that healthd's socket?") from None
+    whole = (
+        isinstance(answer.node, str)
+        and answer.health in HEALTHS
+        and isinstance(answer.fit, bool)
+        and isinstance(answer.condemned, bool)
+        and isinstance(reasons, list)
+        and all(isinstance(reason, str) for reason in reasons)
+        and isinstance(answer.at, int | float)
+    )
+    if not whole:
+        raise NoAnswerError(f"no verdict from {path}: its fields make no sense; is that healthd's socket?")
+    return answer

@@ -1,0 +1,25 @@
+"""The names that checks speak as: what a filter may name."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from healthd.gpu_checks import GPU_CHECKS
+from healthd.grammar.families import FAMILIES
+from healthd.sources import SOURCES
+
+# Those that are wired by hand, because they watch the watching itself, or judge events.
+OWN = ("xid", "sxid", "nvml", "gpu_presence", "kernel_log", "beacon", "source", "check", "ledger", "outbox")
+
+CHECK_NAMES = tuple(
+    sorted(
+        {*OWN, *(spec.name for spec in GPU_CHECKS), *(source.check_name for source in SOURCES)}
+        | {family.check for family in FAMILIES}
+    )
+)
+
+
+def matches_some(pattern: str) -> bool:
+    """Whether a pattern over ``check/code`` names a check that exists; its code may be any."""
+    check = pattern.partition("/")[0]
+    return any(fnmatchcase(name, check) for name in CHECK_NAMES)

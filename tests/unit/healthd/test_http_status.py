@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from healthd.http_status import PAGES, STUCK_S, StatusServer
+from healthd.samples.source import SourceReading, SourceState
+from healthd.status import Status
+from vocabulary.clock import ManualClock
+from vocabulary.finding import Finding, Severity
+from vocabulary.identity import Component, ComponentKind
+
+CLOCK = ManualClock()
+
+
+def finding(check: str, code: str, severity: Severity) -> Finding:
+    return Finding(
+        id=f"{check}{code}",
+        node="n1",
+        check=check,
+        code=code,
+        component=Component(ComponentKind.HOST),
+        severity=severity,
+        summary="…",
+        first_seen=1.0,
+        last_seen=1.0,
+        origin="b:1",
+    )
+
+
+STATUS = Status(
+    node="n1",
+    boot_id="b",
+    at=5.0,
+    findings=(finding("xid", "79", Severity.FATAL), finding("disks", "full", Severity.WARNING)),
+    sources={
+        "dcgm": SourceReading(source="dcgm", state=SourceState.ABSENT, at=3.0, reason="no dcgmi", sample=object())
+    },
+)
+
+
+@pytest.fixture
+def answer(tmp_path: Path) -> Iterator[Callable[[str], tuple[int, Any]]]:
+    """A GET, answered from memory."""
+    server = StatusServer(("127.0.0.1", 0), tmp_path / "s", lambda: STATUS, lambda _: ("text/plain", b"{}"), CLOCK)
+
+    def get(path: str) -> tuple[int, Any]:
+        code, kind, body = server.answer(path)
+        return code, json.loads(body) if kind == "application/json" else body.decode()
+
+    yield get
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "health"),
+    [
+        ("", "unhealthy"),
+        ("?ignore=xid", "degraded"),
+        ("?ignore=xid/31", "unhealthy"),
+        ("?ignore=xid/7*&ignore=disks/full", "healthy"),
+        ("?only=disks", "degraded"),
+        ("?only=*/79", "unhealthy"),
+        ("?only=nvlink", "healthy"),
+        ("?only=disks&ignore=disks/full", "healthy"),
+    ],
+)
+def test_the_verdict_over_some_findings_only(answer: Callable[[str], tuple[int, Any]], query: str, health: str) -> None:
+    code, verdict = answer(f"/v1/verdict{query}")
+    assert (code, verdict["health"]) == (200, health)
+
+
+@pytest.mark.parametrize("query", ["?ignore=xids", "?only=", "?only=nvlnk/*"])
+def test_a_filter_that_can_match_nothing_is_a_mistake(answer: Callable[[str], tuple[int, Any]], query: str) -> None:
+    code, said = answer(f"/v1/verdict{query}")
+    if query == "?only=":
+        assert code == 200, "an empty filter is none"
+    else:
+        assert code == 400
+        assert "no check matches" in said["error"]
+        assert "nvlink" in said["todo"]
+
+
+def test_every_page_is_there_and_no_other(answer: Callable[[str], tuple[int, Any]]) -> None:
+    assert {page: answer(page)[0] for page in PAGES} == dict.fromkeys(PAGES, 200)
+    assert answer("/v1/nothing")[0] == 404
+
+
+def test_sources_are_told_without_their_samples(answer: Callable[[str], tuple[int, Any]]) -> None:
+    assert answer("/v1/sources")[1]["sources"][0] == {
+        "source": "dcgm",
+        "state": "absent",
+        "at": 3.0,
+        "reason": "no dcgmi",
+        "seconds": 0.0,
+        "sample": None,
+        "injected": False,
+    }
+
+
+def test_a_main_loop_that_stands_still_is_not_alive(answer: Callable[[str], tuple[int, Any]]) -> None:
+    assert answer("/livez")[0] == 200
+    CLOCK.advance(STUCK_S + 1)
+    code, text = answer("/livez")
+    assert (code, "has not come round" in text) == (503, True)
