@@ -87,19 +87,22 @@ def _believe(path: str, body: bytes) -> Answer:
     """What contradicts itself is no verdict."""
     try:
         said: Any = json.loads(body)
-        reasons = said["reasons"]
-        answer = Answer(said["node"], said["health"], said["fit"], said["condemned"], tuple(reasons), said["at"], body)
-    except (ValueError, KeyError, TypeError) as error:
-        raise NoAnswerError(f"no verdict from {path}: not a verdict: {error!r}; is that healthd's socket?") from None
-    whole = (
-        isinstance(answer.node, str)
-        and answer.health in HEALTHS
-        and isinstance(answer.fit, bool)
-        and isinstance(answer.condemned, bool)
-        and isinstance(reasons, list)
-        and all(isinstance(reason, str) for reason in reasons)
-        and isinstance(answer.at, int | float)
-    )
-    if not whole:
+    except ValueError as error:
+        raise NoAnswerError(f"no verdict from {path}: not JSON: {error}; is that healthd's socket?") from None
+    if not _is_whole(said):
         raise NoAnswerError(f"no verdict from {path}: its fields make no sense; is that healthd's socket?")
-    return answer
+    reasons = tuple(said["reasons"])
+    return Answer(said["node"], said["health"], said["fit"], said["condemned"], reasons, said["at"], body)
+
+
+def _is_whole(said: Any) -> bool:
+    return (
+        isinstance(said, dict)
+        and isinstance(said.get("node"), str)
+        and said.get("health") in HEALTHS
+        and isinstance(said.get("fit"), bool)
+        and isinstance(said.get("condemned"), bool)
+        and isinstance(said.get("reasons"), list)
+        and all(isinstance(reason, str) for reason in said["reasons"])
+        and isinstance(said.get("at"), int | float)
+    )
