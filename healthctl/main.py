@@ -18,6 +18,7 @@ COMMANDS = {
     "events": ("healthctl.commands.events:events", "The audit log, now or as it grows."),
     "node": ("healthctl.commands.node:node", "Ask the daemon on this node."),
     "doctor": ("healthctl.commands.doctor:doctor", "What this machine lacks, and why it matters."),
+    "nvhcd": ("healthctl.commands.nvhcd:nvhcd", "Answer NVIDIA's resiliency launcher."),
     "xid": ("healthctl.commands.xid:xid", "Explain and find the driver's messages."),
     "inject": ("healthctl.commands.inject:inject", "Write a marked test fault."),
     "launch": ("healthctl.commands.launch:launch", "Run a training job and bring it back after a fault."),
@@ -41,7 +42,7 @@ class LazyGroup(click.Group):
         try:
             command = getattr(importlib.import_module(module), name)
         except ModuleNotFoundError as error:
-            todo = "install it: pip install 'gpu-healthd[remediator,preflight]'"
+            todo = "install it: pip install 'gpu-healthd[remediator,preflight,nvhcd]'"
             raise Failure(f"'{cmd_name}' needs the module {error.name}, which is not here; {todo}") from error
         assert isinstance(command, click.Command)  # noqa: S101 - the table above is ours
         return command

@@ -1,0 +1,73 @@
+"""`healthctl nvhcd`: answers NVIDIA's resiliency launcher."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+import click
+
+from healthctl.commands.node import AGAIN_S, SOCKET, judge
+from healthctl.exits import Failure
+from healthctl.node_check.answer import NoAnswerError, ask
+from healthctl.node_check.forms import UNKNOWN, Judgement
+from healthctl.nvhcd.message import Response
+from healthctl.nvhcd.service import Server, respond
+
+DEADLINE_S = 2.0
+
+
+@click.command()
+@click.option(
+    "--listen",
+    type=click.Path(path_type=Path),
+    default=Path("/run/gpu-healthd/nvhcd.sock"),
+    show_default=True,
+    help="Where the launcher asks.",
+)
+@click.option("--socket", "path", default=SOCKET, show_default=True, help="healthd's UNIX socket.")
+@click.option(
+    "--on-unknown", type=click.Choice(["fail", "pass"]), default="fail", show_default=True, help="What 'not known' is."
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0, 60),
+    default=5.0,
+    show_default=True,
+    help="Seconds to ask again while it is not known.",
+)
+def nvhcd(listen: Path, path: str, on_unknown: str, wait_s: float) -> None:
+    """Answer the health question of NVIDIA's resiliency launcher (gRPC, on a UNIX socket).
+
+    A node that is unfit, or not known to be fit, fails; one that is merely degraded passes. Runs until it is stopped.
+    """
+    over = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: over.set())
+    try:
+        server = Server(listen, lambda: _response(path, wait_s, pass_unknown=on_unknown == "pass"))
+        server.start()
+    except OSError as error:
+        raise Failure(f"{error}; is the folder there, is another one running?") from None
+    click.echo(f"listening on {listen}")
+    over.wait()
+    server.stop()
+
+
+def _response(path: str, wait_s: float, *, pass_unknown: bool) -> Response:
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            answer = ask(path, DEADLINE_S)
+        except NoAnswerError as error:
+            judgement = Judgement(UNKNOWN, str(error))
+            reasons: tuple[str, ...] = ()
+        else:
+            judgement = Judgement(judge(answer), f"{answer.node} is {answer.health}")
+            reasons = answer.reasons
+        if judgement.state != UNKNOWN or time.monotonic() + AGAIN_S > until:
+            return respond(judgement, reasons, pass_unknown=pass_unknown)
+        time.sleep(AGAIN_S)
