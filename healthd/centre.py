@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 from healthd.config import RemediatorConfig
+from healthd.http_client import Answer, HttpClient, HttpError
 from vocabulary.order import Order, OrderUpdate
 from vocabulary.wire import OrdersReply, Problem, Report, ReportReply, WireError, decode, encode
 
-if TYPE_CHECKING:
-    import requests
-
 TIMEOUT_S = 30.0
-CONNECT_TIMEOUT_S = 5.0
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.5, 30.0
 DENIED_S = 60.0
+RETRY_AFTER_S_MAX = 300.0  # what a centre may ask for; more would be silence, and silence is an unknown node
 
 T = TypeVar("T")
 
@@ -27,7 +25,11 @@ class CentreError(Exception):
 
 
 class Unreachable(CentreError):
-    """No answer, or one that says: later. Trying again is right."""
+    """No answer, or one that says: later. Trying again is right, after `retry_after_s` if the centre named it."""
+
+    def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class Denied(CentreError):
@@ -50,7 +52,8 @@ class Backoff:
             return DENIED_S
         pause_s = self._next_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
         self._next_s = min(2 * self._next_s, BACKOFF_S_MAX)
-        return pause_s
+        asked_s = error.retry_after_s if isinstance(error, Unreachable) else 0.0
+        return asked_s + pause_s if asked_s else pause_s
 
     def reset(self) -> None:
         """It worked."""
@@ -61,12 +64,9 @@ class Centre:
     """One connection to the centre, kept open. For one thread."""
 
     def __init__(self, config: RemediatorConfig, node: str) -> None:
-        import requests  # noqa: PLC0415 - 7 MiB that a node without a centre can do without
-
-        self._requests = requests
-        self._session = requests.Session()
-        self._session.trust_env = False  # a proxy meant for people must not see a node's token
-        self._base = f"{config.url.rstrip('/')}/v1/nodes/{quote(node)}"
+        self._client = HttpClient(config.url)
+        self._prefix = f"/v1/nodes/{quote(node)}"
+        self._base = f"{config.url.rstrip('/')}{self._prefix}"
         self._token_file = config.token_file
 
     def report(self, report: Report) -> ReportReply:
@@ -96,20 +96,17 @@ class Centre:
 
     def close(self) -> None:
         """Close the connection."""
-        self._session.close()
+        self._client.close()
 
     def _call(self, method: str, path: str, body: bytes, wait_s: float = 0.0) -> bytes:
         headers = {"Authorization": f"Bearer {self._token()}", "Content-Type": "application/json"}
-        timeout = (CONNECT_TIMEOUT_S, wait_s + TIMEOUT_S)
         try:
-            answer = self._session.request(
-                method, self._base + path, data=body, headers=headers, timeout=timeout, allow_redirects=False
-            )
-        except self._requests.RequestException as error:
-            raise Unreachable(f"{self._base}{path}: {error}") from error
-        if 200 <= answer.status_code < 300:
-            return answer.content
-        raise _error(answer)
+            answer = self._client.request(method, self._prefix + path, body, headers, wait_s + TIMEOUT_S)
+        except HttpError as error:
+            raise Unreachable(f"{self._base}{path.partition('?')[0]}: {error}") from error
+        if 200 <= answer.status < 300:
+            return answer.body
+        raise _error(self._base + path.partition("?")[0], answer)
 
     def _token(self) -> str:
         """Read each time: a new token takes effect without a restart."""
@@ -130,15 +127,16 @@ class Centre:
             raise Unreachable(f"{self._base}: unreadable answer: {error}; is this a remediator?") from error
 
 
-def _error(answer: requests.Response) -> CentreError:
+def _error(url: str, answer: Answer) -> CentreError:
     try:
-        problem = decode(answer.content, Problem)
+        problem = decode(answer.body, Problem)
         words = "; ".join(part for part in (problem.error, problem.detail, problem.todo) if part)
     except WireError:
-        words = answer.text[:200]
-    text = f"{answer.url.partition('?')[0]}: {answer.status_code}: {words}"
-    if answer.status_code in (401, 403):
+        words = answer.body[:200].decode(errors="replace")
+    text = f"{url}: {answer.status}: {words}"
+    if answer.status in (401, 403):
         return Denied(text)
-    if answer.status_code in (408, 425, 429) or answer.status_code >= 500:
-        return Unreachable(text)
+    if answer.status in (408, 425, 429) or answer.status >= 500:
+        asked = answer.headers.get("retry-after", "")
+        return Unreachable(text, min(float(asked), RETRY_AFTER_S_MAX) if asked.isdecimal() else 0.0)
     return Rejected(text)

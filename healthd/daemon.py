@@ -248,6 +248,7 @@ class Daemon:
             nvml_starts=self._nvml.starts,
             nvml_hangs=gpus.hangs,
             changes_dropped=self._outbox.dropped,
+            changes_rejected=self._outbox.rejected,
             xid_events=watch.second.heard,
             xid_events_alone=watch.second.alone,
         )

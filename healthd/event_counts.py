@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from healthd.facts import Raise
 from vocabulary.identity import Component, ComponentKind
@@ -10,7 +10,7 @@ from vocabulary.identity import Component, ComponentKind
 COUNTED_MAX = 4096  # 16 GPUs with every known code, thrice
 
 
-class EventCount(NamedTuple):
+class EventCount(msgspec.Struct, frozen=True):
     """One kind of event of one component. `last_seen` is UTC seconds."""
 
     check: str

@@ -64,7 +64,7 @@ class Condemned(msgspec.Struct, frozen=True):
 class Outbox:
     """The database. One that cannot be read is replaced by a fresh one, and `problem` says so.
 
-    `dropped` counts changes given up for lack of room since it was opened.
+    Since it was opened, `dropped` counts changes given up for lack of room, `rejected` those the centre did not want.
 
     Raises:
         OutboxFull: it can be neither opened nor made.
@@ -75,7 +75,7 @@ class Outbox:
         self.lock = threading.RLock()
         self._encoder = msgspec.json.Encoder()
         self._commits = 0
-        self.dropped = 0
+        self.dropped = self.rejected = 0
         self.problem = ""
         try:
             self._open(now)
@@ -130,6 +130,12 @@ class Outbox:
         """The centre has durably stored every change up to `seq`."""
         with self.transaction():
             self.connection.execute("delete from changes where seq <= ?", (seq,))
+
+    def set_aside(self, seq: int) -> None:
+        """The centre does not want this change, ever; the finding stays as it is."""
+        with self.transaction():
+            self.connection.execute("delete from changes where seq = ?", (seq,))
+        self.rejected += 1
 
     def waiting(self) -> int:
         """How many changes the centre has not acknowledged."""

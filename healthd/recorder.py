@@ -39,6 +39,7 @@ class Recorder:
         self._proofs: deque[Proof] = deque()
         self._waiting_since: float | None = None
         self._next_try = 0.0
+        self._lost: dict[str, int] = {}  # what was said of losses
         self._written_at = 0.0
         self.condemned: Condemned | None = outbox.condemned()
         self._say_writable(now)  # should it not be so, the write of this very fact will fail
@@ -75,6 +76,7 @@ class Recorder:
         self._waiting_since = None
         self._written_at = monotonic
         self._say_writable(now)
+        self._say_dropped(now)
         return news
 
     def look_up_condemned(self, now: float, monotonic: float) -> None:
@@ -126,6 +128,29 @@ class Recorder:
 
     def _say_writable(self, now: float) -> None:
         self._ledger.apply([Clear(check="outbox", code="unwritable", component=_AGENT, at=now, by="written again")])
+
+    def _say_dropped(self, now: float) -> None:
+        """That something was lost is itself a finding: nobody should take the history for whole."""
+        for code, lost, words in (
+            ("dropped", self._outbox.dropped, "changes of cleared findings were given up for lack of room"),
+            ("rejected", self._outbox.rejected, "changes were set aside, because the remediator does not want them"),
+        ):
+            if lost > self._lost.get(code, 0):
+                self._lost[code] = lost
+                self._ledger.apply(
+                    [
+                        Raise(
+                            check="outbox",
+                            code=code,
+                            component=_AGENT,
+                            severity=Severity.WARNING,
+                            summary=words,
+                            at=now,
+                            event=True,
+                            evidence={"changes": lost},
+                        )
+                    ]
+                )
 
     def _renew(self, error: OutboxCorrupt, now: float, monotonic: float) -> None:
         """Go on with a fresh file, and put everything that is known into it."""

@@ -28,6 +28,7 @@ class Counters(msgspec.Struct, frozen=True):
     nvml_starts: int = 0
     nvml_hangs: int = 0
     changes_dropped: int = 0
+    changes_rejected: int = 0
     xid_events: int = 0
     xid_events_alone: int = 0
 

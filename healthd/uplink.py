@@ -16,7 +16,7 @@ from healthd.orders.store import OrderStore
 from healthd.outbox import Outbox, OutboxCorrupt, OutboxFull
 from healthd.status import Status
 from vocabulary.clock import Clock
-from vocabulary.wire import CHANGES_PER_REPORT_MAX, WIRE_VERSION, Report
+from vocabulary.wire import CHANGES_PER_REPORT_MAX, WIRE_VERSION, Report, encode
 
 TTL_INTERVALS = 3.0  # reports that may be missed before the node counts as unknown
 
@@ -45,6 +45,7 @@ class Uplink:
         self._news = threading.Event()
         self._stop = threading.Event()
         self._seq = 0
+        self._batch = CHANGES_PER_REPORT_MAX
         self.heard_at: float | None = None
 
     def wake(self) -> None:
@@ -90,14 +91,8 @@ class Uplink:
             OutboxFull, OutboxCorrupt: an acknowledgement could not be stored; the change is sent again.
         """
         answers = self._orders.unsent()  # before the changes: so these are never older than what the answers mean
-        while True:
-            report = self._report()
-            reply = centre.report(report)
-            self.heard_at = self._clock.wall()
-            if report.changes:
-                self._outbox.acknowledge(min(reply.acked_seq, report.changes[-1].seq))
-            if len(report.changes) < CHANGES_PER_REPORT_MAX or reply.acked_seq < report.changes[-1].seq:
-                break
+        while self._send_batch(centre):
+            pass
         for answer in answers:
             try:
                 centre.answer(answer)
@@ -105,10 +100,41 @@ class Uplink:
                 _log.error("answer to order %s not wanted: %s", answer.id, error)
             self._orders.mark_sent(answer)
 
-    def _report(self) -> Report:
+    def _send_batch(self, centre: Centre) -> bool:
+        """One report; whether changes remain that should follow at once."""
+        report = self._report(self._batch)
+        try:
+            reply = centre.report(report)
+        except Rejected:
+            if not report.changes:
+                raise
+            self._narrow(centre, report)
+            return True
+        self.heard_at = self._clock.wall()
+        full = len(report.changes) == self._batch
+        self._batch = min(2 * self._batch, CHANGES_PER_REPORT_MAX)
+        if report.changes:
+            self._outbox.acknowledge(min(reply.acked_seq, report.changes[-1].seq))
+        return full and reply.acked_seq >= report.changes[-1].seq
+
+    def _narrow(self, centre: Centre, report: Report) -> None:
+        """Something in the report is not wanted: find the change, and set it aside, or it would block all others.
+
+        Raises:
+            CentreError: the centre wants no report at all, also none without changes: then it is not the changes.
+        """
+        if len(report.changes) > 1:
+            self._batch = len(report.changes) // 2
+            return
+        centre.report(self._report(0))
+        change = report.changes[0]
+        _log.error("the remediator does not want change %s, it is set aside: %s", change.seq, encode(change).decode())
+        self._outbox.set_aside(change.seq)
+
+    def _report(self, limit: int) -> Report:
         with self._outbox.lock:  # the main loop publishes under it: both are of one instant
             status = self._status()
-            changes = tuple(self._outbox.changes(CHANGES_PER_REPORT_MAX))
+            changes = tuple(self._outbox.changes(limit))
         self._seq += 1
         return Report(
             version=WIRE_VERSION,

@@ -47,8 +47,9 @@ class Pretences:
         try:
             with file.open("rb") as opened:
                 text = opened.read(FILE_BYTES_MAX)
-            kind = Hang if "source" in _decode(text) else Pretence
-            return msgspec.json.decode(text, type=kind)
+            if "source" in _decode(text):
+                return msgspec.json.decode(text, type=Hang)
+            return msgspec.json.decode(text, type=Pretence)
         except (OSError, msgspec.DecodeError) as error:
             _log.warning("%s: no fault that can be pretended: %s; removed", file, error)
             return None

@@ -17,7 +17,8 @@ def read(machine: Machine, options: Options) -> ProcessesSample:  # noqa: ARG001
     pids = [name for name in machine.names("/proc") if name.isdecimal()]
     if not pids:
         raise Absent("no processes below /proc")
-    total, counts, stuck = 0, {"D": 0, "Z": 0}, []
+    total, counts = 0, {"D": 0, "Z": 0}
+    stuck: list[Stuck] = []
     for pid in pids:
         process = parse(machine.text(f"/proc/{pid}/stat") or "")
         if process is None:

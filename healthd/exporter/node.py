@@ -24,6 +24,11 @@ _COUNTERS = (
         "Changes given up because the outbox was at its limit.",
         "changes_dropped",
     ),
+    (
+        "healthd_outbox_changes_rejected_total",
+        "Changes set aside because the remediator does not want them.",
+        "changes_rejected",
+    ),
 )
 
 

@@ -13,6 +13,7 @@ from healthd.outbox import OutboxCorrupt, OutboxFull
 from vocabulary.clock import Clock
 
 WAIT_S = 30.0
+POLLS_APART_S = 1.0  # where the centre does not hold a poll open, as one behind a strict proxy may
 OUTBOX_PAUSE_S = 5.0
 
 _log = logging.getLogger("healthd.orders")
@@ -41,10 +42,13 @@ class Inbox:
         backoff = Backoff()
         failing = False
         while not self._stop.is_set():
+            began = self._clock.monotonic()
             try:
-                self.fetch(centre, WAIT_S)
+                new = self.fetch(centre, WAIT_S)
                 backoff.reset()
                 failing = False
+                if not new:
+                    self._stop.wait(POLLS_APART_S - (self._clock.monotonic() - began))
             except CentreError as error:
                 if not failing or isinstance(error, Denied):
                     _log.warning("no orders can be fetched: %s", error)

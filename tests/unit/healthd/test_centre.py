@@ -1,0 +1,206 @@
+"""The node's side of the centre, against servers that misbehave."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from healthd.centre import BACKOFF_S_MIN, DENIED_S, Backoff, Centre, CentreError, Denied, Rejected, Unreachable
+from healthd.config import RemediatorConfig
+from healthd.http_client import ANSWER_BYTES_MAX
+from healthd.orders.store import OrderStore
+from healthd.outbox import Outbox
+from healthd.status import Status
+from healthd.uplink import Uplink
+from vocabulary.clock import ManualClock
+from vocabulary.finding import Finding, Severity
+from vocabulary.health import Health
+from vocabulary.identity import Component, ComponentKind
+from vocabulary.wire import Problem, Report, ReportReply, encode
+
+Serve = Callable[..., RemediatorConfig]
+
+
+def http(body: bytes, status: str = "200 OK", headers: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
+
+
+REPLY = http(encode(ReportReply(7, 1)))
+
+
+def report() -> Report:
+    return Report(version=1, node="n1", boot_id="b", agent="a", seq=1, sent_at=1.0, ttl_s=3.0, health=Health.HEALTHY)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """A server: for each connection, what it answers to each request on it; None closes without a word."""
+    (tmp_path / "token").write_text("secret\n")
+    listener = socket.create_server(("127.0.0.1", 0))
+    threads: list[threading.Thread] = []
+
+    def start(*connections: Sequence[bytes | None]) -> RemediatorConfig:
+        def run() -> None:
+            for answers in connections:
+                connection, _ = listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    for answer in answers:
+                        if answer is None or not read_request(connection):
+                            break
+                        connection.sendall(answer)
+
+        threads.append(threading.Thread(target=run))
+        threads[-1].start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/base/"
+        return RemediatorConfig(url=url, token_file=tmp_path / "token")
+
+    yield start
+    for thread in threads:
+        thread.join(30)
+    listener.close()
+
+
+def read_request(connection: socket.socket) -> bytes:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        more = connection.recv(65536)
+        if not more:
+            return b""
+        data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    sizes = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")]
+    while sizes and len(body) < sizes[0]:
+        body += connection.recv(65536)
+    assert b"Authorization: Bearer secret" in head
+    assert b" /base/v1/nodes/n1/" in head
+    return data
+
+
+def test_one_connection_serves_many_calls(serve: Serve) -> None:
+    centre = Centre(serve([REPLY, REPLY, http(b'{"orders": []}')]), "n1")
+    assert centre.report(report()).acked_seq == 7
+    assert centre.report(report()).acked_seq == 7
+    assert centre.orders([], 0.0) == ()
+    centre.close()
+
+
+def test_a_kept_connection_that_was_closed_is_opened_anew(serve: Serve) -> None:
+    centre = Centre(serve([REPLY], [REPLY], [REPLY]), "n1")
+    assert [centre.report(report()).acked_seq for _ in range(3)] == [7, 7, 7]
+    centre.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (b"nonsense\r\n\r\n", Unreachable, "nonsense"),
+        (http(b"{}"), Unreachable, "is this a remediator"),
+        (http(b"x" * 900, "500 Oops"), Unreachable, "500: xxx"),
+        (http(encode(Problem(error="no such token", todo="issue one")), "401 Unauthorized"), Denied, "issue one"),
+        (http(b"", "403 Forbidden"), Denied, "403"),
+        (http(encode(Problem(error="bad field")), "400 Bad Request"), Rejected, "bad field"),
+        (http(b"", "302 Found", "Location: http://elsewhere/\r\n"), Rejected, "302"),
+        (
+            f"HTTP/1.1 200 OK\r\nContent-Length: {ANSWER_BYTES_MAX + 9}\r\n\r\n".encode() + b"x",
+            Unreachable,
+            "Incomplete",
+        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\nshort", Unreachable, "Incomplete"),
+    ],
+)
+def test_whatever_comes_is_told_by_what_helps(serve: Serve, answer: bytes, kind: type[CentreError], words: str) -> None:
+    centre = Centre(serve([answer]), "n1")
+    with pytest.raises(kind, match=words) as raised:
+        centre.report(report())
+    assert "secret" not in str(raised.value)
+    centre.close()
+
+
+def test_nobody_there_is_unreachable(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    centre = Centre(RemediatorConfig(url="http://127.0.0.1:1", token_file=tmp_path / "token"), "n1")
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1/v1/nodes/n1/report: .*refused"):
+        centre.report(report())
+
+
+def test_a_centre_that_names_a_time_is_asked_again_no_sooner(serve: Serve) -> None:
+    centre = Centre(serve([http(b"", "503 Busy", "Retry-After: 17\r\n")]), "n1")
+    with pytest.raises(Unreachable) as raised:
+        centre.report(report())
+    assert 17 < Backoff().after(raised.value) <= 17 + BACKOFF_S_MIN
+    assert Backoff().after(Denied("no")) == DENIED_S
+    centre.close()
+
+
+# -- the uplink --------------------------------------------------------------------------------------------------------
+
+
+class PickyCentre:
+    """Takes every report but those with a change it does not want; or none at all."""
+
+    def __init__(self, unwanted: set[str], *, nothing_wanted: bool = False) -> None:
+        self._unwanted = unwanted
+        self._nothing_wanted = nothing_wanted
+        self.taken: list[str] = []
+
+    def report(self, report: Report) -> ReportReply:
+        ids = [change.finding.id for change in report.changes]
+        if self._nothing_wanted or self._unwanted & set(ids):
+            raise Rejected("422")
+        self.taken += ids
+        return ReportReply(report.changes[-1].seq if report.changes else 0, 1)
+
+
+def finding(number: int) -> Finding:
+    return Finding(
+        id=f"f{number}",
+        node="n1",
+        check="xid",
+        code="79",
+        component=Component(ComponentKind.HOST),
+        severity=Severity.FATAL,
+        summary="…",
+        first_seen=1.0,
+        last_seen=1.0,
+        origin=str(number),
+    )
+
+
+@pytest.fixture
+def uplink(tmp_path: Path) -> Iterator[tuple[Uplink, Outbox]]:
+    outbox = Outbox(tmp_path / "db", 1.0)
+    outbox.commit([finding(number) for number in range(20)])
+    config = RemediatorConfig(url="http://x", token_file=tmp_path / "token")
+    status = Status(node="n1", boot_id="b", at=1.0)
+    yield (
+        Uplink(
+            config=config,
+            agent="a",
+            outbox=outbox,
+            orders=OrderStore(outbox, "n1"),
+            status=lambda: status,
+            clock=ManualClock(),
+        ),
+        outbox,
+    )
+    outbox.close()
+
+
+def test_a_change_that_is_not_wanted_blocks_no_other(uplink: tuple[Uplink, Outbox]) -> None:
+    sender, outbox = uplink
+    centre = PickyCentre({"f3", "f11"})
+    sender.send(centre)  # type: ignore[arg-type]  # what a report needs of a centre
+    assert centre.taken == [f"f{number}" for number in range(20) if number not in (3, 11)]
+    assert (outbox.waiting(), outbox.rejected) == (0, 2)
+
+
+def test_a_centre_that_wants_no_report_at_all_costs_no_change(uplink: tuple[Uplink, Outbox]) -> None:
+    sender, outbox = uplink
+    with pytest.raises(Rejected):
+        sender.send(PickyCentre(set(), nothing_wanted=True))  # type: ignore[arg-type]  # same
+    assert (outbox.waiting(), outbox.rejected) == (20, 0)
