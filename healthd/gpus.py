@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import median
 
 import msgspec
 
@@ -52,7 +51,10 @@ def level(
 
 def median_of_siblings(values: Sequence[float]) -> float | None:
     """What is usual among the other GPUs of the node; None if there are too few of them to tell."""
-    return median(values) if len(values) >= SIBLINGS_MIN else None
+    if len(values) < SIBLINGS_MIN:
+        return None
+    ordered, half = sorted(values), len(values) // 2  # `statistics` would cost the node half a MiB
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def busy(state: GpuState, percent: float) -> bool | None:

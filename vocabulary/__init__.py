@@ -3,3 +3,5 @@
 May live here: identities, findings, health, orders, wire messages, the XID grammar, the catalogue reader, the clock.
 May not: anything that opens a socket, starts a process, or decides a policy.
 """
+
+VERSION = "0.1.0"

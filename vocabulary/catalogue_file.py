@@ -5,7 +5,6 @@ Loading costs milliseconds: callers load once and keep the result.
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -61,6 +60,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _SURVIVES: dict[_Process, bool | None] = {"survives": True, "dies": False, "unknown": None}
 T = TypeVar("T")
 
+SHIPPED = Path(__file__).parents[1] / "playbooks" / "catalogue" / "xid.yaml"
+
 
 def load_catalogue(path: Path | None = None) -> Catalogue:
     """Read the shipped catalogue, or the file at `path`.
@@ -68,7 +69,7 @@ def load_catalogue(path: Path | None = None) -> Catalogue:
     Raises:
         CatalogueError: the file is missing, no YAML, or a field is wrong; names the file, the code and the field.
     """
-    source = path if path is not None else resources.files("playbooks") / "catalogue" / "xid.yaml"
+    source = path if path is not None else SHIPPED
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times faster
     try:
         data = yaml.load(source.read_bytes(), Loader=loader)  # noqa: S506 - both are safe loaders

@@ -5,8 +5,8 @@ How many should be up is what the GPU's model has where that is sure, what its s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from statistics import multimode
 
 import msgspec
 
@@ -106,5 +106,6 @@ def _usual(siblings: list[int]) -> int:
     """What most of them have; 0 if there are too few to tell, or they differ."""
     if len(siblings) < SIBLINGS_MIN:
         return 0
-    usual = max(multimode(siblings))
+    counts = Counter(siblings)
+    usual = max(counts, key=lambda links: (counts[links], links))
     return usual if 2 * siblings.count(usual) > len(siblings) else 0

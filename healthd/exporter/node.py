@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from healthd.status import Status
+from vocabulary import VERSION
 from vocabulary.health import Health
 
 _COUNTERS = (
@@ -34,7 +34,7 @@ _COUNTERS = (
 
 def node(status: Status, waiting: int) -> Iterator[Metric]:
     """`waiting` is how many changes the remediator has not acknowledged."""
-    yield InfoMetricFamily("healthd_build", "This agent.", value={"version": _version()})
+    yield InfoMetricFamily("healthd_build", "This agent.", value={"version": VERSION})
     health = GaugeMetricFamily("healthd_node_health", "1 for the present health, 0 for the others.", labels=["health"])
     for value in Health:
         health.add_metric([value.value], float(status.health is value))
@@ -75,10 +75,3 @@ def _findings(status: Status) -> Metric:
     for values, count in sorted(counts.items()):
         family.add_metric(list(values), count)
     return family
-
-
-def _version() -> str:
-    try:
-        return version("gpu-healthd")
-    except PackageNotFoundError:
-        return "unknown"
