@@ -18,6 +18,7 @@ from healthd.keeper import Keeper
 from healthd.samples.nvml import GpusChanged, Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep, XidEvent
 
 START_DEADLINE_S = 30.0  # initialising a driver without persistence takes seconds on eight GPUs
+RESTART_DEADLINE_S = 10.0  # after a hang: the driver is loaded, and what hangs once more is a GPU
 
 _Message = Inventory | Sweep | XidEvent | GpusChanged | NvmlUnavailable
 _log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class NvmlCollector:
         self._decoder = msgspec.json.Decoder(_Message)
         self._inventory_seen = False
         self._gave_up = False  # the child said why it will end
+        self._hung = False  # the last child did
         self._pretended: PretendedHang | None = None
         self._swept_at = 0.0  # or the child was started, or said what there is
 
@@ -86,7 +88,7 @@ class NvmlCollector:
             if not self._gave_up:
                 reason = "the NVML child ended unexpectedly; it will be started again"
                 samples.append(NvmlUnavailable(self._host.clock.wall(), reason))
-        elif self._overdue_s() > (self._patience_s if self._inventory_seen else START_DEADLINE_S):
+        elif self._overdue_s() > self._deadline_s():
             samples.append(self._hang())
         return samples
 
@@ -111,10 +113,16 @@ class NvmlCollector:
             self._swept_at = self._host.clock.monotonic()
         if isinstance(sample, Sweep):
             self._keeper.worked()
+            self._hung = False
         if isinstance(sample, GpusChanged):
             _log.warning("%s; NVML is initialised anew", sample.reason)
             return None
         return sample
+
+    def _deadline_s(self) -> float:
+        if self._inventory_seen:
+            return self._patience_s
+        return RESTART_DEADLINE_S if self._hung else START_DEADLINE_S
 
     def _overdue_s(self) -> float:
         return self._host.clock.monotonic() - self._swept_at
@@ -123,6 +131,7 @@ class NvmlCollector:
         index, call = self._keeper.slate()
         seconds = self._overdue_s()
         self._keeper.replace()
+        self._hung = True
         pretended, self._pretended = self._pretended, None
         if pretended is not None:
             return NvmlHang(self._host.clock.wall(), pretended.gpu, "a pretended call", seconds, injected=True)

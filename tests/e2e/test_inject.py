@@ -26,10 +26,10 @@ def test_a_pretended_fault_is_found_marked_and_ends(make_node: Callable[..., Nod
     (tmp_path / "kern.log").touch()
     node.start()
     inject(node, "ecc", "--gpu", "3", "--failed")
-    found = eventually(lambda: kinds(node).get("row_remap/failed"), lambda: str(kinds(node)))
+    found = eventually(lambda: kinds(node).get("row_remap/failure"), lambda: str(kinds(node)))
     assert (found["injected"], found["component"]["index"]) == (True, 3)
     inject(node, "clear")
-    eventually(lambda: "row_remap/failed" not in kinds(node), lambda: str(kinds(node)))
+    eventually(lambda: "row_remap/failure" not in kinds(node), lambda: str(kinds(node)))
 
 
 def test_pretended_hangs_really_hang_and_are_come_over(make_node: Callable[..., Node], tmp_path: Path) -> None:

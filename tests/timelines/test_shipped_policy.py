@@ -23,6 +23,8 @@ from vocabulary.order import TRAINER_ORDERS
         ("outbox/corrupt", Severity.ERROR, "history-lost"),
         ("outbox/unwritable", Severity.ERROR, "agent-in-trouble"),
         ("kernel_log/overrun", Severity.WARNING, "agent-in-trouble"),
+        ("source/hung", Severity.WARNING, "agent-in-trouble"),
+        ("check/failed", Severity.WARNING, "agent-in-trouble"),
         ("nvml/unavailable", Severity.WARNING, "agent-in-trouble"),
         ("xid/48", Severity.FATAL, "fatal"),
         ("sxid/20034", Severity.ERROR, "error"),
