@@ -12,14 +12,31 @@ from healthd.checks import clock as clock_check
 from healthd.checks import dcgm as dcgm_check
 from healthd.checks import disks as disks_check
 from healthd.checks import edac as edac_check
+from healthd.checks import ethernet as ethernet_check
+from healthd.checks import infiniband as infiniband_check
 from healthd.checks import network_mounts as network_mounts_check
 from healthd.checks import nvme as nvme_check
+from healthd.checks import pcie as pcie_check
 from healthd.checks import pressure as pressure_check
 from healthd.checks import processes as processes_check
 from healthd.checks import services as services_check
 from healthd.checks import versions as versions_check
 from healthd.facts import Held, Moment
-from healthd.samples import clock, dcgm, disks, edac, network_mounts, nvme, pressure, processes, services, versions
+from healthd.samples import (
+    clock,
+    dcgm,
+    disks,
+    edac,
+    ethernet,
+    infiniband,
+    network_mounts,
+    nvme,
+    pcie,
+    pressure,
+    processes,
+    services,
+    versions,
+)
 from healthd.samples.family import Family
 from healthd.thresholds import Thresholds
 
@@ -189,6 +206,43 @@ SOURCES: tuple[Source, ...] = (
             "exporter": "HOST:PORT of a dcgm-exporter, where no host engine answers",
             "profile": "yes: also read profiling fields, which occupies counters that profilers need",
         },
+    ),
+    Source(
+        name="infiniband",
+        every_s=10.0,
+        sample=infiniband.InfinibandSample,
+        metrics=infiniband.METRICS,
+        check_name=infiniband_check.CHECK,
+        limits=infiniband_check.Limits,
+        check=infiniband_check.InfinibandCheck,
+        reads="/sys/class/infiniband",
+        cost="18 files a port, 2.5 ms for 8",
+        when_absent="a port that is down or slow is seen as a slow job",
+        options={"expected": "DEVICE:GBPS for each port that must be up at that rate"},
+    ),
+    Source(
+        name="ethernet",
+        every_s=10.0,
+        sample=ethernet.EthernetSample,
+        metrics=ethernet.METRICS,
+        check_name=ethernet_check.CHECK,
+        limits=ethernet_check.Limits,
+        check=ethernet_check.EthernetCheck,
+        reads="/sys/class/net, interfaces with a device",
+        cost="8 files an interface, 0.3 ms for 2",
+        when_absent="links that flap are seen as jobs that lose their connections",
+    ),
+    Source(
+        name="pcie",
+        every_s=30.0,
+        sample=pcie.PcieSample,
+        metrics=pcie.METRICS,
+        check_name=pcie_check.CHECK,
+        limits=pcie_check.Limits,
+        check=pcie_check.PcieCheck,
+        reads="/sys/bus/pci/devices: GPUs, NVSwitches, adapters, disks, and the bridges above them",
+        cost="7 files a hop, 4 ms for 24 hops",
+        when_absent="links that lost lanes are seen as slow copies",
     ),
 )
 

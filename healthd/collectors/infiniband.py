@@ -1,0 +1,79 @@
+"""Reads /sys/class/infiniband: 18 small files a port, 0.3 ms. Absent without such adapters or their driver."""
+
+from __future__ import annotations
+
+from healthd.machine import Absent, Machine, Options
+from healthd.samples.infiniband import IbPort, InfinibandSample
+
+_WHERE = "/sys/class/infiniband"
+
+
+def read(machine: Machine, options: Options) -> InfinibandSample:
+    """Every port of every adapter (kernel Documentation/ABI/stable/sysfs-class-infiniband).
+
+    Raises:
+        Absent: there is none.
+    """
+    devices = machine.names(_WHERE)
+    if not devices:
+        raise Absent(f"no adapter below {_WHERE}")
+    ports = tuple(
+        _port(machine, device, port) for device in devices for port in machine.names(f"{_WHERE}/{device}/ports")
+    )
+    return InfinibandSample(ports, expectations(options.get("expected", ())))
+
+
+def expectations(words: object) -> dict[str, float]:
+    """``mlx5_0:400`` → 400 Gb/s on that device.
+
+    Raises:
+        ValueError: a word of another form.
+    """
+    found = {}
+    for word in words if isinstance(words, (list, tuple)) else ():
+        device, colon, rate = str(word).partition(":")
+        if not colon or not rate.replace(".", "", 1).isdecimal():
+            raise ValueError(f"option expected: {word!r} is not DEVICE:GBPS, e.g. mlx5_0:400")
+        found[device] = float(rate)
+    return found
+
+
+def rate_gbps(text: str) -> float | None:
+    """``400 Gb/sec (4X NDR)`` → 400."""
+    try:
+        return float(text.split(" ", 1)[0])
+    except ValueError:
+        return None
+
+
+def _port(machine: Machine, device: str, port: str) -> IbPort:
+    where = f"{_WHERE}/{device}/ports/{port}"
+
+    def word(name: str) -> str:
+        """``4: ACTIVE`` → ACTIVE."""
+        return (machine.text(f"{where}/{name}") or "").partition(": ")[2]
+
+    def count(name: str) -> int | None:
+        return machine.number(f"{where}/{name}")
+
+    return IbPort(
+        device=device,
+        port=port,
+        link_layer=machine.text(f"{where}/link_layer") or "",
+        state=word("state"),
+        physical=word("phys_state"),
+        rate_gbps=rate_gbps(machine.text(f"{where}/rate") or ""),
+        firmware=machine.text(f"{_WHERE}/{device}/fw_ver") or "",
+        board=machine.text(f"{_WHERE}/{device}/board_id") or "",
+        pci=(machine.target(f"{_WHERE}/{device}/device") or "").rpartition("/")[2],
+        symbol_errors=count("counters/symbol_error"),
+        link_downed=count("counters/link_downed"),
+        link_recoveries=count("counters/link_error_recovery"),
+        receive_errors=count("counters/port_rcv_errors"),
+        transmit_discards=count("counters/port_xmit_discards"),
+        transmit_wait_ticks=count("counters/port_xmit_wait"),
+        out_of_sequence=count("hw_counters/out_of_sequence"),
+        retransmits=count("hw_counters/roce_adp_retrans"),
+        congestion_sent=count("hw_counters/np_cnp_sent"),
+        congestion_handled=count("hw_counters/rp_cnp_handled"),
+    )

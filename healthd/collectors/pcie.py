@@ -1,0 +1,85 @@
+"""Reads /sys/bus/pci/devices: 7 small files a hop, 5 ms for eight GPUs and their way up. Absent without such devices."""
+
+from __future__ import annotations
+
+from healthd.machine import Absent, Machine, Options
+from healthd.samples.pcie import Hop, PcieSample
+
+_WHERE = "/sys/bus/pci/devices"
+_NVIDIA, _MELLANOX = 0x10DE, 0x15B3
+# (vendor or None for any, class code's upper 16 bits) → kind
+_KINDS = {
+    (_NVIDIA, 0x0300): "gpu",
+    (_NVIDIA, 0x0302): "gpu",
+    (_NVIDIA, 0x0680): "nvswitch",
+    (_MELLANOX, 0x0200): "nic",
+    (_MELLANOX, 0x0207): "nic",
+    (None, 0x0108): "nvme",
+}
+DEVICES_MAX = 256
+_ERRORS = (("correctable", "COR"), ("nonfatal", "NONFATAL"), ("fatal", "FATAL"))
+
+
+def read(machine: Machine, options: Options) -> PcieSample:  # noqa: ARG001 - every collector takes options
+    """GPUs, NVSwitches, network adapters, NVMe disks, and every bridge above them.
+
+    Raises:
+        Absent: there is none of them.
+    """
+    paths, kinds = [], {}
+    for address in machine.names(_WHERE)[: 16 * DEVICES_MAX]:
+        kind = _kind(machine, address)
+        path = _path(machine, address) if kind else ()
+        if path and len(paths) < DEVICES_MAX:
+            paths.append(path)
+            kinds[address] = kind
+    if not paths:
+        raise Absent(f"no GPU, NVSwitch, network adapter or NVMe disk below {_WHERE}")
+    hops = {address: _hop(machine, address, kinds.get(address, "bridge")) for path in paths for address in path}
+    return PcieSample(tuple(hops.values()), tuple(paths))
+
+
+def total(text: str, name: str) -> int | None:
+    """The line ``TOTAL_ERR_NAME 7`` of an aer_dev_* file (kernel Documentation/ABI/testing/sysfs-bus-pci-devices-aer)."""
+    for line in text.splitlines():
+        word, _, value = line.partition(" ")
+        if word == f"TOTAL_ERR_{name}":
+            return int(value) if value.strip().isdecimal() else None
+    return None
+
+
+def speed_gts(text: str) -> float | None:
+    """``32.0 GT/s PCIe`` → 32.0; "Unknown" is unknown."""
+    try:
+        return float(text.split(" ", 1)[0])
+    except ValueError:
+        return None
+
+
+def _kind(machine: Machine, address: str) -> str:
+    vendor, code = machine.number(f"{_WHERE}/{address}/vendor"), machine.number(f"{_WHERE}/{address}/class")
+    if vendor is None or code is None:
+        return ""
+    return _KINDS.get((vendor, code >> 8)) or _KINDS.get((None, code >> 8)) or ""
+
+
+def _path(machine: Machine, address: str) -> tuple[str, ...]:
+    """``/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0`` → both addresses."""
+    real = machine.target(f"{_WHERE}/{address}") or ""
+    return tuple(part for part in real.split("/") if part.count(":") == 2)
+
+
+def _hop(machine: Machine, address: str, kind: str) -> Hop:
+    where = f"{_WHERE}/{address}"
+    counts = [total(machine.text(f"{where}/aer_dev_{name}") or "", word) for name, word in _ERRORS]
+    return Hop(
+        pci=address,
+        kind=kind,
+        width=machine.number(f"{where}/current_link_width") or None,  # 0: there is no link
+        width_max=machine.number(f"{where}/max_link_width") or None,
+        speed_gts=speed_gts(machine.text(f"{where}/current_link_speed") or ""),
+        speed_max_gts=speed_gts(machine.text(f"{where}/max_link_speed") or ""),
+        corrected=counts[0],
+        nonfatal=counts[1],
+        fatal=counts[2],
+    )

@@ -1,0 +1,60 @@
+"""Ethernet interfaces that stand for a device."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from healthd.samples.family import Family, Metric
+
+
+class Interface(NamedTuple):
+    """One interface. Counters run since its driver was loaded."""
+
+    name: str
+    pci: str
+    state: str  # up, down, dormant, unknown, …
+    speed_mbps: int | None
+    carrier_changes: int | None
+    receive_errors: int | None
+    transmit_errors: int | None
+    crc_errors: int | None
+    receive_drops: int | None
+
+    @property
+    def up(self) -> bool:
+        """Whether it carries traffic."""
+        return self.state == "up"
+
+
+class EthernetSample(NamedTuple):
+    """All of them."""
+
+    interfaces: tuple[Interface, ...]
+
+
+METRICS = (
+    Family(
+        rows="interfaces",
+        labels=("name",),
+        metrics=(
+            Metric("healthd_ethernet_up", "1 if the interface carries traffic.", "up"),
+            Metric("healthd_ethernet_speed_bits_per_second", "Speed of the link.", "speed_mbps", factor=1e6),
+            Metric(
+                "healthd_ethernet_carrier_changes_total",
+                "How often the link went or came.",
+                "carrier_changes",
+                "counter",
+            ),
+            Metric(
+                "healthd_ethernet_errors_total",
+                "Packets with errors.",
+                "receive_errors",
+                "counter",
+                labels=(("kind", "receive"),),
+            ),
+            Metric("healthd_ethernet_errors_total", "", "transmit_errors", "counter", labels=(("kind", "transmit"),)),
+            Metric("healthd_ethernet_errors_total", "", "crc_errors", "counter", labels=(("kind", "crc"),)),
+            Metric("healthd_ethernet_drops_total", "Packets there was no room for.", "receive_drops", "counter"),
+        ),
+    ),
+)
