@@ -26,7 +26,8 @@ def read(machine: Machine, options: Options) -> PcieSample:  # noqa: ARG001 - ev
     Raises:
         Absent: there is none of them.
     """
-    paths, kinds = [], {}
+    paths: list[tuple[str, ...]] = []
+    kinds: dict[str, str] = {}
     for address in machine.names(_WHERE)[: 16 * DEVICES_MAX]:
         kind = _kind(machine, address)
         path = _path(machine, address) if kind else ()
