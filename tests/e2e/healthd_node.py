@@ -84,6 +84,11 @@ class Node:
         """What the fake driver shows from now on."""
         self._build.write_scenario(self.scenario, lines)
 
+    def preset(self, product: str) -> list[str]:
+        """The scenario of a product, to begin one's own with."""
+        lines: list[str] = self._build.preset(product)
+        return lines
+
     def start(self) -> None:
         """Start healthd, and wait until it answers."""
         command = [sys.executable, "-m", "healthd.main", "--config", str(self.config)]

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from healthd_node import Node, eventually, kmsg_writable
 
 from tests.conftest import skip_or_fail
-from healthd_node import Node, eventually, kmsg_writable
 
 UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "gpu-healthd.service"
 

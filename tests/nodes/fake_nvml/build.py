@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("fake_nvml.c")
+SOURCES = sorted(Path(__file__).parent.glob("*.[ch]"))
 SONAME = "libnvidia-ml.so.1"
 
 
@@ -26,7 +26,8 @@ def build(directory: Path) -> Path:
     Raises:
         RuntimeError: no C compiler, or it fails; holds its words.
     """
-    target = directory / f"fake-nvml-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]}" / SONAME
+    text = b"".join(source.read_bytes() for source in SOURCES)
+    target = directory / f"fake-nvml-{hashlib.sha256(text).hexdigest()[:12]}" / SONAME
     if target.exists():
         return target
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -35,12 +36,18 @@ def build(directory: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = target.with_name(f"{SONAME}.{os.getpid()}")
     warnings = ["-Wall", "-Wextra", "-Werror"]
-    command = [compiler, *warnings, "-O1", "-shared", "-fPIC", f"-Wl,-soname,{SONAME}", "-o", str(aside), str(SOURCE)]
+    command = [compiler, *warnings, "-O1", "-pthread", "-shared", "-fPIC", f"-Wl,-soname,{SONAME}", "-o", str(aside)]
+    command += [str(source) for source in SOURCES if source.suffix == ".c"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
     aside.replace(target)
     return target
+
+
+def preset(name: str) -> list[str]:
+    """The lines of a product's scenario, to begin one's own with: h100x8, h200x8, b200x8, a100x8, gb200x4."""
+    return (Path(__file__).parent / "scenarios" / f"{name}.txt").read_text().splitlines()
 
 
 def write_scenario(path: Path, lines: Iterable[str]) -> None:
