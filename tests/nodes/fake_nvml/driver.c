@@ -132,6 +132,11 @@ int nvmlDeviceGetClockInfo(Device *device, unsigned clock, unsigned *to) {
     return clock == 2 ? number_out(device, to, "memory_clock", -1) : NOT_SUPPORTED;
 }
 
+/* The clocks that are set for programs; those they run at, here. */
+int nvmlDeviceGetApplicationsClock(Device *device, unsigned clock, unsigned *to) {
+    return number_out(device, to, clock == 2 ? "memory_clock" : "sm_clock", -1);
+}
+
 int nvmlDeviceGetMaxClockInfo(Device *device, unsigned clock, unsigned *to) {
     return clock == 1 ? number_out(device, to, "sm_clock_max", -1) : NOT_SUPPORTED;
 }

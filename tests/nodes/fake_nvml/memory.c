@@ -103,3 +103,8 @@ int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned *count, Pro
     *count = found;
     return found > room ? SHORT_BUFFER : SUCCESS;
 }
+
+/* Older programs ask by this name; the layout is the same. */
+int nvmlDeviceGetComputeRunningProcesses_v2(Device *device, unsigned *count, Process *to) {
+    return nvmlDeviceGetComputeRunningProcesses_v3(device, count, to);
+}

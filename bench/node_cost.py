@@ -1,0 +1,108 @@
+"""What the node daemon costs at rest, against a peer on the same fake driver; a scrape; a prolog's question.
+
+    python bench/node_cost.py [--seconds 20] [--gcm PATH]       PATH: the `gcm` program (pip install gpucm, elsewhere)
+
+Every process of healthd counts: main, NVML child, source child. "as H200" lets the fake driver's calls cost what they
+cost on one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from one_node import HEALTHD, Node, at, cpu_seconds, fake_nvml, memory_mib, scenario, tree
+
+WARM_UP_S = 20.0  # the first minute's tiers are spread over it; by then every call has been made once
+ASKED = 40
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--gcm", type=Path)
+    options = parser.parse_args()
+    print(f"{'at rest':<44} {'CPU, % of a core':>30} {'resident, MiB':>24} {'own':>6}")
+    print(
+        f"{'':<44} {'main':>8} {'nvml':>7} {'sources':>7} {'all':>6} {'main':>6} {'nvml':>5} {'src':>5} {'all':>5} {'all':>6}"
+    )
+    for gpus, hertz, costs in ((1, 1, False), (8, 1, False), (16, 1, False), (8, 10, False), (8, 1, True)):
+        with tempfile.TemporaryDirectory(prefix="bench-healthd-") as place:
+            node = Node(Path(place), "bench", scenario(gpus, costs=costs), interval_s=1 / hertz)
+            try:
+                label = f"healthd, {gpus} GPUs at {hertz} Hz{', as H200' if costs else ''}"
+                print(f"{label:<44} {at_rest(node.process.pid, options.seconds)}")
+                if (gpus, hertz, costs) == (8, 1, False):
+                    asked = questions(node)
+            finally:
+                node.stop()
+    if options.gcm is not None:
+        print(f"{'gcm nvml_monitor, 8 GPUs at 1 Hz':<44} {gcm_at_rest(options.gcm, options.seconds)}")
+    print(
+        f"{'budget, healthd, 8 GPUs at 1 Hz':<44} {'':>8} {'':>7} {'':>7} {'0.50':>6} {'':>6} {'':>5} {'':>5} {'64.0':>5}\n"
+    )
+    print(asked)
+
+
+def at_rest(pid: int, seconds: float) -> str:
+    """One line of the table: the first three processes, and all."""
+    time.sleep(WARM_UP_S)
+    pids = tree(pid)
+    began, used = time.monotonic(), [cpu_seconds(each) for each in pids]
+    time.sleep(seconds)
+    passed = time.monotonic() - began
+    shares = [(cpu_seconds(each) - before) / passed * 100 for each, before in zip(pids, used, strict=True)]
+    memory = [memory_mib(each) for each in pids]
+    cpu = " ".join(f"{share:7.2f}" for share in (*shares, 0.0, 0.0)[:3])
+    resident = " ".join(f"{rss:5.1f}" for rss, _ in (*memory, (0.0, 0.0), (0.0, 0.0))[:3])
+    sums = sum(shares), sum(rss for rss, _ in memory), sum(pss for _, pss in memory)
+    return f"{cpu} {sums[0]:6.2f} {resident} {sums[1]:5.1f} {sums[2]:6.1f}"
+
+
+def gcm_at_rest(program: Path, seconds: float) -> str:
+    """Meta's monitor on the same library, once a second, its sink doing nothing."""
+    with tempfile.TemporaryDirectory(prefix="bench-gcm-") as place:
+        library = fake_nvml().build(Path(place))
+        (Path(place) / "scenario").write_text("".join(f"{line}\n" for line in scenario(8, costs=False)))
+        environment = {"FAKE_NVML_SCENARIO": f"{place}/scenario", "LD_LIBRARY_PATH": str(library.parent)}
+        command = [str(program), "nvml_monitor", "--sink", "do_nothing", "--cluster", "bench", "--log-folder", place]
+        command += ["--collect-interval", "1", "--push-interval", "60"]
+        process = subprocess.Popen(
+            command, env=os.environ | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            return at_rest(process.pid, seconds)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+def questions(node: Node) -> str:
+    """A scrape, and a prolog's question from the start of its process to its end."""
+    scrapes, size = [], 0
+    for _ in range(ASKED):
+        began = time.perf_counter()
+        size = len(node.get("/metrics"))
+        scrapes.append(time.perf_counter() - began)
+    checks = []
+    command = [str(HEALTHD.with_name("healthctl")), "node", "check", "--socket", f"{node.place}/run/healthd.sock"]
+    for _ in range(ASKED):
+        began = time.perf_counter()
+        subprocess.run(command, check=False, capture_output=True)
+        checks.append(time.perf_counter() - began)
+    lines = [f"{'asked by others':<44} {'p50':>9} {'p99':>9}   budget"]
+    for name, times, budget in (
+        (f"scrape of /metrics, {size >> 10} KiB", sorted(scrapes), "no NVML call"),
+        ("healthctl node check, whole process", sorted(checks), "≤ 50 ms"),
+    ):
+        lines.append(f"{name:<44} {at(times, 0.5) * 1000:6.1f} ms {at(times, 0.99) * 1000:6.1f} ms   {budget}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
