@@ -11,7 +11,7 @@ import errno
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 FILE_BYTES_MAX = 1 << 20
 OUTPUT_BYTES_MAX = 4 << 20
@@ -67,6 +67,21 @@ class Machine:
         finally:
             os.close(descriptor)
 
+    def tail(self, path: str, limit: int) -> str | None:
+        """The last `limit` bytes of a file, from a line's beginning on; None if it cannot be read."""
+        try:
+            descriptor = os.open(self._root + path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return None
+        try:
+            size = os.fstat(descriptor).st_size
+            data = os.pread(descriptor, limit, max(0, size - limit))
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+        return (data if size <= limit else data.partition(b"\n")[2]).decode(errors="replace")
+
     def number(self, path: str) -> int | None:
         """A file that holds one integer, decimal or 0x…; None if it does not."""
         text = self.text(path)
@@ -109,7 +124,7 @@ class Machine:
             if path not in self._asking and (process := os.fork()):
                 self._asking[path] = process
             elif path not in self._asking:
-                os._exit(_ask(self._root + path))
+                _ask_and_end(self._root + path)
         answers: dict[str, str] = {}
         until = time.monotonic() + deadline_s
         while len(answers) < len(paths):
@@ -185,10 +200,13 @@ class Machine:
         return program.returncode, output[:OUTPUT_BYTES_MAX].decode(errors="replace")
 
 
-def _ask(path: str) -> int:
-    """An errno as an exit code; 0 for none."""
+def _ask_and_end(path: str) -> NoReturn:
+    """End this process with the errno as its exit code, 0 for none; whatever happens, it must not go on as another."""
+    code = 255
     try:
         os.statvfs(path)
+        code = 0
     except OSError as error:
-        return error.errno or 255
-    return 0
+        code = error.errno or code
+    finally:
+        os._exit(code)

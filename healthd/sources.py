@@ -13,6 +13,7 @@ from healthd.checks import dcgm as dcgm_check
 from healthd.checks import disks as disks_check
 from healthd.checks import edac as edac_check
 from healthd.checks import ethernet as ethernet_check
+from healthd.checks import fabric_manager as fabric_manager_check
 from healthd.checks import infiniband as infiniband_check
 from healthd.checks import network_mounts as network_mounts_check
 from healthd.checks import nvme as nvme_check
@@ -28,6 +29,7 @@ from healthd.samples import (
     disks,
     edac,
     ethernet,
+    fabric_manager,
     infiniband,
     network_mounts,
     nvme,
@@ -190,6 +192,19 @@ SOURCES: tuple[Source, ...] = (
         cost="a program's start, 10 ms",
         when_absent="services that died are seen by what they no longer do",
         options={"units": "the units that must run, instead of those that are enabled among the usual ones"},
+    ),
+    Source(
+        name="fabric_manager",
+        every_s=10.0,
+        sample=fabric_manager.FabricManagerSample,
+        metrics=fabric_manager.METRICS,
+        check_name=fabric_manager_check.CHECK,
+        limits=fabric_manager_check.Limits,
+        check=fabric_manager_check.FabricManagerCheck,
+        reads="the end of /var/log/fabricmanager.log",
+        cost="64 KiB, 0.2 ms",
+        when_absent="there are no NVSwitches here, or their errors are seen in the kernel log only",
+        options={"path": "where the fabric manager writes its log"},
     ),
     Source(
         name="dcgm",

@@ -26,7 +26,8 @@ def read(machine: Machine, options: Options) -> NetworkMountsSample:  # noqa: AR
     mounts = {mount.point: mount for mount in read_mounts(machine) if mount.type in TYPES}
     if not mounts:
         raise Absent("nothing is mounted over the network")
-    troubles = machine.answers(list(mounts)[:MOUNTS_MAX], DEADLINE_S)
+    asked = list(mounts.values())[:MOUNTS_MAX]
+    troubles = machine.answers([mount.point for mount in asked], DEADLINE_S)
     return NetworkMountsSample(
-        tuple(NetworkMount(point, mounts[point].device, mounts[point].type, word) for point, word in troubles.items())
+        tuple(NetworkMount(mount.point, mount.device, mount.type, troubles[mount.point]) for mount in asked)
     )

@@ -9,6 +9,7 @@ GPUS = 8
 _SWITCHES = 4  # PCIe switches; two GPUs and two NICs below each
 
 PROC = {
+    "/var/log/fabricmanager.log": "[Mar 04 2025 11:59:59] [INFO] [tid 7] Fabric Manager started\n",
     "/proc/1/mounts": "/dev/nvme0n1p2 / ext4 rw 0 0\n/dev/md0 /raid xfs rw 0 0\nfs1:/home /home nfs4 rw 0 0\n",
     "/proc/pressure/memory": "some avg10=0.00 avg60=0.00 avg300=0.00 total=9\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n",
     "/proc/sys/kernel/osrelease": "5.15.0-1071-nvidia\n",

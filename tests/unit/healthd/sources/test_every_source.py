@@ -19,7 +19,7 @@ from healthd.thresholds import load_thresholds
 from tests.nodes.machines import dgx
 
 UNITS = ("seconds", "bytes", "ratio", "celsius", "lanes", "bits_per_second", "bytes_per_second", "transfers_per_second")
-COUNTS = ("processes", "processes_waiting", "processes_zombie", "inodes", "inodes_free", "critical_bits")
+COUNTS = ("error_lines", "processes", "processes_waiting", "processes_zombie", "inodes", "inodes_free", "critical_bits")
 NOT_THERE = frozenset({"clock", "dcgm", "services"})  # a folder has no clock, and runs no programs
 STATES = ("up", "active", "wanted", "watched", "synchronized", "read_only")
 

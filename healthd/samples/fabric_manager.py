@@ -1,0 +1,34 @@
+"""What NVIDIA's fabric manager writes of the NVSwitches in its own log."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from healthd.samples.family import Family, Metric
+
+
+class SwitchError(NamedTuple):
+    """One line about one error. `stamp` is the log's own time, as it stands there."""
+
+    stamp: str
+    fatal: bool
+    code: str
+    pci: str
+    port: int | None
+    text: str
+
+
+class FabricManagerSample(NamedTuple):
+    """The errors among the log's last lines, the oldest first, and how many of its lines are errors of any kind."""
+
+    errors: tuple[SwitchError, ...]
+    error_lines: int
+
+
+METRICS = (
+    Family(
+        rows="",
+        labels=(),
+        metrics=(Metric("healthd_fabric_manager_error_lines", "Error lines at the end of its log.", "error_lines"),),
+    ),
+)
