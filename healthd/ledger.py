@@ -16,7 +16,7 @@ from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.wire import Gpu
 
-ACTIVE_MAX = 2000
+ACTIVE_MAX = 4000  # sixteen GPUs with 187 kinds of Xid each, and more; a report of so many must fit into one message
 NOTES_MAX = 500  # remembered info findings, to count their repeats
 NOTE_REPEATS_S = 300.0
 CHANGED_MAX = 10_000  # while nothing can be written; notes go first

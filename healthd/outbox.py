@@ -28,6 +28,7 @@ from vocabulary.wire import FindingChange, Gpu
 CHANGES_MAX = 50_000
 FINDINGS_KEPT = 10_000
 PRUNE_EVERY_COMMITS = 256
+PRUNED_MAX = 2 * PRUNE_EVERY_COMMITS  # at once: more than comes in between, and no pause that a kernel line would feel
 
 _SCHEMA = """
 create table if not exists meta (key text primary key, value blob not null) without rowid;
@@ -246,7 +247,7 @@ class Outbox:
         if changes > CHANGES_MAX:
             done = self.connection.execute(
                 "delete from changes where seq in (select seq from changes where active = 0 order by seq limit ?)",
-                (changes - CHANGES_MAX,),
+                (min(changes - CHANGES_MAX, PRUNED_MAX),),
             )
             self.dropped += done.rowcount
         ((findings,),) = self.rows("select count(*) from findings")
@@ -254,7 +255,7 @@ class Outbox:
             self.connection.execute(
                 "delete from findings where id in (select id from findings f where active = 0"
                 " and not exists (select 1 from changes where finding = f.id) order by last_seen limit ?)",
-                (min(findings - FINDINGS_KEPT, 2 * PRUNE_EVERY_COMMITS),),
+                (min(findings - FINDINGS_KEPT, PRUNED_MAX),),
             )
 
     def _decode(self, body: bytes, kind: type[T]) -> T:

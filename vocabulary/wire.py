@@ -15,7 +15,7 @@ from vocabulary.health import Health
 from vocabulary.order import Order
 
 WIRE_VERSION = 1
-REPORT_BYTES_MAX = 4 << 20
+REPORT_BYTES_MAX = 8 << 20
 CHANGES_PER_REPORT_MAX = 500
 
 T = TypeVar("T")
