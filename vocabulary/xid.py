@@ -14,6 +14,7 @@ import msgspec
 
 from vocabulary.identity import canonical_pci
 from vocabulary.log_author import kernel_text
+from vocabulary.quotation import is_quotation
 
 NAME_BYTES_MAX = 15  # of a task's name in the kernel
 NAME_CHARS_MAX = 4 * NAME_BYTES_MAX  # kmsg shows a byte it dislikes as \xNN
@@ -73,10 +74,6 @@ _RECOVERY = re.compile(r"GPU recovery action changed from 0x[0-9a-fA-F]{1,8} .{0
 _TWO_PART = re.compile(r"(?P<bus>[0-9A-Fa-f]{1,4}):(?P<device>[0-9A-Fa-f]{1,2})")
 _SXID_HEAD = re.compile(r"\s*(?P<word>Fatal|Non-fatal)\b(?:,?\s*Link (?P<link>\d{1,4})\b)?", re.IGNORECASE)
 
-# What stands before the message. A partial line may be glued there; a quotation or a program's own tag may not.
-_PROGRAM_TAG = re.compile(r"[^\s\[\]]\[\d{1,10}\]:\s")
-_QUOTES = ("'", '"', "`", ">", "|", "“", "«", "‘")
-
 
 def parse_line(text: str) -> KernelEvent | None:
     """Read one kernel record, bare or as a log shows it. None if it is not a message of this grammar.
@@ -91,7 +88,7 @@ def parse_line(text: str) -> KernelEvent | None:
     for pattern, read in _READERS:
         match = pattern.search(record)
         if match is not None:
-            return None if _is_quotation(record[: match.start()]) else read(match)
+            return None if is_quotation(record, match.start()) else read(match)
     return None
 
 
@@ -104,10 +101,6 @@ def format_xid(code: int, pci: str, *, pid: int | None = None, process: str = ""
     address = canonical_pci(pci).rpartition(".")[0]
     client = f"pid={pid}, name={process}, " if pid is not None else ""
     return f"NVRM: Xid (PCI:{address}): {code}, {client}{detail}"
-
-
-def _is_quotation(before: str) -> bool:
-    return before.rstrip().endswith(_QUOTES) or before.count('"') % 2 == 1 or _PROGRAM_TAG.search(before) is not None
 
 
 def _read_xid(match: re.Match[str]) -> KernelEvent:

@@ -11,6 +11,7 @@ from healthd.witness import Testimony, Witness
 from vocabulary.finding import Evidence
 from vocabulary.identity import Component, canonical_pci
 from vocabulary.log_author import kernel_text
+from vocabulary.quotation import is_quotation
 from vocabulary.wire import Gpu
 
 LINE_CHARS_MAX = 500
@@ -40,7 +41,7 @@ class KernelMessageCheck:
             return None
         for form in family.forms:
             match = form.pattern.search(text)
-            if match is not None:
+            if match is not None and not is_quotation(text, match.start()):
                 return _fact(family, form, match.groupdict(), heard, record, gpus)
         return None
 
