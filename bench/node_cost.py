@@ -33,7 +33,8 @@ def main() -> None:
     )
     for gpus, hertz, costs in ((1, 1, False), (8, 1, False), (16, 1, False), (8, 10, False), (8, 1, True)):
         with tempfile.TemporaryDirectory(prefix="bench-healthd-") as place:
-            node = Node(Path(place), "bench", scenario(gpus, costs=costs), interval_s=1 / hertz)
+            kmsg = os.access("/dev/kmsg", os.R_OK | os.W_OK)
+            node = Node(Path(place), "bench", scenario(gpus, costs=costs), interval_s=1 / hertz, kmsg=kmsg)
             try:
                 label = f"healthd, {gpus} GPUs at {hertz} Hz{', as H200' if costs else ''}"
                 print(f"{label:<44} {at_rest(node.process.pid, options.seconds)}")

@@ -114,6 +114,7 @@ class Daemon:
         self._stopping = False
         self._nvml_to_rest = self._nvml_rests = False
         self._tick_due = 0.0
+        self._stirred = True  # something other than time ended the last wait
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
@@ -173,14 +174,18 @@ class Daemon:
         timeout = max(0.0, self._tick_due - self._host.clock.monotonic())
         if self._kernel.source is None:
             timeout = min(timeout, POLL_S)
-        for key, _ in self._selector.select(timeout):
+        ready = self._selector.select(timeout)
+        self._stirred = bool(ready)
+        for key, _ in ready:
             if key.fd == self._wake_read:
                 os.read(self._wake_read, 4096)
 
     def _work(self) -> None:
         """One round: take what is there, write what is due, tell who should know."""
         now = Moment(self._host.clock.wall(), self._host.clock.monotonic())
-        evidence = self._take_kernel(now)
+        read, evidence = self._take_kernel(now)
+        if not read and not self._stirred and now.monotonic < self._tick_due:
+            return  # a look at a followed file that has not grown
         self._take_nvml(now)
         for reading in self._prober.poll():
             self._watch.take_source(reading, now)
@@ -225,8 +230,8 @@ class Daemon:
         for sample in self._nvml.poll():
             self._watch.take_nvml(sample, now)
 
-    def _take_kernel(self, now: Moment) -> bool:
-        """Judge new kernel records; whether there was evidence about a GPU."""
+    def _take_kernel(self, now: Moment) -> tuple[bool, bool]:
+        """Judge new kernel records; whether there were any, and evidence about a GPU among them."""
         batch = self._kernel.read(RECORDS_PER_LOOK)
         evidence = self._watch.take_kernel(batch.records, batch.gaps, now)
         if batch.garbage:
@@ -234,7 +239,7 @@ class Daemon:
         self._recorder.read_up_to(batch.cursor)
         if batch.more:
             self.wake()
-        return evidence
+        return bool(batch.records or batch.gaps or batch.garbage or batch.more), evidence
 
     def _status_now(self) -> Status:
         watch, gpus = self._watch, self._watch.gpus

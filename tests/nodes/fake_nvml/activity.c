@@ -6,7 +6,7 @@
 #include "scenario.h"
 
 typedef struct { unsigned version, supported; } GpmSupport;
-enum { METRICS_MAX = 477, XID_EVENT = 8, POLL_MS = 20 };
+enum { METRICS_MAX = 477, XID_EVENT = 8, POLL_MS = 200 };
 
 typedef struct { unsigned metric, result; double value; const char *words[3]; } Metric;
 typedef struct { Device *device; } Sample;
