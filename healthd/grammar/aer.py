@@ -35,7 +35,9 @@ AER = Family(
             "fatal PCIe error: the link was reset",
             rf"{PCI}: (?:AER: )?PCIe Bus Error: severity=Uncorrect(?:ed|able) \(Fatal\){_TYPE}",
         ),
-        form("unrecovered", Severity.ERROR, "a PCIe device did not come back", rf"{PCI}: AER: device recovery failed"),
+        form(
+            "unrecovered", Severity.ERROR, "a PCIe device did not come back", rf"{PCI}: AER: [Dd]evice recovery failed"
+        ),
         form(
             "contained", Severity.ERROR, "a PCIe port was shut to contain an error", rf"{PCI}: DPC: containment event"
         ),

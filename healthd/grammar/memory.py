@@ -43,6 +43,24 @@ MEMORY = Family(
             "a core stopped with a machine check",
             r"CPU (?P<cpu>\d{1,5}): Machine Check Exception",
         ),
+        form(
+            "core_uncorrected",
+            Severity.ERROR,
+            "a core met an error that could not be corrected",
+            r"\[Hardware Error\]: (?:System Fatal error|Uncorrected, software \w{1,20} error)\.",
+        ),
+        form(
+            "core_deferred",
+            Severity.WARNING,
+            "damaged data was found before a program used it",
+            r"\[Hardware Error\]: Deferred error, no action required",
+        ),
+        form(
+            "core_corrected",
+            Severity.INFO,
+            "a core met an error, corrected",
+            r"\[Hardware Error\]: Corrected error, no action required",
+        ),
         form("machine_check_logged", Severity.INFO, "a machine check was logged", r"Machine check events logged"),
         form(
             "firmware_fatal",

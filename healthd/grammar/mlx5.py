@@ -16,7 +16,7 @@ _CABLE = r"Port module event(?:\[error\])?: module (?P<module>\d{1,3}), "
 MLX5 = Family(
     check="mlx5",
     kind=ComponentKind.NIC_PORT,
-    words=("mlx5_core",),
+    words=("mlx5_core", "(mlx5_"),
     forms=(
         form(
             "link_down",
@@ -47,7 +47,7 @@ MLX5 = Family(
             "compromised",
             Severity.ERROR,
             "a network adapter's firmware does not work",
-            rf"{_DEVICE}.{{0,80}}?(?:device's health compromised|[Hh]ealth_care.{{0,40}}handling bad device|firmware internal error)",
+            rf"{_DEVICE}.{{0,80}}?(?:device's health compromised|[Hh]ealth_care.{{0,40}}handling bad device|firmware internal error|health recovery flow aborted|Fatal error \d{{1,3}} detected|PCI slot is unavailable)",
         ),
         form(
             "health",
@@ -65,7 +65,13 @@ MLX5 = Family(
             "tx_timeout",
             Severity.WARNING,
             "a network adapter does not send",
-            rf"{_DEVICE}.{{0,40}}?TX timeout detected",
+            rf"{_DEVICE}.{{0,40}}?(?:TX timeout detected|NETDEV WATCHDOG: .{{0,20}}transmit queue \d{{1,5}} timed out)",
+        ),
+        form(
+            "tx_timeout",
+            Severity.WARNING,
+            "a network adapter does not send",
+            r"NETDEV WATCHDOG: (?P<place>[\w.-]{1,20}) \(mlx5_\w{1,20}\): transmit queue (?P<queue>\d{1,5}) timed out",
         ),
     ),
 )

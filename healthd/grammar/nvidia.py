@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from healthd.grammar.form import Family, form
+from healthd.grammar.form import PCI, Family, form
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 
@@ -11,7 +11,15 @@ _GPU = r"NVRM: (?:GPU )?(?:at )?(?:PCI:)?(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}
 NVIDIA = Family(
     check="nvidia_driver",
     kind=ComponentKind.HOST,
-    words=("NVRM", "nvidia-peermem", "nvidia_peermem", "nv_peer_mem", "nvidia-modeset", "nvidia-nvlink"),
+    words=(
+        "NVRM",
+        "nvidia-peermem",
+        "nvidia_peermem",
+        "nv_peer_mem",
+        "nvidia-nvlink",
+        "nvidia: probe",
+        "with driver nvidia",
+    ),
     forms=(
         form(
             "init_failed",
@@ -27,6 +35,25 @@ NVIDIA = Family(
         ),
         form("lost", Severity.FATAL, "the GPU is lost", rf"{_GPU}: GPU (?:is|has been) lost"),
         form("lost", Severity.FATAL, "a GPU is lost", r"NVRM: .{0,60}\bGPU (?:is|has been) lost\b"),
+        # Warning: it names no GPU, and NVML, which does, calls that one lost within a second.
+        form(
+            "unreachable",
+            Severity.WARNING,
+            "the driver reads nothing from a GPU",
+            r"NVRM: .{0,80}?(?:GPU lost from the bus|Check whether GPU is present on the bus|GPU_ATTACHED_SANITY_CHECK failed)",
+        ),
+        form(
+            "unmapped",
+            Severity.ERROR,
+            "the firmware gave the GPU's memory no address",
+            rf"NVRM: BAR(?P<bar>\d) is \d{{1,9}}M @ 0x0{{1,16}} \(PCI:{PCI}\)",
+        ),
+        form(
+            "probe_failed",
+            Severity.ERROR,
+            "the driver did not take the GPU",
+            rf"nvidia(?:: probe of)? {PCI}(?:: probe with driver nvidia)? failed with error (?P<error>-\d{{1,5}})",
+        ),
         form(
             "probe_failed",
             Severity.ERROR,
@@ -49,13 +76,19 @@ NVIDIA = Family(
             "gsp",
             Severity.WARNING,
             "the GPU's own processor answers late or not at all",
-            r"NVRM: (?!_kgspLogXid).{0,120}?(?:GSP .{0,40}?(?:[Tt]imed? ?out|TIMEOUT)|[Tt]imeout .{0,80}?\bGSP\b|GSP heartbeat)",
+            r"NVRM: (?!_kgspLogXid).{0,120}?(?:GSP .{0,40}?(?:[Tt]imed? ?out|TIMEOUT)|[Tt]imeout .{0,80}?\bGSP\b|GSP heartbeat|waiting for RPC response from GSP|[Hh]eartbeat timed out|rpcRecvPoll timed ?out)",
+        ),
+        form(
+            "gsp",
+            Severity.WARNING,
+            "the firmware of the GPU's own processor has crashed",
+            r"NVRM: .{0,60}?\*{3,80} (?P<report>GSP-CrashCat|LibOS Task Watchdog) Report",
         ),
         form(
             "nvlink",
             Severity.WARNING,
             "the driver could not set up NVLink",
-            r"(?:NVRM: \w{0,40}[nN]vlink\w{0,60}: |nvidia-nvlink: )(?P<error>.{0,120}?(?:[Ff]ail|[Ee]rror|[Dd]egraded).{0,60})",
+            r"(?:NVRM: (?:GPU\d{1,3} )?\w{0,40}[nN]vlink\w{0,60}: |nvidia-nvlink: )(?P<error>.{0,120}?(?:[Ff]ail|[Ee]rror|[Dd]egraded).{0,60})",
         ),
         form(
             "peermem",

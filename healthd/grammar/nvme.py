@@ -19,7 +19,12 @@ NVME = Family(
             "a disk does not answer",
             rf"{_DISK}: I/O .{{1,100}}? timeout, (?P<then>[a-z ]{{1,40}})",
         ),
-        form("down", Severity.ERROR, "a disk's controller is down", rf"{_DISK}: controller is down; will reset"),
+        form(
+            "down",
+            Severity.ERROR,
+            "a disk's controller is down",
+            rf"{_DISK}: (?:controller is down; will reset|Device not ready; aborting)",
+        ),
         form(
             "disabled",
             Severity.ERROR,

@@ -14,7 +14,7 @@ LOCKUP = Family(
     words=(
         "lockup",
         "LOCKUP",
-        "blocked for more than",
+        "for more than",
         "rcu",
         "Kernel panic",
         "BUG:",
@@ -39,20 +39,33 @@ LOCKUP = Family(
             "hung_task",
             Severity.INFO,
             "a process waits in the kernel for long",
-            rf"INFO: task {_TASK}:(?P<pid>\d{{1,10}}) blocked for more than (?P<seconds>\d{{1,9}}) seconds",
+            rf"INFO: task {_TASK}:(?P<pid>\d{{1,10}}) blocked(?: in I/O wait)? for more than (?P<seconds>\d{{1,9}}) seconds",
         ),
         form(
             "rcu_stall",
             Severity.WARNING,
             "a core holds up the kernel",
-            r"rcu: INFO: \w{1,30} (?:self-)?detected (?:expedited )?stalls?",
+            r"INFO: rcu\w{1,30} (?:self-)?detected (?:expedited )?stalls?",
         ),
         form("panic", Severity.FATAL, "the kernel gave up", r"Kernel panic - not syncing: (?P<reason>[^\n]{1,120})"),
         form(
             "oops",
             Severity.ERROR,
             "the kernel met a fault of its own",
-            r"BUG: (?:unable to handle|kernel NULL pointer)|kernel BUG at (?P<where>\S{1,80})|Oops: |general protection fault(?!.{0,60}\bip:)",
+            r"^(?:BUG: (?:unable to handle|kernel NULL pointer)|kernel BUG at (?P<where>[^\s:]{1,80}:\d{1,6})"
+            r"|(?:Internal error: |Oops: ){1,2}.{0,160}\[#\d{1,6}\]|general protection fault[,:] )",
+        ),
+        form(
+            "workers",
+            Severity.WARNING,
+            "the kernel's own work waits for long",
+            r"BUG: workqueue lockup - pool .{1,80} stuck for (?P<seconds>\d{1,9})s!",
+        ),
+        form(
+            "bad_page",
+            Severity.WARNING,
+            "the kernel found its account of the memory damaged",
+            rf"BUG: Bad page (?:state|map|cache) in process {_TASK}\s{{1,2}}p\w{{2}}:(?P<page>[0-9a-f]{{1,20}})",
         ),
     ),
 )
@@ -72,7 +85,7 @@ OOM = Family(
             "host",
             Severity.INFO,
             "the host ran out of memory, and a process was ended",
-            rf"Out of [Mm]emory: Kill(?:ed)? process (?P<pid>\d{{1,10}}),? \({_TASK}\)",
+            rf"Out of [Mm]emory(?: \(oom_kill_allocating_task\))?: Kill(?:ed)? process (?P<pid>\d{{1,10}}),? \({_TASK}\)",
         ),
     ),
 )
