@@ -67,7 +67,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         findings = [f for f in self.findings if (not only or _matches(f, only)) and not _matches(f, ignore)]
         health = health_of(findings, sources_known=not self.silent)
         worst_first = sorted(findings, key=lambda finding: -finding.severity.rank)
-        reasons = [f"{f.kind} ({f.severity.value}): {f.summary}" for f in worst_first]
+        reasons = [
+            f"{f.kind} ({f.severity.value}{', injected' if f.injected else ''}): {f.summary}" for f in worst_first
+        ]
         if self.condemned is not None:
             reasons.insert(0, f"condemned by order {self.condemned.order}: {self.condemned.reason}")
         reasons += [f"no word from {source}" for source in self.silent]

@@ -70,15 +70,19 @@ def _get(path: str, page: str, deadline_s: float) -> bytes:
         raise NoAnswerError(f"no verdict from {path}: {error.strerror or error}; is healthd running?") from None
     head, _, body = bytes(answer).partition(b"\r\n\r\n")
     status = head.split(None, 2)[1:2]
-    if status != [b"200"]:
-        problem = _problem(body) or head.partition(b"\r\n")[0][:100].decode(errors="replace") or "an empty answer"
-        raise NoAnswerError(f"no verdict from {path}: {problem}; is that healthd's socket?")
-    return body
+    if status == [b"200"]:
+        return body
+    if problem := _problem(body):
+        raise NoAnswerError(f"no verdict: {problem}")
+    words = head.partition(b"\r\n")[0][:100].decode(errors="replace") or "an empty answer"
+    raise NoAnswerError(f"no verdict from {path}: {words}; is that healthd's socket?")
 
 
 def _problem(body: bytes) -> str:
+    """What healthd itself has against the question."""
     try:
-        return str(json.loads(body)["error"])
+        problem = json.loads(body)
+        return f"{problem['error']}; {problem['todo']}"
     except (ValueError, KeyError, TypeError):
         return ""
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from healthd.outbox import Condemned
@@ -59,3 +60,9 @@ def test_reasons_are_sentences_and_the_worst_comes_first() -> None:
         "xid/79 (warning): GPU has fallen off the bus",
         "no word from NVML",
     )
+
+
+def test_a_test_fault_is_called_one() -> None:
+    injected = msgspec.structs.replace(WARNING, injected=True)
+    status = Status(node="n1", boot_id="b", at=5.0, findings=(injected,))
+    assert status.verdict().reasons == ("xid/79 (warning, injected): GPU has fallen off the bus",)
