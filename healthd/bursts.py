@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-QUIET_S = 180.0  # bursts are parted by as much silence: NVIDIA groups them so (Fleet Intelligence)
+# Bursts are parted by as much silence: NVIDIA's own analyzer takes three minutes (NVSentinel, pull request 248), and the
+# time-out of a GPU's own processor (Xid 119) comes 45 s after what caused it.
+QUIET_S = 180.0
 PLACES_MAX = 256
 
 
