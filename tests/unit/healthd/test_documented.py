@@ -1,0 +1,26 @@
+"""What healthd can say stands in its documentation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from healthd.check_names import CHECK_NAMES
+from healthd.grammar.families import FAMILIES
+from healthd.grammar.form import Family
+from healthd.sources import SOURCES
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "healthd.md").read_text()
+WORDS = set(re.findall(r"[a-z0-9_]+", DOCUMENT))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.check)
+def test_every_finding_of_the_kernel_log_is_documented(family: Family) -> None:
+    missing = [form.code for form in family.forms if form.code not in WORDS]
+    assert missing == []
+
+
+def test_every_check_and_every_source_is_documented() -> None:
+    assert sorted({*CHECK_NAMES, *(source.name for source in SOURCES)} - WORDS) == []
