@@ -23,6 +23,7 @@ RECOVERY_ACTIONS = {
     6: "bus_reset",
     7: "system_reboot",
 }
+READ_CHARS_MAX = 600  # no driver's line is longer; a longer one must not cost more
 _REASON_BITS, _REASON_MASK = 20, 0x3F  # of intrInfo, Xid 149: why a link went down
 
 _HEX = r"0x[0-9a-fA-F]{1,16}"
@@ -88,7 +89,7 @@ def _words(*patterns: re.Pattern[str]) -> Callable[[KernelEvent], Detail]:
     def read(event: KernelEvent) -> Detail:
         found: Detail = {}
         for pattern in patterns:
-            match = pattern.search(event.detail)
+            match = pattern.search(event.detail, 0, READ_CHARS_MAX)
             for name, value in match.groupdict().items() if match else ():
                 if value:
                     found.setdefault(name, int(value) if name in _NUMBERS and value.isdecimal() else value.strip())
@@ -107,7 +108,7 @@ def _switch(event: KernelEvent) -> Detail:
 
 
 def _nvlink5(event: KernelEvent) -> Detail:
-    match = _NVLINK5.search(event.detail)
+    match = _NVLINK5.search(event.detail, 0, READ_CHARS_MAX)
     if match is None:
         return {}
     found: Detail = {
