@@ -8,8 +8,9 @@ from healthd.checks import kernel_log
 from healthd.checks.beacons import BeaconCheck
 from healthd.checks.kernel_messages import KernelMessageCheck
 from healthd.checks.xid import XidCheck
-from healthd.facts import Moment
+from healthd.facts import Fact, Moment, Raise
 from healthd.gpu_watch import GpuWatch
+from healthd.grammar.nvidia import NVIDIA
 from healthd.ledger import Ledger
 from healthd.samples.beacons import Beacons
 from healthd.samples.kernel import KernelGap, KernelRecord
@@ -18,6 +19,8 @@ from healthd.samples.source import SourceReading
 from healthd.second_witness import SecondWitness
 from healthd.source_watch import SourceWatch
 from healthd.sources import Check, Source
+from vocabulary.finding import Severity
+from vocabulary.identity import ComponentKind
 from vocabulary.wire import RankStatus
 
 
@@ -55,6 +58,7 @@ class Watch:
                 self.second.saw_line(fact, now)
             elif (message := self._messages.judge(record, self.gpus.by_pci)) is not None:
                 self.ledger.apply([message])
+                evidence = evidence or _about_gpu(message)
         self.ledger.apply(kernel_log.judge_gap(gap) for gap in gaps)
         return evidence
 
@@ -85,6 +89,13 @@ class Watch:
         self.ranks = sample.ranks
         self.ledger.apply(self._beacons.judge(sample))
         return changed
+
+
+def _about_gpu(fact: Fact) -> bool:
+    """Whether a line that is no Xid calls for a look at the GPUs: the driver's own often name none."""
+    if not isinstance(fact, Raise) or fact.severity is Severity.INFO:
+        return False
+    return fact.check == NVIDIA.check or fact.component.kind is ComponentKind.GPU
 
 
 def _who(rank: RankStatus) -> tuple[str, int, int, bool]:

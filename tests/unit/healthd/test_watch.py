@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from healthd.checks.kernel_messages import KernelMessageCheck
+from healthd.checks.xid import XidCheck
+from healthd.facts import Moment
+from healthd.gpu_watch import GpuWatch
+from healthd.grammar.families import FAMILIES
+from healthd.ledger import Ledger
+from healthd.pretended_gpus import PretendedGpus
+from healthd.samples.kernel import KernelRecord
+from healthd.second_witness import SecondWitness
+from healthd.watch import Watch
+from healthd.witness import Witness
+from vocabulary.catalogue_file import load_catalogue
+from vocabulary.wire import Gpu
+
+NOW = Moment(1_700_000_000.0, 5.0)
+
+
+def make_watch() -> Watch:
+    ledger, witness = Ledger("n1", "b"), Witness("n1", accept_injected=False)
+    gpus = GpuWatch(ledger, [Gpu(3, "GPU-3", "0000:13:00.0")], {}, PretendedGpus(ledger, {}))
+    xids, messages = XidCheck(witness, load_catalogue()), KernelMessageCheck(witness, FAMILIES)
+    return Watch(ledger, xids, messages, gpus, SecondWitness("b"), {})
+
+
+def hear(watch: Watch, *lines: str) -> bool:
+    records = [KernelRecord("b", number, NOW.wall, 0, line) for number, line in enumerate(lines)]
+    return watch.take_kernel(records, [], NOW)
+
+
+@pytest.mark.parametrize(
+    ("line", "found", "look"),
+    [
+        ("NVRM: Xid (PCI:0000:13:00): 79, GPU has fallen off the bus.", ["xid/79"], True),
+        ("NVRM: GPU 0000:13:00.0: RmInitAdapter failed! (0x26:0x56:1463)", ["nvidia_driver/init_failed"], True),
+        ("NVRM: _issueRpcAndWait: rpcRecvPoll timedout for fn 76!", ["nvidia_driver/gsp"], True),
+        (
+            "nvidia 0000:13:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer, (Requester ID)",
+            ["pcie_aer/nonfatal"],
+            True,
+        ),
+        ("nvidia 0000:13:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)", [], False),
+        ("nvme nvme1: controller is down; will reset: CSTS=0xffffffff", ["nvme_log/down"], False),
+        ("nfs: server fs1 OK", [], False),
+        ("docker0: port 1(veth2e8c6f1) entered blocking state", [], False),
+    ],
+)
+def test_a_line_is_judged_by_one_check_and_those_about_gpus_call_for_a_look(
+    line: str, found: list[str], *, look: bool
+) -> None:
+    watch = make_watch()
+    assert hear(watch, line) is look
+    assert [f"{finding.check}/{finding.code}" for finding in watch.ledger.active] == found
+
+
+def test_a_flood_is_one_finding_with_a_count_and_the_evidence_of_its_first_line() -> None:
+    watch = make_watch()
+    hear(watch, *(f"nvme nvme1: I/O {number} QID 7 timeout, aborting" for number in range(1000)))
+    (finding,) = watch.ledger.active
+    assert finding.count == 1000
+    assert finding.evidence["line"] == "nvme nvme1: I/O 0 QID 7 timeout, aborting"
+
+
+def test_the_cause_of_a_burst_stays_the_first_however_often_it_is_repeated() -> None:
+    watch = make_watch()
+    codes = (79, 119, 79, 45, 45, 154)
+    hear(watch, *(f"NVRM: Xid (PCI:0000:13:00): {code}, x" for code in codes))
+    told = {f.code: (f.count, f.evidence["burst_first"], f.evidence["burst_position"]) for f in watch.ledger.active}
+    assert (told["79"], told["119"]) == ((2, "79", 1), (1, "79", 2))
+    assert {first for _, first, _ in told.values()} == {"79"}
