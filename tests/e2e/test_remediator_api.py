@@ -20,7 +20,7 @@ from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.order import OrderState, OrderUpdate
-from vocabulary.wire import FindingChange, RankStatus, Report, encode
+from vocabulary.wire import REPORT_BYTES_MAX, FindingChange, RankStatus, Report, encode
 
 GPU = Component(ComponentKind.GPU, "GPU-1", "0000:3b:00.0", 0)
 START_DEADLINE_S = 30.0
@@ -148,7 +148,7 @@ def test_a_node_cannot_report_on_another(centre: Centre) -> None:
 
 
 def test_an_oversized_report_is_refused(centre: Centre) -> None:
-    assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=b" " * (5 << 20)).status_code == 413
+    assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=b" " * (REPORT_BYTES_MAX + 1)).status_code == 413
 
 
 def test_an_acknowledged_finding_survives_kill_9_and_is_acted_on_once(centre: Centre) -> None:
