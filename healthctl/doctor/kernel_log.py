@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 
-from healthctl.doctor.advice import Advice, bad, good
-from healthd.config import Config
+from healthctl.doctor.advice import Advice, absent, bad, good
+from healthd.collectors.journal import COMMAND
+from healthd.config import Config, LogSource
 
 _WHY = "the driver says there which GPU failed, and how; without it a node is never called healthy"
 
 
 def kernel_log(config: Config) -> Iterator[Advice]:
-    """Can it be read?"""
-    path = config.kernel_log.path
+    """Can it be read, and by which means?"""
+    path, means = config.kernel_log.path, config.kernel_log.source
+    journal = shutil.which(COMMAND[0])
+    if means is LogSource.JOURNAL:
+        todo = "install systemd's journal, or set kernel_log.source to auto"
+        yield good("kernel log", f"by {journal}") if journal else bad("kernel log", "no journalctl", _WHY, todo)
+        return
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
+        if means is LogSource.AUTO and journal:
+            why = "the journal is followed instead, a little later and in a child of its own"
+            yield absent("kernel log", f"{path}: {error.strerror}", why)
+            return
         todo = "run as root with CAP_SYSLOG (in a container: privileged, with /dev/kmsg of the host)"
         yield bad("kernel log", f"{path}: {error.strerror}", _WHY, todo)
         return

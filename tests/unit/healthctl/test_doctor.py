@@ -14,7 +14,7 @@ from healthctl.doctor.driver import hardware
 from healthctl.doctor.kernel_log import kernel_log
 from healthctl.doctor.places import places
 from healthctl.doctor.work import work
-from healthd.config import Config, KernelLogConfig, OrdersConfig, RemediatorConfig
+from healthd.config import Config, KernelLogConfig, LogSource, OrdersConfig, RemediatorConfig
 from vocabulary.order import OrderKind
 
 Run = Callable[..., Result]
@@ -47,8 +47,20 @@ def test_findings_in_memory_and_beacons_on_a_disk_are_bad(tmp_path: Path, mounts
 
 
 def test_a_kernel_log_that_is_not_there_is_bad(tmp_path: Path) -> None:
-    config = Config(kernel_log=KernelLogConfig(path=tmp_path / "none"))
+    config = Config(kernel_log=KernelLogConfig(path=tmp_path / "none", source=LogSource.KMSG))
     assert by_part(kernel_log(config))["kernel log"].state is State.BAD
+
+
+def test_a_journal_serves_where_the_kernel_log_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    auto = Config(kernel_log=KernelLogConfig(path=tmp_path / "none"))
+    journal = Config(kernel_log=KernelLogConfig(source=LogSource.JOURNAL))
+    assert [by_part(kernel_log(c))["kernel log"].state for c in (auto, journal)] == [State.BAD, State.BAD]
+    (tmp_path / "journalctl").write_text("#!/bin/sh\n")
+    (tmp_path / "journalctl").chmod(0o755)
+    assert [by_part(kernel_log(c))["kernel log"].state for c in (auto, journal)] == [State.ABSENT, State.GOOD]
 
 
 def test_a_kernel_log_that_can_be_read_is_good(tmp_path: Path) -> None:
