@@ -17,6 +17,8 @@ class OrderKind(str, enum.Enum):
     ABORT = "abort"  # survivors leave their collective now
     RUN_PREFLIGHT = "run_preflight"
     RESET_GPU = "reset_gpu"
+    REBOOT = "reboot"
+    COLLECT_EVIDENCE = "collect_evidence"
 
 
 TRAINER_ORDERS = frozenset({OrderKind.CHECKPOINT_THEN_EJECT, OrderKind.ABORT})

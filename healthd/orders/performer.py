@@ -20,6 +20,8 @@ OUTBOX_PAUSE_S = 1.0
 ORDERS_AT_ONCE_MAX = 16
 DEFAULT_LEVEL = "gate"
 
+_PERFORMED = TRAINER_ORDERS | {OrderKind.RUN_PREFLIGHT, OrderKind.RESET_GPU}
+
 _log = logging.getLogger("healthd.orders")
 
 
@@ -130,6 +132,8 @@ class Performer:
             return says(order, OrderState.REFUSED, now, f"for node {order.node}, this is {self._config.node}")
         if order.kind not in self._config.orders.allow:
             return says(order, OrderState.REFUSED, now, f"orders.allow does not list {order.kind.value} on this node")
+        if order.kind not in _PERFORMED:
+            return says(order, OrderState.REFUSED, now, f"this version cannot do {order.kind.value}")
         if order.kind in TRAINER_ORDERS and not order.job:
             return says(order, OrderState.REFUSED, now, "it names no job")
         if order.kind is OrderKind.RESET_GPU and not order.gpu:
