@@ -14,11 +14,12 @@ from healthd.grammar.nvidia import NVIDIA
 from healthd.ledger import Ledger
 from healthd.samples.beacons import Beacons
 from healthd.samples.kernel import KernelGap, KernelRecord
-from healthd.samples.nvml import NvmlSample, XidEvent
+from healthd.samples.nvml import NvmlSample, Sweep, XidEvent
 from healthd.samples.source import SourceReading
 from healthd.second_witness import SecondWitness
 from healthd.source_watch import SourceWatch
 from healthd.sources import Check, Source
+from healthd.telemetry_ring import TelemetryRing
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 from vocabulary.wire import RankStatus
@@ -45,12 +46,14 @@ class Watch:
         self._beacons = BeaconCheck({f.component.name for f in ledger.active if f.kind == "beacon/corrupt"})
         self.ranks: tuple[RankStatus, ...] = ()
         self.kernel_records = 0
+        self.telemetry = TelemetryRing()
 
     def take_kernel(self, records: Iterable[KernelRecord], gaps: Iterable[KernelGap], now: Moment) -> bool:
         """New kernel records. True if one of them was evidence about a GPU."""
         evidence = False
         for record in records:
             self.kernel_records += 1
+            self.telemetry.take_kernel(record, now)
             fact = self._xids.judge(record, self.gpus.by_pci)
             if fact is not None:
                 evidence = True
@@ -72,6 +75,8 @@ class Watch:
             self.second.heard_event(sample, self.gpus.by_index, now)
         else:
             self.gpus.take(sample, now)
+        if isinstance(sample, Sweep):
+            self.telemetry.take_sweep(sample, self.gpus.by_index, now)
 
     def take_late_events(self, now: Moment) -> None:
         """Xids of which only NVML has told. Call about once a second."""
@@ -81,6 +86,7 @@ class Watch:
 
     def take_source(self, reading: SourceReading, now: Moment) -> None:
         """One look at one source."""
+        self.telemetry.take_source(reading, now)
         self.sources.take(reading, now)
 
     def take_beacons(self, sample: Beacons) -> bool:
