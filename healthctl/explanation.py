@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from vocabulary.catalogue import Advice, Catalogue, XidEntry
+from vocabulary.catalogue import Catalogue
+from vocabulary.catalogue_entry import Advice, XidEntry
 from vocabulary.finding import Severity
 from vocabulary.injection import unmark
 from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
@@ -86,7 +87,7 @@ def _of_xid(entry: XidEntry, catalogue: Catalogue) -> Explanation:
         action=entry.action.value,
         advice=ADVICE[entry.action],
         blame=entry.blame.value,
-        causes=entry.causes,
+        causes=tuple(cause.value for cause in entry.causes),
         process=PROCESS[entry.process_survives],
         nvidia_immediate=entry.nvidia_immediate,
         nvidia_investigatory=entry.nvidia_investigatory,

@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import yaml
 
-from vocabulary.catalogue import Advice, Blame, Catalogue, RecoveryAction, XidEntry
+from vocabulary.catalogue import Catalogue
+from vocabulary.catalogue_entry import Advice, Cause, Generation, RecoveryAction, XidEntry
 from vocabulary.finding import Severity
 
 
@@ -28,7 +29,7 @@ class _Buckets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Reading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    blame: Blame
+    blame: Cause
     process: _Process
     severity: Severity
     action: Advice
@@ -39,19 +40,24 @@ class _XidRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     name: str
     meaning: str
-    causes: tuple[str, ...]
+    causes: tuple[Cause, ...]
     ours: _Reading
     nvidia: _Buckets
     sources: tuple[str, ...]
     alias: str = ""
     gpus: str = ""
     recovery_since: str = ""
+    look_at: tuple[str, ...] = ()
+    differs: dict[Generation, str] = {}
+    others: dict[str, str] = {}
+    why: str = ""
     note: str = ""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: str
     sources: dict[str, str]
+    parties: dict[str, str]
     recovery_actions: dict[int, Any]
     sxid: dict[Severity, tuple[int, ...]]
     xid: dict[int, Any]
@@ -95,12 +101,21 @@ def _read(data: object, where: str) -> Catalogue:
         for code in codes:
             if sxids.setdefault(code, severity) is not severity:
                 raise CatalogueError(f"{where}: sxid {code}: listed as {sxids[code].value} and as {severity.value}")
-    return Catalogue(version=file.version, sources=file.sources, xids=xids, recovery_actions=actions, sxids=sxids)
+    return Catalogue(
+        version=file.version,
+        sources=file.sources,
+        parties=file.parties,
+        xids=xids,
+        recovery_actions=actions,
+        sxids=sxids,
+    )
 
 
 def _entry(code: int, row: _XidRow, file: _File, where: str) -> XidEntry:
     if strange := set(row.sources) - set(file.sources):
         raise CatalogueError(f"{where}: xid {code}: sources: {', '.join(sorted(strange))} not named at the top")
+    if strange := set(row.others) - set(file.parties):
+        raise CatalogueError(f"{where}: xid {code}: others: {', '.join(sorted(strange))} not named under parties")
     return XidEntry(
         code=code,
         mnemonic=row.name,
@@ -115,6 +130,10 @@ def _entry(code: int, row: _XidRow, file: _File, where: str) -> XidEntry:
         alias=row.alias,
         gpus=row.gpus,
         recovery_since=row.recovery_since,
+        look_at=row.look_at,
+        differs=row.differs,
+        others=row.others,
+        why=row.why,
         note=row.note,
         sources=row.sources,
     )

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from vocabulary.catalogue import Advice, Blame, Catalogue
+from vocabulary.catalogue import Catalogue
+from vocabulary.catalogue_entry import Advice, Cause
 from vocabulary.catalogue_file import CatalogueError, load_catalogue
 from vocabulary.finding import Severity
 from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
@@ -36,7 +37,7 @@ def test_a_number_nobody_described_is_never_fine(catalogue: Catalogue) -> None:
 @pytest.mark.parametrize("code", [13, 31, 43, 45])
 def test_a_program_s_own_mistake_takes_no_node_out(catalogue: Catalogue, code: int) -> None:
     entry = catalogue.entry(code)
-    assert entry.blame is Blame.APPLICATION
+    assert entry.blame is Cause.APPLICATION
     assert entry.severity.rank <= Severity.WARNING.rank
 
 
@@ -49,6 +50,34 @@ def test_a_vendor_s_blank_is_never_read_as_fine(catalogue: Catalogue) -> None:
     blank = [entry for entry in catalogue.xids.values() if not entry.nvidia_immediate]
     assert {entry.code for entry in blank} == set(range(162, 177))
     assert {entry.code for entry in blank if entry.severity is Severity.INFO} == {162}  # smoothing is back
+
+
+def test_where_others_act_otherwise_our_choice_is_argued(catalogue: Catalogue) -> None:
+    assert {entry.code for entry in catalogue.xids.values() if entry.others and not entry.why} == set()
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        (32, 38, 43, 44, 48, 51, 63, 65, 68, 69, 92, 94, 108, 109, 110, 119, 120, 121, 136, 142, 143),
+        (*range(144, 151), 154, 155, 156, 157, 160, 162, 163, 164, 165, 166, 168, 170),
+        (34, 42, 56, 81, 111, 118),  # unused: somebody isolates a node for a display
+    ],
+)
+def test_every_disagreement_we_know_of_is_in_the_file(catalogue: Catalogue, codes: tuple[int, ...]) -> None:
+    assert [code for code in codes if not catalogue.entry(code).others] == []
+
+
+def test_79_is_isolated_at_once_and_its_replacement_planned(catalogue: Catalogue) -> None:
+    entry = catalogue.entry(79)
+    assert (entry.severity, entry.action, entry.blame) == (Severity.FATAL, Advice.ISOLATE_REPLACE, Cause.PCIE)
+    assert {"nvidia", "aws", "gpud"} <= set(entry.others)
+
+
+def test_the_likeliest_cause_is_one_of_the_causes(catalogue: Catalogue) -> None:
+    blamed = [(entry.code, entry.causes) for entry in catalogue.xids.values() if entry.blame not in entry.causes]
+    assert [code for code, causes in blamed if causes] == []
+    assert {catalogue.entry(code).blame for code, _ in blamed} == {Cause.UNKNOWN}
 
 
 @pytest.mark.parametrize(
@@ -89,6 +118,9 @@ def test_an_event_without_a_code_is_unclassified(catalogue: Catalogue) -> None:
         ),
         ("    name: ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS\n", "", "xid 79: .*`name`"),
         ("meaning: The GPU no longer answers", "meanin: The GPU no longer answers", "xid 79: .*`meaning`|meanin"),
+        ("causes: [pcie, gpu, th", "causes: [pcie, gremlins, gpu, th", "xid 79: .*gremlins"),
+        ("aws: EKS replaces", "neighbour: EKS replaces", "xid 63: others: neighbour not named under parties"),
+        ("hopper: As Ampere", "hoppper: As Ampere", "xid 63: .*hoppper"),
         ("sources: [CAT, HDR]", "sources: [CAT, RUMOUR]", "sources: RUMOUR"),
         ("info: [11012", "info: [12020, 11012", "sxid 12020: listed as fatal and as info"),
         ("version: 2026-09", "version: [", "not YAML"),

@@ -1,0 +1,112 @@
+"""What one line of the catalogue says: the closed words for causes and for what to do, and the entry of one Xid. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from vocabulary.finding import Severity
+
+
+class Cause(str, enum.Enum):
+    """Where a fault may come from. `XidEntry.blame` is the likeliest one, `XidEntry.causes` are all that are known."""
+
+    APPLICATION = "application"
+    OPERATOR = "operator"  # somebody did it on purpose
+    CONFIGURATION = "configuration"
+    DRIVER = "driver"
+    FIRMWARE = "firmware"
+    SECURITY = "security"  # keys, encryption, confidential computing
+    GPU_MEMORY = "gpu_memory"
+    GPU = "gpu"
+    NVLINK = "nvlink"
+    NVSWITCH = "nvswitch"
+    PCIE = "pcie"
+    HOST = "host"
+    THERMAL = "thermal"
+    POWER = "power"
+    PEER = "peer"  # the device at the other end of a link
+    OTHER_ERROR = "other_error"  # an error that was reported before, of which this one is the echo
+    TEST = "test"
+    UNKNOWN = "unknown"
+
+
+class Advice(str, enum.Enum):
+    """What should be done, in one word. The playbook decides; this is the catalogue's opinion."""
+
+    NONE = "none"
+    WATCH = "watch"
+    RESTART_JOB = "restart_job"
+    DRAIN_RESET = "drain_reset"  # let work finish, then reset the GPU
+    RESET_GPU = "reset_gpu"
+    REBOOT_NODE = "reboot_node"
+    RESTART_VM = "restart_vm"
+    ISOLATE_REPLACE = "isolate_replace"
+    HANDS_ON = "hands_on"  # seating, cables
+    UPDATE_SOFTWARE = "update_software"
+    DECODE = "decode"  # the registers in the line decide
+    BY_VALUE = "by_value"  # the number in the line decides
+    TRIAGE = "triage"  # a person must look
+
+
+class Generation(str, enum.Enum):
+    """Generations that one fault differs between, as the catalogue's files write them."""
+
+    OLDER = "older"  # before A100
+    AMPERE = "ampere"
+    HOPPER = "hopper"
+    BLACKWELL = "blackwell"
+    GB200 = "gb200"
+
+
+class XidEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One Xid number. `process_survives` is None where nobody knows; `gpus` and `recovery_since` as in the file.
+
+    `others` maps the names of other parties to what they do where it differs from ours; `why` argues our choice.
+    """
+
+    code: int
+    mnemonic: str
+    meaning: str
+    causes: tuple[Cause, ...]
+    blame: Cause
+    process_survives: bool | None
+    severity: Severity
+    action: Advice
+    nvidia_immediate: str
+    nvidia_investigatory: str
+    alias: str = ""
+    gpus: str = ""
+    recovery_since: str = ""
+    look_at: tuple[str, ...] = ()
+    differs: Mapping[Generation, str] = {}
+    others: Mapping[str, str] = {}
+    why: str = ""
+    note: str = ""
+    sources: tuple[str, ...] = ()
+
+
+class RecoveryAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One value of Xid 154, or of NVML's recovery-action field."""
+
+    meaning: str
+    severity: Severity
+    action: Advice
+
+
+def undescribed(code: int) -> XidEntry:
+    """The entry of a number that nobody has described: it says exactly that."""
+    return XidEntry(
+        code=code,
+        mnemonic="",
+        meaning="No source describes this number. Keep the line, hold the GPU, let a person look.",
+        causes=(),
+        blame=Cause.UNKNOWN,
+        process_survives=None,
+        severity=Severity.UNCLASSIFIED,
+        action=Advice.TRIAGE,
+        nvidia_immediate="",
+        nvidia_investigatory="",
+    )
