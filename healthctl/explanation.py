@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from vocabulary.catalogue import Catalogue
+from vocabulary.catalogue import Catalogue, said_by_switch
 from vocabulary.catalogue_entry import Advice, XidEntry
 from vocabulary.finding import Severity
 from vocabulary.injection import unmark
@@ -21,6 +21,7 @@ ADVICE = {
     Advice.RESTART_JOB: "restart the job; look at the program",
     Advice.DRAIN_RESET: "let running work finish, take no new work, reset the GPU",
     Advice.RESET_GPU: "drain now, reset the GPU",
+    Advice.RESET_FABRIC: "drain now; stop the fabric manager, reset all GPUs and switches together, start it again",
     Advice.REBOOT_NODE: "drain now, reboot the node",
     Advice.RESTART_VM: "restart the virtual machine that owns the GPU",
     Advice.ISOLATE_REPLACE: "isolate the node at once, plan its replacement",
@@ -114,29 +115,31 @@ def _of_line(event: KernelEvent, general: Explanation, catalogue: Catalogue) -> 
 
 
 def _of_sxid(event: KernelEvent, catalogue: Catalogue) -> Explanation:
-    said = f"It calls it {event.word.lower()}." if event.word else "How bad it is, the word in its head line says."
-    switch = "An NVSwitch" if event.switch is None else f"NVSwitch {event.switch}"
+    entry = catalogue.sxid_entry(event.code or 0)
+    said = f" The line calls it {event.word.lower()}." if event.word else ""
     severity = catalogue.severity_of(event)
-    action = Advice.TRIAGE if severity.rank >= Severity.UNCLASSIFIED.rank else Advice.WATCH
+    action = entry.action
+    if said_by_switch(event) is Severity.FATAL:
+        action = catalogue.sxid_effects[entry.effect].fatal
     return Explanation(
         kind="sxid",
-        code=event.code or 0,
-        known=severity is not Severity.UNCLASSIFIED,
-        name="",
+        code=entry.code,
+        known=bool(entry.sources),
+        name=entry.mnemonic,
         alias="",
-        meaning=f"{switch} reports an error. {said}",
+        meaning=f"{entry.meaning}{said}",
         severity=severity,
         action=action.value,
         advice=ADVICE[action],
-        blame="nvswitch",
+        blame=entry.blame.value,
         causes=(),
         process="unknown",
         nvidia_immediate="",
         nvidia_investigatory="",
         gpus=(),
         recovery_since="",
-        note="On an access port a fatal one takes the GPUs of one job along; on a trunk port, all jobs.",
-        sources=(),
+        note=entry.note,
+        sources=tuple(catalogue.sources[tag] for tag in entry.sources),
         catalogue=catalogue.version,
         event=event if event.switch is not None else None,
     )

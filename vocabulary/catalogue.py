@@ -1,4 +1,4 @@
-"""The Xid catalogue: what each number means, whom it blames, how bad it is, and what we would do about it.
+"""The catalogue of the driver's numbers: what each means, whom it blames, how bad it is, and what we would do about it.
 
 The knowledge itself is data, read by `vocabulary.catalogue_file`.
 """
@@ -9,11 +9,28 @@ from collections.abc import Mapping
 
 import msgspec
 
-from vocabulary.catalogue_entry import Advice, RecoveryAction, XidEntry, undescribed
+from vocabulary.catalogue_entry import (
+    Advice,
+    Reach,
+    RecoveryAction,
+    SxidEffect,
+    SxidEntry,
+    XidEntry,
+    undescribed,
+    undescribed_sxid,
+)
 from vocabulary.finding import Severity
 from vocabulary.xid import KernelEvent, KernelEventKind
+from vocabulary.xid_detail import decode
 
-_SXID_WORDS = {"Fatal": Severity.FATAL, "Non-fatal": Severity.WARNING}
+# The word in the head line of an SXid, and the digit in its second line.
+_SXID_WORDS: dict[str | int | None, Severity] = {
+    "Fatal": Severity.FATAL,
+    "Non-fatal": Severity.WARNING,
+    1: Severity.FATAL,
+    0: Severity.WARNING,
+}
+FALLEN_OFF_BUS_XID = 79  # what the driver prints as well when it still can
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,11 +41,16 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     parties: Mapping[str, str]
     xids: Mapping[int, XidEntry]
     recovery_actions: Mapping[int, RecoveryAction]
-    sxids: Mapping[int, Severity]
+    sxids: Mapping[int, SxidEntry]
+    sxid_effects: Mapping[Reach, SxidEffect]
 
     def entry(self, code: int) -> XidEntry:
         """What is known about `code`; for a number nobody has described, an entry that says exactly that."""
         return self.xids.get(code) or undescribed(code)
+
+    def sxid_entry(self, code: int) -> SxidEntry:
+        """The same for a number of a switch."""
+        return self.sxids.get(code) or undescribed_sxid(code)
 
     def recovery(self, value: int) -> RecoveryAction:
         """What a recovery-action number asks for; an unknown one asks for a person."""
@@ -39,9 +61,14 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     def severity_of(self, event: KernelEvent) -> Severity:
         """How bad one kernel event is: by the number it carries, the word in its line, then the table."""
         if event.kind is KernelEventKind.FALLEN_OFF_BUS:
-            return self.entry(79).severity
+            return self.entry(FALLEN_OFF_BUS_XID).severity
         if event.kind is KernelEventKind.SXID:
-            return _SXID_WORDS.get(event.word) or self.sxids.get(event.code or 0, Severity.UNCLASSIFIED)
+            return said_by_switch(event) or self.sxid_entry(event.code or 0).severity
         if event.recovery_action is not None:
             return self.recovery(event.recovery_action).severity
         return self.entry(event.code or 0).severity
+
+
+def said_by_switch(event: KernelEvent) -> Severity | None:
+    """How bad the lines of an SXid themselves call it; None where they do not say."""
+    return _SXID_WORDS.get(event.word) or _SXID_WORDS.get(decode(event).get("switch_severity"))

@@ -1,4 +1,4 @@
-"""What one line of the catalogue says: the closed words for causes and for what to do, and the entry of one Xid. Pure."""
+"""What the catalogue says of one number: the closed words for causes and for what to do, entries of Xids and SXids. Pure."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ class Advice(str, enum.Enum):
     RESTART_JOB = "restart_job"
     DRAIN_RESET = "drain_reset"  # let work finish, then reset the GPU
     RESET_GPU = "reset_gpu"
+    RESET_FABRIC = "reset_fabric"  # all GPUs and switches that are linked, together
     REBOOT_NODE = "reboot_node"
     RESTART_VM = "restart_vm"
     ISOLATE_REPLACE = "isolate_replace"
@@ -88,12 +89,57 @@ class XidEntry(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...] = ()
 
 
+class Reach(str, enum.Enum):
+    """How far an error of a switch reaches."""
+
+    PORT = "port"
+    SWITCH = "switch"
+    HEAT = "heat"
+
+
+class SxidEffect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an error of one reach does to jobs behind either kind of port, and what to do when its line says Fatal."""
+
+    fatal: Advice
+    access: str  # a GPU hangs on the port
+    trunk: str  # another switch does
+
+
+class SxidEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One SXid number. `severity` and `action` count only where the line itself does not say how bad it is."""
+
+    code: int
+    mnemonic: str
+    meaning: str
+    blame: Cause
+    severity: Severity
+    action: Advice
+    effect: Reach
+    others: Mapping[str, str] = {}
+    why: str = ""
+    note: str = ""
+    sources: tuple[str, ...] = ()
+
+
 class RecoveryAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One value of Xid 154, or of NVML's recovery-action field."""
 
     meaning: str
     severity: Severity
     action: Advice
+
+
+def undescribed_sxid(code: int) -> SxidEntry:
+    """The entry of a switch's number that nobody has described: only the word in its line can say how bad it is."""
+    return SxidEntry(
+        code=code,
+        mnemonic="",
+        meaning="No source describes this number of a switch. The word in its head line says how bad it is.",
+        blame=Cause.NVSWITCH,
+        severity=Severity.UNCLASSIFIED,
+        action=Advice.TRIAGE,
+        effect=Reach.PORT,
+    )
 
 
 def undescribed(code: int) -> XidEntry:

@@ -1,10 +1,11 @@
-"""Reads the Xid catalogue from ``playbooks/catalogue/xid.yaml``, so that it has a version and can be replaced without code.
+"""Reads the catalogue from ``playbooks/catalogue``, so that it has a version and can be changed without code.
 
-Loading costs milliseconds: callers load once and keep the result.
+Loading costs some 30 ms: callers load once and keep the result.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -12,7 +13,16 @@ import msgspec
 import yaml
 
 from vocabulary.catalogue import Catalogue
-from vocabulary.catalogue_entry import Advice, Cause, Generation, RecoveryAction, XidEntry
+from vocabulary.catalogue_entry import (
+    Advice,
+    Cause,
+    Generation,
+    Reach,
+    RecoveryAction,
+    SxidEffect,
+    SxidEntry,
+    XidEntry,
+)
 from vocabulary.finding import Severity
 
 
@@ -35,8 +45,15 @@ class _Reading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     action: Advice
 
 
+class _SwitchReading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    blame: Cause
+    severity: Severity
+    action: Advice
+    effect: Reach
+
+
 class _XidRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One block of the file, as written."""
+    """One block of ``xid:``, as written."""
 
     name: str
     meaning: str
@@ -54,68 +71,99 @@ class _XidRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     note: str = ""
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _SxidRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One block of ``sxid:``, as written."""
+
+    name: str
+    meaning: str
+    ours: _SwitchReading
+    sources: tuple[str, ...]
+    others: dict[str, str] = {}
+    why: str = ""
+    note: str = ""
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All files together; the rows are read one by one, so that an error can name its number."""
+
     version: str
     sources: dict[str, str]
     parties: dict[str, str]
     recovery_actions: dict[int, Any]
-    sxid: dict[Severity, tuple[int, ...]]
     xid: dict[int, Any]
+    sxid: dict[int, Any]
+    sxid_effects: dict[Reach, SxidEffect]
 
 
 _SURVIVES: dict[_Process, bool | None] = {"survives": True, "dies": False, "unknown": None}
 T = TypeVar("T")
 
-SHIPPED = Path(__file__).parents[1] / "playbooks" / "catalogue" / "xid.yaml"
+FOLDER = Path(__file__).parents[1] / "playbooks" / "catalogue"
+SHIPPED = ("xid.yaml", "sxid.yaml")
 
 
 def load_catalogue(path: Path | None = None) -> Catalogue:
-    """Read the shipped catalogue, or the file at `path`.
+    """Read the shipped catalogue, changed by the file at `path` where one is given.
+
+    That file holds only what differs; it must have a `version`, which is added to ours.
 
     Raises:
-        CatalogueError: the file is missing, no YAML, or a field is wrong; names the file, the code and the field.
+        CatalogueError: a file is missing, no YAML, or a field is wrong; names the file, the code and the field.
     """
-    source = path if path is not None else SHIPPED
+    data: dict[str, Any] = {}
+    for name in SHIPPED:
+        data = _laid_over(data, _sections(FOLDER / name))
+    if path is None:
+        return _read(data, str(FOLDER))
+    mine = _sections(path)
+    if not isinstance(mine.get("version"), str):
+        raise CatalogueError(f"{path}: version: missing, or no text; name your changes, for instance site-1")
+    mine["version"] = f"{data['version']}, {mine['version']}"
+    return _read(_laid_over(data, mine), str(path))
+
+
+def _sections(path: Path) -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times faster
     try:
-        data = yaml.load(source.read_bytes(), Loader=loader)  # noqa: S506 - both are safe loaders
+        data = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 - both are safe loaders
     except OSError as error:
-        raise CatalogueError(f"{source}: cannot be read: {error.strerror}; check the path") from error
+        raise CatalogueError(f"{path}: cannot be read: {error.strerror}; check the path") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CatalogueError(f"{source}: not YAML: {' '.join(str(error).split())}") from error
-    return _read(data, str(source))
+        raise CatalogueError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        raise CatalogueError(f"{path}: holds no sections such as 'xid:'")
+    return data
 
 
-def _read(data: object, where: str) -> Catalogue:
+def _laid_over(under: Mapping[Any, Any], over: Mapping[Any, Any]) -> dict[Any, Any]:
+    """`under` with what `over` says otherwise: mappings are joined, everything else is replaced."""
+    joined = dict(under)
+    for key, value in over.items():
+        old = joined.get(key)
+        joined[key] = _laid_over(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return joined
+
+
+def _read(data: dict[str, Any], where: str) -> Catalogue:
     file = _convert(data, _File, where)
-    xids = {
-        code: _entry(code, _convert(row, _XidRow, f"{where}: xid {code}"), file, where)
-        for code, row in file.xid.items()
-    }
-    actions = {
-        value: _convert(row, RecoveryAction, f"{where}: recovery action {value}")
-        for value, row in file.recovery_actions.items()
-    }
-    sxids: dict[int, Severity] = {}
-    for severity, codes in file.sxid.items():
-        for code in codes:
-            if sxids.setdefault(code, severity) is not severity:
-                raise CatalogueError(f"{where}: sxid {code}: listed as {sxids[code].value} and as {severity.value}")
     return Catalogue(
         version=file.version,
         sources=file.sources,
         parties=file.parties,
-        xids=xids,
-        recovery_actions=actions,
-        sxids=sxids,
+        xids={code: _xid(code, row, file, f"{where}: xid {code}") for code, row in file.xid.items()},
+        recovery_actions={
+            value: _convert(row, RecoveryAction, f"{where}: recovery action {value}")
+            for value, row in file.recovery_actions.items()
+        },
+        sxids={code: _sxid(code, row, file, f"{where}: sxid {code}") for code, row in file.sxid.items()},
+        sxid_effects=_complete(file.sxid_effects, Reach, f"{where}: sxid_effects"),
     )
 
 
-def _entry(code: int, row: _XidRow, file: _File, where: str) -> XidEntry:
-    if strange := set(row.sources) - set(file.sources):
-        raise CatalogueError(f"{where}: xid {code}: sources: {', '.join(sorted(strange))} not named at the top")
-    if strange := set(row.others) - set(file.parties):
-        raise CatalogueError(f"{where}: xid {code}: others: {', '.join(sorted(strange))} not named under parties")
+def _xid(code: int, data: object, file: _File, where: str) -> XidEntry:
+    row = _convert(data, _XidRow, where)
+    _known(row.sources, file.sources, f"{where}: sources")
+    _known(row.others, file.parties, f"{where}: others")
     return XidEntry(
         code=code,
         mnemonic=row.name,
@@ -137,6 +185,36 @@ def _entry(code: int, row: _XidRow, file: _File, where: str) -> XidEntry:
         note=row.note,
         sources=row.sources,
     )
+
+
+def _sxid(code: int, data: object, file: _File, where: str) -> SxidEntry:
+    row = _convert(data, _SxidRow, where)
+    _known(row.sources, file.sources, f"{where}: sources")
+    _known(row.others, file.parties, f"{where}: others")
+    return SxidEntry(
+        code=code,
+        mnemonic=row.name,
+        meaning=row.meaning,
+        blame=row.ours.blame,
+        severity=row.ours.severity,
+        action=row.ours.action,
+        effect=row.ours.effect,
+        others=row.others,
+        why=row.why,
+        note=row.note,
+        sources=row.sources,
+    )
+
+
+def _known(names: Collection[str], described: Collection[str], where: str) -> None:
+    if strange := set(names) - set(described):
+        raise CatalogueError(f"{where}: {', '.join(sorted(strange))} not described under that heading at the top")
+
+
+def _complete(effects: dict[Reach, SxidEffect], kinds: type[Reach], where: str) -> dict[Reach, SxidEffect]:
+    if missing := [kind.value for kind in kinds if kind not in effects]:
+        raise CatalogueError(f"{where}: {', '.join(missing)} missing")
+    return effects
 
 
 def _convert(data: object, kind: type[T], where: str) -> T:
