@@ -1,4 +1,4 @@
-"""How dmesg, journald, syslog and kmsg dress a kernel record, and who wrote it.
+"""How dmesg, journald, syslog, kmsg and Talos dress a kernel record, and who wrote it.
 
 Each shows the same text behind another prefix. Where the prefix names the author, only the kernel counts: a program
 that logs a quotation of a kernel line is no witness.
@@ -6,20 +6,152 @@ that logs a quotation of a kernel line is no witness.
 
 from __future__ import annotations
 
+import enum
 import re
+from typing import NamedTuple
 
+
+class Author(enum.Enum):
+    """Whom a line's prefix names. dmesg's own stamp counts as the kernel's name: nothing else is shown that way."""
+
+    KERNEL = "kernel"
+    UNNAMED = "unnamed"
+    OTHER = "other"
+
+
+class Undressed(NamedTuple):
+    """A record's `text` without what its transport put in front, and its `author` as far as that named one."""
+
+    text: str
+    author: Author
+
+
+_OTHER = Undressed("", Author.OTHER)
 _FACILITIES = "kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]"
 _KMSG = re.compile(r"(?P<prio>\d{1,5}),\d{1,20},\d{1,20},[^;\s]{0,80};")
 _SYSLOG_PRIORITY = re.compile(r"<(?P<prio>\d{1,5})>")
-_DECODED = re.compile(rf"(?P<facility>{_FACILITIES})\s*:\s*\w{{3,6}}\s*:\s*")
-_DMESG = re.compile(r"\s{0,8}\[\s{0,12}\d{1,12}\.\d{3,9}\](?:\s?\[\s{0,8}[TC]\d{1,10}\])?\s?")
-_CTIME = re.compile(r"\[\S{1,12}\s+\S{1,12}\s+\d{1,2}\s\d\d:\d\d:\d\d\s\d{4}\](?:\s?\[\s{0,8}[TC]\d{1,10}\])?\s?")
-_DAY = r"\S{1,12}\s{1,2}\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d{1,9})?"
-_ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_LOGGED = re.compile(
-    rf"(?:{_DAY}|{_ISO})\s+(?P<host>[^\s:\[\]]{{1,255}})\s+(?P<ident>[^\s:\[\]]{{1,64}})(?:\[\d{{1,10}}\])?:\s?"
+_DECODED = re.compile(rf"(?P<facility>{_FACILITIES})\s{{0,8}}:\s{{0,8}}\w{{3,6}}\s{{0,8}}:\s{{0,8}}")
+_TALOS = re.compile(
+    rf"(?:[\w.:-]{{1,255}}: )?(?P<facility>{_FACILITIES}): {{1,8}}\w{{3,9}}: \[\d{{4}}-\d\d-\d\dT[\d:.]{{8,20}}Z\]: ?"
 )
-_BARE_ISO = re.compile(rf"{_ISO}\s")
+_RFC5424 = re.compile(
+    r"(?:<(?P<prio>\d{1,3})>)?1 (?:-|\d{4}-\d\d-\d\dT\S{8,24}) \S{1,255} (?P<app>\S{1,48}) \S{1,128} \S{1,32} "
+    r'(?:-|(?:\[[^\]"]{1,200}(?:"(?:[^"\\]|\\.){0,2000}"[^\]"]{0,200}){0,32}\]){1,8})(?:\s{1,8}|$)\ufeff?'
+)
+
+_CALLER = r"(?:\s{0,2}\[\s{0,8}[TC]\d{1,10}\])?"
+_SECONDS = r"\[\s{0,12}\+?\d{1,12}(?:\.\d{1,9})?(?:\s{0,4}<\s{0,12}[+\d.]{1,20}\s{0,4}>)?\]"
+_CTIME = (
+    r"\[\S{1,12}\s{1,4}\S{1,12}\s{1,4}\d{1,2}\s\d\d:\d\d:\d\d\s\d{4}(?:\s{0,4}<\s{0,12}[+\d.]{1,20}\s{0,4}>)?\]"
+    r"|\[\S{1,12}\s{1,2}\d{1,2}\s\d\d:\d\d\]"  # the minute that dmesg -H says once
+)
+_DMESG = re.compile(rf"\s{{0,80}}(?:{_SECONDS}|{_CTIME}){_CALLER}\s?")
+_CONSOLE = re.compile(
+    r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]\s?(?=\[)"
+)  # a console server's, before dmesg's
+
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_ZONE = r"(?:Z|[+-]\d\d:?\d\d)"
+_DATED = re.compile(
+    rf"(?:(?:[A-Z]\w\w\s)?(?:[^\s\d\[<]\S{{0,11}}|\d{{1,2}}月)\s{{1,2}}\d{{1,2}}(?:\s\d{{4}})?\s{_CLOCK}(?:\s\d{{4}})?"
+    rf"|(?P<kernels>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{{6}}{_ZONE})"  # only dmesg writes a comma so
+    rf"|(?:\S{{1,8}}\s)?\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:\s?{_ZONE}|\s[A-Z]{{2,5}}|\s[+-]\d\d)?"
+    rf"|\d{{9,11}}\.\d{{1,9}}"  # seconds since 1970
+    rf"|{_CLOCK})(?:\s{{1,8}}|$)"
+)
+_HOST = r"(?:[^\s\[\]<>\"']{0,254}[^\s:\[\]<>\"']\s{1,8})?"
+_KERNEL_TAG = re.compile(
+    rf"{_HOST}(?:(?P<facility>{_FACILITIES})\.\w{{3,8}}\s{{1,4}})?(?:In\(\d{{1,3}}\)\s)?(?:vm)?kernel(?:\[0\])?:(?:\s|(?=[\[<N]))"
+)
+_VMKERNEL_TAG = re.compile(r"^(?:WARNING: )?cpu\d{1,4}:\d{1,10}(?:\s\S{1,40})?\)")
+_OTHERS_TAG = re.compile(
+    r"(?:stdout|stderr) [FP] |(?:[^\s\[\]]{1,255}\s{1,8})?[^\s:\[]{1,64}(?:\[[^\]\s]{1,64}\])?:(?:\s|$)|.{1,300}?\S\[\d{1,10}\]:\s"
+)
+_OTHERS_PID = re.compile(r"[\w.-]{1,255}\s[^\s:\[\]]{1,64}\[\d{1,10}\]:\s")
+# Words with which the kernel's own records begin, where a log left its author's name out.
+_SPEAKER = re.compile(
+    r"NVRM: |nvidia-nvswitch\d|(?:\{\d{1,9}\})?\[Hardware Error\]|mce: |EDAC |[\w.-]{1,40} [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:"
+    r"[0-9a-fA-F]{2}\.[0-7]\b|oom-kill:|Out of [Mm]emory|Memory (?:cgroup|failure)|infiniband |nvidia-modeset: "
+)
+_NUMBERED = re.compile(
+    r"\s{0,8}(?:[^\s:]{0,200}(?:log|syslog|messages|dmesg|txt)[^\s:]{0,20}:)?(?:\d{1,8}[:\s-]\s{0,8})?"
+)
+
+
+def undress(line: str) -> Undressed:
+    """Take a log's line apart. A text of an author other than the kernel is not handed out.
+
+    >>> undress("Mar  4 12:00:00 n1 kernel: [  117.984502] NVRM: loading")
+    Undressed(text='NVRM: loading', author=<Author.KERNEL: 'kernel'>)
+    """
+    if match := _KMSG.match(line):
+        return Undressed(line[match.end() :], Author.KERNEL) if _is_kernels(match["prio"]) else _OTHER
+    if match := _RFC5424.match(line):
+        app, prio = match["app"], match["prio"] or "0"
+        return _stamped(line[match.end() :]) if app in ("kernel", "-") and _is_kernels(prio) else _OTHER
+    author = Author.UNNAMED
+    if match := _SYSLOG_PRIORITY.match(line):
+        if not _is_kernels(match["prio"]):
+            return _OTHER
+        line, author = line[match.end() :], Author.KERNEL
+    if match := _TALOS.match(line) or _DECODED.match(line):
+        if match["facility"] != "kern":
+            return _OTHER
+        line, author = line[match.end() :], Author.KERNEL
+    return _tagged(line, author)
+
+
+def _tagged(line: str, author: Author) -> Undressed:
+    """What stands behind date, host and name, if these are there."""
+    skipped = _NUMBERED.match(line)
+    dated = _DATED.match(line) or (_DATED.match(line, skipped.end()) if skipped else None)
+    rest = line[dated.end() :] if dated else line
+    if match := _KERNEL_TAG.match(rest):
+        if match["facility"] not in (None, "kern"):
+            return _OTHER
+        return _stamped(_VMKERNEL_TAG.sub("", rest[match.end() :], count=1))
+    if dated is None:
+        return _undated(line, skipped.end() if skipped else 0, author)
+    if dated["kernels"]:
+        return _OTHER if _OTHERS_PID.match(rest) else Undressed(rest, Author.KERNEL)
+    if match := _VMKERNEL_TAG.match(rest):
+        return Undressed(rest[match.end() :], Author.KERNEL)
+    if _DMESG.match(rest):
+        return _stamped(rest)
+    if _SPEAKER.match(rest):
+        return Undressed(rest, author)
+    return _OTHER if _OTHERS_TAG.match(rest) else Undressed(rest, author)
+
+
+def _undated(line: str, skip: int, author: Author) -> Undressed:
+    if match := _CONSOLE.match(line):
+        line = line[match.end() :]
+    if _DMESG.match(line):
+        return _stamped(line)
+    if skip and (_DMESG.match(line, skip) or _SPEAKER.match(line, skip)):
+        line = line[skip:]
+        return _stamped(line) if _DMESG.match(line) else Undressed(line, author)
+    return Undressed(line, author)
+
+
+def _stamped(text: str) -> Undressed:
+    """What stands behind dmesg's stamp; syslog's daemons leave it in the text, and old ones the priority as well."""
+    for _ in range(3):
+        if match := _SYSLOG_PRIORITY.match(text):
+            if not _is_kernels(match["prio"]):
+                return _OTHER
+        elif not (match := _DMESG.match(text)):
+            break
+        text = text[match.end() :]
+    if match := _KERNEL_TAG.match(text):  # journalctl -o short-monotonic
+        text = text[match.end() :]
+    elif _OTHERS_PID.match(text):
+        return _OTHER
+    return Undressed(text, Author.KERNEL)
+
+
+def _is_kernels(priority: str) -> bool:
+    return int(priority) >> 3 == 0
 
 
 def kernel_text(line: str) -> str | None:
@@ -32,23 +164,15 @@ def kernel_text(line: str) -> str | None:
     >>> kernel_text("Mar  4 12:00:00 n1 app[77]: NVRM: loading") is None
     True
     """
-    if match := _KMSG.match(line) or _SYSLOG_PRIORITY.match(line):
-        if int(match["prio"]) >> 3 != 0:
-            return None
-        line = line[match.end() :]
-    if match := _DECODED.match(line):
-        if match["facility"] != "kern":
-            return None
-        line = line[match.end() :]
-    if match := _LOGGED.match(line):
-        if match["ident"] != "kernel":
-            return None
-        line = line[match.end() :]
-    elif match := _BARE_ISO.match(line):
-        line = line[match.end() :]
-    if match := _DMESG.match(line) or _CTIME.match(line):
-        line = line[match.end() :]
-    return line
+    undressed = undress(line)
+    return None if undressed.author is Author.OTHER else undressed.text
+
+
+_DAY = r"\S{1,12}\s{1,2}\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d{1,9})?"
+_ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_LOGGED = re.compile(
+    rf"(?:{_DAY}|{_ISO})\s+(?P<host>[^\s:\[\]]{{1,255}})\s+(?:[^\s:\[\]]{{1,64}})(?:\[\d{{1,10}}\])?:\s?"
+)
 
 
 def host_of(line: str) -> str | None:

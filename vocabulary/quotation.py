@@ -28,6 +28,13 @@ _CRASH = re.compile(
 )
 
 
+# What a device or a volume calls itself: anybody may plug one in (drivers/usb/core/hub.c, input.c, hid; fs/btrfs).
+_SELF_NAMED = re.compile(
+    r"(?:usb \S{1,20}: (?:Product|Manufacturer|SerialNumber): |input: |hid-\S{1,30} |scsi |Bluetooth: "
+    r"|BTRFS(?: info)?:? (?:\(\S{1,60}\): )?device label )"
+)
+
+
 def is_quotation(text: str, start: int) -> bool:
     """Whether what stands in `text` (a record without its transport's prefix) from `start` on is only quoted there.
 
@@ -44,4 +51,5 @@ def is_quotation(text: str, start: int) -> bool:
         or _PROGRAM_TAG.search(before) is not None
         or _PATH.search(before) is not None
         or _CRASH.match(text) is not None
+        or _SELF_NAMED.match(before) is not None
     )

@@ -56,18 +56,22 @@ _XID = re.compile(
     re.DOTALL,
 )
 _SXID = re.compile(
-    r"nvidia-nvswitch(?P<switch>\d{1,4}):[ ]{1,4}SXid[ ]{0,2}\((?P<address>[^()\s]{1,40})\):[ ]{0,2}"
+    r"(?:nvidia-nvswitch(?P<switch>\d{1,4}):[ ]{1,4}|^)SXid[ ]{0,2}\((?P<address>[^()\s]{1,40})\):[ ]{0,2}"
     r"(?P<code>\d{1,7})(?:,|(?=\s|$))(?P<rest>.*)",
     re.DOTALL,
 )
-_FALLEN = re.compile(r"NVRM:[ ]{1,4}GPU (?P<address>[0-9A-Fa-f:.]{5,16}): GPU has fallen off the bus\b")
+_FALLEN = re.compile(  # drivers before about 2017 said "GPU at 0000:01:00.0 has fallen"
+    r"NVRM:[ ]{1,4}GPU (?:at )?(?:PCI:)?(?P<address>[0-9A-Fa-f:.]{5,18}) (?:GPU )?has fallen off the bus\b"
+)
 _FALLEN_AT_PROBE = re.compile(
     r"NVRM:[ ]{1,4}The NVIDIA GPU (?P<address>[0-9A-Fa-f:.]{5,16})\b.{0,400}?fallen off the bus and is not responding",
     re.DOTALL,
 )
-_FALLEN_SOMEWHERE = re.compile(r"NVRM:[ ]{1,4}fallen off the bus and is not responding to commands")
+_FALLEN_SOMEWHERE = re.compile(  # the last of the lines into which a log cut that record
+    r"NVRM:[ ]{1,4}(?:(?!NVRM)[\w().:,]{1,20}[ ]){0,10}?fallen off the bus and is not responding to commands"
+)
 
-_PID = re.compile(r"\s*pid=(?P<quote>'?)(?P<pid>\d{1,10}|<unknown>)(?P=quote)(?:,|$)")
+_PID = re.compile(r"\s*pid=(?P<quote>'?)(?P<pid>\d{1,10}|<unknown>|)(?P=quote)(?:,|$)")
 _NAME = re.compile(rf"\s*name=(?P<name>.{{0,{NAME_CHARS_MAX}}}?)(?:,[ ]|,?$)", re.DOTALL)
 _CAUSED_BY = re.compile(r"caused by previous Xid (\d{1,5})\W{0,3}$")
 _RECOVERY = re.compile(r"GPU recovery action changed from 0x[0-9a-fA-F]{1,8} .{0,80}?\bto 0x([0-9a-fA-F]{1,8})\b")
@@ -83,12 +87,16 @@ def parse_line(text: str) -> KernelEvent | None:
     (79, '0000:3b:00.0', 42, 'python3', 'GPU has fallen off the bus.')
     """
     record = kernel_text(text)
-    if record is None:
-        return None
+    found = None if record is None else find_event(record)
+    return found[0] if found else None
+
+
+def find_event(record: str) -> tuple[KernelEvent, str] | None:
+    """The driver's message in a record without its transport's prefix, and what stands before it; None if it has none."""
     for pattern, read in _READERS:
         match = pattern.search(record)
         if match is not None:
-            return None if is_quotation(record, match.start()) else read(match)
+            return None if is_quotation(record, match.start()) else (read(match), record[: match.start()])
     return None
 
 
@@ -109,9 +117,9 @@ def _read_xid(match: re.Match[str]) -> KernelEvent:
     if found := _PID.match(rest):
         pid = int(found["pid"]) if found["pid"].isdigit() else None
         rest = rest[found.end() :]
-        if named := _NAME.match(rest):
-            process = _known(named["name"])
-            rest = rest[named.end() :]
+    if named := _NAME.match(rest):
+        process = _known(named["name"])
+        rest = rest[named.end() :]
     detail = rest.strip()
     caused_by = _CAUSED_BY.search(detail)
     recovery = _RECOVERY.search(detail)
@@ -135,7 +143,7 @@ def _read_sxid(match: re.Match[str]) -> KernelEvent:
         code=int(match["code"]),
         pci=_pci(match["address"]),
         detail=match["rest"].strip(),
-        switch=int(match["switch"]),
+        switch=int(match["switch"]) if match["switch"] else None,
         word=head["word"].capitalize() if head else "",
         link=int(head["link"]) if head and head["link"] else None,
     )
@@ -161,7 +169,7 @@ def _pci(address: str) -> str:
     if old is not None:
         address = f"0:{int(old['bus'], 16) & 0xFF:x}:{old['device']}"
     try:
-        return canonical_pci(address.rstrip("."))
+        return canonical_pci(address.rstrip(".:"))
     except ValueError:
         return ""
 
