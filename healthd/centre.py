@@ -1,9 +1,9 @@
-"""The node's side of the centre's HTTP interface: three calls, and the ways they fail."""
+"""The node's side of the centre's HTTP interface: four calls, and the ways they fail."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -94,12 +94,26 @@ class Centre:
         """
         self._call("POST", f"/orders/{quote(update.id, safe='')}", encode(update))
 
+    def evidence(self, order: str, content: bytes) -> None:
+        """Hand over the gzipped bundle that answers `order`; it is durable there when this returns.
+
+        Raises:
+            Unreachable, Denied, Rejected: it was not taken.
+        """
+        self._call("POST", f"/evidence/{quote(order, safe='')}", content, headers={"Content-Encoding": "gzip"})
+
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
 
-    def _call(self, method: str, path: str, body: bytes, wait_s: float = 0.0) -> bytes:
-        headers = {"Authorization": f"Bearer {self._token()}", "Content-Type": "application/json"}
+    def _call(
+        self, method: str, path: str, body: bytes, wait_s: float = 0.0, *, headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        headers = {
+            "Authorization": f"Bearer {self._token()}",
+            "Content-Type": "application/json",
+            **(headers or {}),
+        }
         try:
             answer = self._client.request(method, self._prefix + path, body, headers, wait_s + TIMEOUT_S)
         except HttpError as error:

@@ -24,6 +24,7 @@ from healthd.collectors.log_file import POLL_S
 from healthd.collectors.nvml import NvmlCollector
 from healthd.collectors.pretences import Pretences
 from healthd.config import Config
+from healthd.evidence import collect
 from healthd.exporter.page import metrics_page
 from healthd.facts import Moment
 from healthd.gpu_checks import make_checks
@@ -50,6 +51,8 @@ from healthd.trainer.pages import prepare_directory
 from healthd.watch import Watch
 from healthd.witness import Witness
 from vocabulary.catalogue_file import load_catalogue
+from vocabulary.evidence import EvidenceBundle
+from vocabulary.order import Order
 
 TICK_S = 1.0
 RECORDS_PER_LOOK = 1000
@@ -122,7 +125,9 @@ class Daemon:
         self.status = self._status_now()
         socket_path = config.run_dir / "healthd.sock"
         metrics = metrics_page(lambda: self.status, self._outbox.waiting, with_dcgm_names=config.exporter.dcgm_names)
-        self._http = StatusServer(config.listen_address, socket_path, lambda: self.status, metrics, host.clock)
+        self._http = StatusServer(
+            config.listen_address, socket_path, lambda: self.status, metrics, host.clock, self.evidence
+        )
         self._services = Services(config, host, self._outbox, orders, self)
         self._service_manager = ServiceManager()
 
@@ -166,6 +171,11 @@ class Daemon:
         self._nvml_rests &= wanted
         self.wake()
         return self._nvml_rests
+
+    def evidence(self, order: Order | None = None) -> EvidenceBundle:
+        """What led up to now, for `order` or for a person on this node. Callable from any thread."""
+        now = Moment(self._host.clock.wall(), self._host.clock.monotonic())
+        return collect(self.status, self._watch.telemetry.snapshot(now), self._config.beacon_dir, order)
 
     def _wait(self) -> None:
         self._keep_registered("kernel", self._kernel.source)

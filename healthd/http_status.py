@@ -1,10 +1,15 @@
-"""Answers local questions over TCP and a UNIX socket: verdict, findings, sources, metrics. Read-only, from memory."""
+"""Answers local questions over TCP and a UNIX socket: verdict, findings, sources, metrics, evidence. Read-only.
+
+Evidence holds kernel lines and the pages of other users' trainers: it is for root and for our own user, by the socket.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,16 +22,18 @@ from healthd.check_names import CHECK_NAMES, matches_some
 from healthd.exporter.page import Page
 from healthd.status import Status
 from vocabulary.clock import Clock
-from vocabulary.wire import Problem
+from vocabulary.evidence import EvidenceBundle
+from vocabulary.wire import Problem, encode
 
 REQUEST_TIMEOUT_S = 5.0
 LOOK_UP_S = 3600.0  # the library's threads wake to look whether to stop; ours end with the process
 SOCKET_MODE = 0o666  # read-only answers: prologs and users may ask
 
-PAGES = ("/v1/verdict", "/v1/findings", "/v1/sources", "/metrics", "/livez")
+PAGES = ("/v1/verdict", "/v1/findings", "/v1/sources", "/v1/evidence", "/metrics", "/livez")
 STUCK_S = 30.0  # a full disk may hold one write up for seconds; no round should take longer
 
 Answer = tuple[int, str, bytes]
+_PEER = struct.Struct("3i")  # pid, uid, gid
 
 _log = logging.getLogger("healthd.http")
 
@@ -39,11 +46,18 @@ class StatusServer:
     """
 
     def __init__(
-        self, listen: tuple[str, int], socket_path: Path, status: Callable[[], Status], metrics: Page, clock: Clock
+        self,
+        listen: tuple[str, int],
+        socket_path: Path,
+        status: Callable[[], Status],
+        metrics: Page,
+        clock: Clock,
+        evidence: Callable[[], EvidenceBundle],
     ) -> None:
         self._metrics = metrics
         self._clock = clock
         self._status = status
+        self._evidence = evidence
         handler = type("_Handler", (_Handler,), {"answer_for": staticmethod(self.answer)})
         self._servers: list[ThreadingHTTPServer] = [_server_class(listen[0])(listen, handler)]
         self.address = self._servers[0].server_address[:2]
@@ -55,8 +69,11 @@ class StatusServer:
         for server in self._servers:
             threading.Thread(target=server.serve_forever, args=(LOOK_UP_S,), name="http", daemon=True).start()
 
-    def answer(self, path: str, accept: str = "") -> Answer:
-        """Status code, content type and body for a GET of `path`; `accept` is the header of that name."""
+    def answer(self, path: str, accept: str = "", uid: int | None = None) -> Answer:
+        """Status code, content type and body for a GET of `path`; `accept` is the header of that name.
+
+        `uid` is whose process asks, known of those who ask by the socket.
+        """
         path, _, query = path.partition("?")
         if path == "/metrics":
             return 200, *self._metrics(accept)
@@ -67,6 +84,8 @@ class StatusServer:
         if path == "/v1/sources":
             sources = [msgspec.structs.replace(reading, sample=None) for reading in self._status().sources.values()]
             return 200, "application/json", msgspec.json.encode({"sources": sources})
+        if path == "/v1/evidence":
+            return self._evidence_for(uid)
         if path == "/livez":
             return self._alive()
         problem = Problem(error=f"no such page: {path}", todo=f"there are {', '.join(PAGES)}")
@@ -81,6 +100,12 @@ class StatusServer:
                 problem = Problem(error=f"no check matches {pattern!r}", todo=f"there are {', '.join(CHECK_NAMES)}")
                 return 400, "application/json", msgspec.json.encode(problem)
         return 200, "application/json", msgspec.json.encode(self._status().verdict(only, ignore))
+
+    def _evidence_for(self, uid: int | None) -> Answer:
+        if uid is not None and uid in (0, os.geteuid()):
+            return 200, "application/json", encode(self._evidence())
+        problem = Problem(error="evidence is not for everybody", todo="ask as root, by healthd's UNIX socket")
+        return 403, "application/json", encode(problem)
 
     def _alive(self) -> Answer:
         """Whether the main loop goes round: the question of those who would restart us."""
@@ -101,10 +126,10 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "healthd"
     sys_version = ""
     timeout = REQUEST_TIMEOUT_S
-    answer_for: Callable[[str, str], Answer]
+    answer_for: Callable[[str, str, int | None], Answer]
 
     def do_GET(self) -> None:
-        code, kind, body = self.answer_for(self.path, self.headers.get("Accept", ""))
+        code, kind, body = self.answer_for(self.path, self.headers.get("Accept", ""), _peer(self.connection))
         self.send_response(code)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
@@ -116,6 +141,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
         _log.debug(format, *args)
+
+
+def _peer(connection: socket.socket) -> int | None:
+    """The user at the other end of a UNIX socket, as the kernel says; None over TCP."""
+    if connection.family != socket.AF_UNIX:
+        return None
+    _, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return int(uid)
 
 
 class _TcpServer(ThreadingHTTPServer):

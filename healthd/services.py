@@ -6,17 +6,23 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
+from healthd.centre import Centre
 from healthd.config import Config
 from healthd.host import Host
+from healthd.orders.evidence import EvidenceTask
+from healthd.orders.evidence_files import EvidenceFiles
 from healthd.orders.inbox import Inbox
 from healthd.orders.performer import Performer
 from healthd.orders.store import OrderStore
-from healthd.orders.task import Proof
+from healthd.orders.task import Proof, Task
 from healthd.outbox import Outbox
 from healthd.status import Status
 from healthd.uplink import Uplink
+from vocabulary.evidence import EvidenceBundle
+from vocabulary.order import Order
 
 RESTART_S = 5.0
 JOIN_S = 2.0
@@ -31,6 +37,10 @@ class MainLoop(Protocol):
 
     def wake(self) -> None:
         """Look around now."""
+        ...
+
+    def evidence(self, order: Order | None = None) -> EvidenceBundle:
+        """What led up to now, for `order` or for a person on this node."""
         ...
 
     def take_proof(self, proof: Proof) -> None:
@@ -65,7 +75,10 @@ class Services:
             on_proof=loop.take_proof,
             on_answer=self.uplink.wake,
             rest_nvml=loop.rest_nvml,
+            evidence=self._evidence,
         )
+        self._config = config
+        self._evidence_files = EvidenceFiles(config.state_dir / "evidence")
         self._inbox = Inbox(config.remediator, config.node, orders, host.clock, self._ordered)
 
     def start(self) -> None:
@@ -85,6 +98,11 @@ class Services:
         self.uplink.stop()
         for thread in self._threads[:2]:
             thread.join(JOIN_S)
+
+    def _evidence(self, order: Order) -> Task:
+        config = self._config
+        connect = partial(Centre, config.remediator, config.node)
+        return EvidenceTask(order, self._evidence_files, self._loop.evidence, connect)
 
     def _ordered(self) -> None:
         self._performer.wake()

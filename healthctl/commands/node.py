@@ -1,8 +1,9 @@
-"""`healthctl node check`."""
+"""`healthctl node check` and `healthctl node evidence`."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -100,6 +101,33 @@ def check(  # noqa: PLR0913 - one for each option
     if text:
         click.echo(_printable(text))
     raise SystemExit(reply.code)
+
+
+@node.command()
+@click.option("--socket", "path", default=SOCKET, show_default=True, help="healthd's UNIX socket.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there, not to standard output.")
+@click.option(
+    "--timeout",
+    "deadline_s",
+    type=click.FloatRange(0.1, 300),
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait.",
+)
+def evidence(path: str, out: Path | None, deadline_s: float) -> None:
+    """Show what led up to now: the last 15 minutes of this node, as JSON. For root.
+
+    Temperatures, power, clocks, fabric counters, kernel lines, the trainers' last steps, and what is missing. It holds
+    job names and kernel lines: look before you pass it on. FILE is made readable by you alone.
+    """
+    from healthctl.node_check.evidence import fetch, write
+
+    bundle = fetch(path, deadline_s)
+    if out is None:
+        click.echo(bundle)
+    else:
+        write(out, bundle)
+        click.echo(f"{out}: {len(bundle)} bytes", err=True)
 
 
 def judge(answer: Answer) -> int:

@@ -20,7 +20,7 @@ OUTBOX_PAUSE_S = 1.0
 ORDERS_AT_ONCE_MAX = 16
 DEFAULT_LEVEL = "gate"
 
-_PERFORMED = TRAINER_ORDERS | {OrderKind.RUN_PREFLIGHT, OrderKind.RESET_GPU}
+_PERFORMED = TRAINER_ORDERS | {OrderKind.RUN_PREFLIGHT, OrderKind.RESET_GPU, OrderKind.COLLECT_EVIDENCE}
 
 _log = logging.getLogger("healthd.orders")
 
@@ -29,6 +29,7 @@ class Performer:
     """The thread that acts. Proofs go to the main loop, which ends the order together with what it proves.
 
     `rest_nvml` asks that nobody on this node uses NVML, and answers whether that is so: a GPU in use cannot be reset.
+    `evidence` makes the task that hands over evidence.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Performer:
         on_proof: Callable[[Proof], None],
         on_answer: Callable[[], None],
         rest_nvml: Callable[[bool], bool],
+        evidence: Callable[[Order], Task],
     ) -> None:
         self._config = config
         self._host = host
@@ -47,6 +49,7 @@ class Performer:
         self._on_proof = on_proof
         self._on_answer = on_answer
         self._rest_nvml = rest_nvml
+        self._evidence = evidence
         self._tasks: dict[str, Task] = {}
         self._proven: set[str] = set()
         self._resets: set[str] = set()
@@ -145,6 +148,8 @@ class Performer:
     def _task(self, order: Order, answer: OrderUpdate) -> Task:
         if order.kind in TRAINER_ORDERS:
             return TrainerTask(order, answer, str(self._config.beacon_dir))
+        if order.kind is OrderKind.COLLECT_EVIDENCE:
+            return self._evidence(order)
         words = {"node": order.node, "gpu": order.gpu, "level": order.level or DEFAULT_LEVEL}
         if order.kind is OrderKind.RESET_GPU:
             command = filled(self._config.orders.reset_gpu_command, words)

@@ -6,6 +6,7 @@ import http.server
 import threading
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import unquote
 
 import msgspec
 
@@ -22,6 +23,10 @@ class TinyCentre:
     def __init__(self, port: int = 0) -> None:
         self.heard: list[Report | OrderUpdate] = []
         self.orders: list[Order] = []
+        self.evidence: list[tuple[str, bytes]] = []  # as it came, for each order
+        self.may_answer_evidence = threading.Event()
+        self.may_answer_evidence.set()
+        self.evidence_begun = 0
         self.news = threading.Condition()
         handler = type("_Handler", (_Handler,), {"centre": self})
         self._server = _Server(("127.0.0.1", port), handler)
@@ -89,6 +94,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._reply(200, encode(OrdersReply(orders)))
 
     def do_POST(self) -> None:
+        if "/evidence/" in self.path:
+            self.centre.evidence_begun += 1
+            self.centre.may_answer_evidence.wait()
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if not self._may():
             return
@@ -97,6 +105,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.centre.heard.append(report)
             acked = report.changes[-1].seq if report.changes else 0
             self._reply(200, encode(ReportReply(acked, 1)))
+        elif "/evidence/" in self.path:
+            if len(body) == int(self.headers["Content-Length"]):
+                self.centre.evidence.append((unquote(self.path.rpartition("/")[2]), body))
+            self._reply(204, b"")
         else:
             self.centre.heard.append(decode(body, OrderUpdate))
             self._reply(204, b"")

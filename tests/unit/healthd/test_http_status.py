@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from healthd.http_status import PAGES, STUCK_S, StatusServer
 from healthd.samples.source import SourceReading, SourceState
 from healthd.status import Status
 from vocabulary.clock import ManualClock
+from vocabulary.evidence import EvidenceBundle
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 
-CLOCK = ManualClock()
+BUNDLE = EvidenceBundle(version=1, node="n1", boot_id="b", taken_at=5.0, from_at=1.0)
+SOMEBODY = 65534
 
 
 def finding(check: str, code: str, severity: Severity) -> Finding:
@@ -44,12 +47,19 @@ STATUS = Status(
 
 
 @pytest.fixture
-def answer(tmp_path: Path) -> Iterator[Callable[[str], tuple[int, Any]]]:
-    """A GET, answered from memory."""
-    server = StatusServer(("127.0.0.1", 0), tmp_path / "s", lambda: STATUS, lambda _: ("text/plain", b"{}"), CLOCK)
+def clock() -> ManualClock:
+    return ManualClock()
 
-    def get(path: str) -> tuple[int, Any]:
-        code, kind, body = server.answer(path)
+
+@pytest.fixture
+def answer(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., tuple[int, Any]]]:
+    """A GET, answered from memory; `uid` is who asks by the socket, None asks over TCP."""
+    server = StatusServer(
+        ("127.0.0.1", 0), tmp_path / "s", lambda: STATUS, lambda _: ("text/plain", b"{}"), clock, lambda: BUNDLE
+    )
+
+    def get(path: str, uid: int | None = os.geteuid()) -> tuple[int, Any]:
+        code, kind, body = server.answer(path, uid=uid)
         return code, json.loads(body) if kind == "application/json" else body.decode()
 
     yield get
@@ -90,6 +100,13 @@ def test_every_page_is_there_and_no_other(answer: Callable[[str], tuple[int, Any
     assert answer("/v1/nothing")[0] == 404
 
 
+def test_evidence_is_for_root_and_for_our_own_user(answer: Callable[..., tuple[int, Any]]) -> None:
+    for uid, wanted in ((0, 200), (os.geteuid(), 200), (SOMEBODY, 403), (None, 403)):
+        assert answer("/v1/evidence", uid)[0] == wanted
+    assert answer("/v1/evidence")[1]["node"] == "n1"
+    assert "as root" in answer("/v1/evidence", None)[1]["todo"]
+
+
 def test_sources_are_told_without_their_samples(answer: Callable[[str], tuple[int, Any]]) -> None:
     assert answer("/v1/sources")[1]["sources"][0] == {
         "source": "dcgm",
@@ -102,8 +119,10 @@ def test_sources_are_told_without_their_samples(answer: Callable[[str], tuple[in
     }
 
 
-def test_a_main_loop_that_stands_still_is_not_alive(answer: Callable[[str], tuple[int, Any]]) -> None:
+def test_a_main_loop_that_stands_still_is_not_alive(
+    answer: Callable[[str], tuple[int, Any]], clock: ManualClock
+) -> None:
     assert answer("/livez")[0] == 200
-    CLOCK.advance(STUCK_S + 1)
+    clock.advance(STUCK_S + 1)
     code, text = answer("/livez")
     assert (code, "has not come round" in text) == (503, True)

@@ -1,0 +1,75 @@
+"""Asks healthd over its socket for a bundle of evidence."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+from pathlib import Path
+
+from healthctl.exits import Failure
+from vocabulary.evidence import BUNDLE_BYTES_MAX
+from vocabulary.wire import Problem, WireError, decode
+
+ANSWER_BYTES_MAX = BUNDLE_BYTES_MAX + (1 << 16)
+PRIVATE = 0o600
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP over a UNIX socket."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        """Reach the socket, not a host."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def fetch(path: str, timeout_s: float) -> bytes:
+    """The bundle as JSON.
+
+    Raises:
+        Failure: nobody answered, or healthd says no.
+    """
+    connection = _Connection(path, timeout_s)
+    try:
+        connection.request("GET", "/v1/evidence")
+        answer = connection.getresponse()
+        body = answer.read(ANSWER_BYTES_MAX + 1)
+    except TimeoutError:
+        raise Failure(f"{path}: no answer in {timeout_s:g} s; is healthd stuck?") from None
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror or error}; is healthd running?") from None
+    except http.client.HTTPException as error:
+        raise Failure(f"{path}: {error!r}; is that healthd's socket?") from None
+    finally:
+        connection.close()
+    if answer.status != http.client.OK:
+        raise Failure(f"{path}: {answer.status}: {_words(body)}")
+    if len(body) > ANSWER_BYTES_MAX:
+        raise Failure(f"{path}: more than {ANSWER_BYTES_MAX} bytes; is that healthd's socket?")
+    return body
+
+
+def write(out: Path, bundle: bytes) -> None:
+    """Make or replace the file `out`, which then only its owner may read.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    part = out.with_name(f"{out.name}.part")
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE), "wb") as file:  # noqa: PTH123 - a descriptor
+        file.write(bundle)
+    part.replace(out)
+
+
+def _words(body: bytes) -> str:
+    try:
+        problem = decode(body, Problem)
+    except WireError:
+        return body[:200].decode(errors="replace")
+    return f"{problem.error}; {problem.todo}" if problem.todo else problem.error

@@ -1,0 +1,171 @@
+"""Puts a bundle of evidence together from what is in memory already, and from the trainer pages. Reads nothing else."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Iterator
+from math import isfinite
+from pathlib import Path
+
+from healthd.gpus import GpuState
+from healthd.samples.infiniband import InfinibandSample
+from healthd.samples.pcie import PcieSample
+from healthd.samples.source import SourceReading, SourceState
+from healthd.samples.versions import VersionsSample
+from healthd.status import Status
+from healthd.telemetry_ring import Telemetry
+from healthd.trainer.page import BeaconError
+from healthd.trainer.pages import SUFFIX, BeaconView, read
+from vocabulary import VERSION
+from vocabulary.evidence import (
+    EVIDENCE_VERSION,
+    WHY_CHARS_MAX,
+    EvidenceBundle,
+    Missing,
+    RankEvidence,
+    StepTaken,
+    TopologyFact,
+    fitted,
+)
+from vocabulary.order import Order
+
+PAGES_MAX = 1024
+RANKS_MAX = 64
+BROKEN_MAX = 20
+STEPS_MIN = 64  # also of a rank that died before the span
+_WANTED = ("nvml", "kernel_log", "infiniband", "ethernet", "pcie", "versions")
+
+
+def collect(status: Status, telemetry: Telemetry, beacon_dir: Path, order: Order | None = None) -> EvidenceBundle:
+    """The bundle that answers `order`, or a person on this node; never larger than its bound.
+
+    A page that cannot be read, and a source that says nothing, are named in `missing`.
+    """
+    ranks, broken = _ranks(beacon_dir, telemetry.from_at)
+    missing = [*_young(telemetry), *_silent(status), *broken]
+    if not ranks:
+        missing.append(Missing("training steps", "no trainer page on this node"))
+    return fitted(
+        EvidenceBundle(
+            version=EVIDENCE_VERSION,
+            node=status.node,
+            boot_id=status.boot_id,
+            taken_at=telemetry.at,
+            from_at=telemetry.from_at,
+            order=order.id if order else "",
+            incident=order.incident if order else "",
+            injected=bool(order and order.injected),
+            series=telemetry.series,
+            kernel_lines=telemetry.kernel_lines,
+            ranks=ranks,
+            gpus=status.gpus,
+            versions=_versions(status),
+            topology=tuple(_topology(status)),
+            missing=tuple(missing),
+        )
+    )
+
+
+def _young(telemetry: Telemetry) -> list[Missing]:
+    if telemetry.began_at is None:
+        return []
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(telemetry.began_at))
+    return [Missing(f"telemetry and kernel lines before {since}", "healthd began to listen then")]
+
+
+def _silent(status: Status) -> list[Missing]:
+    readings = [
+        status.sources.get(name) or SourceReading(source=name, state=SourceState.WAITING, at=0.0) for name in _WANTED
+    ]
+    return [
+        Missing(reading.source, f"{reading.state.value}: {reading.reason}".rstrip(": ")[:WHY_CHARS_MAX])
+        for reading in readings
+        if reading.state is not SourceState.PRESENT
+    ]
+
+
+def _ranks(directory: Path, from_at: float) -> tuple[tuple[RankEvidence, ...], list[Missing]]:
+    """The ranks that were last heard of, by job, attempt and rank; pages are read one at a time, as each has 96 KiB."""
+    broken: list[Missing] = []
+    found = heapq.nlargest(RANKS_MAX, _pages(directory, from_at, broken), key=lambda rank: (rank.alive, rank.at))
+    ranks = tuple(sorted(found, key=lambda rank: (rank.job, rank.attempt, rank.rank)))
+    return ranks, broken[:BROKEN_MAX]
+
+
+def _pages(directory: Path, from_at: float, broken: list[Missing]) -> Iterator[RankEvidence]:
+    try:
+        paths = sorted(directory.glob(f"*{SUFFIX}"))[:PAGES_MAX]
+    except OSError as error:
+        broken.append(Missing("trainer pages", _printable(str(error))))
+        return
+    for path in paths:
+        try:
+            yield _rank(read(str(path)), from_at)
+        except FileNotFoundError:
+            continue
+        except (BeaconError, OSError) as error:
+            broken.append(Missing(_printable(f"page {path.name}"), _printable(str(error))))
+
+
+def _rank(view: BeaconView, from_at: float) -> RankEvidence:
+    """What a page says, made fit to be encoded: pages belong to users, and may hold what is no number and no text."""
+    steps = [step for step in view.steps() if isfinite(step.started_at) and isfinite(step.seconds)]
+    kept = max(STEPS_MIN, sum(step.started_at >= from_at for step in steps))
+    since, at = (moment if isfinite(moment) else 0.0 for moment in (view.state.since, view.state.at))
+    return RankEvidence(
+        job=view.identity.job.encode(errors="replace").decode(),
+        attempt=view.identity.attempt,
+        rank=view.identity.rank,
+        world=view.identity.world,
+        phase=view.state.phase.name.lower(),
+        step=view.state.step,
+        since=since,
+        at=at,
+        alive=view.alive,
+        steps=tuple(StepTaken(s.step, round(s.started_at, 3), round(s.seconds, 6)) for s in steps[-kept:]),
+    )
+
+
+def _versions(status: Status) -> dict[str, str]:
+    known = {"gpu-healthd": VERSION}
+    if status.inventory is not None:
+        known |= {"driver": status.inventory.driver, "nvml": status.inventory.nvml, "cuda": status.inventory.cuda}
+    sample = _sample(status, "versions")
+    if isinstance(sample, VersionsSample):
+        known |= sample._asdict()
+    for state in status.states:
+        known[f"vbios of GPU {state.gpu.index}"] = state.constants.vbios
+    return {name: text for name, text in known.items() if text}
+
+
+def _topology(status: Status) -> Iterator[TopologyFact]:
+    """Where each GPU and port sits, and where its links lead."""
+    pcie, fabric = _sample(status, "pcie"), _sample(status, "infiniband")
+    if isinstance(pcie, PcieSample):
+        yield from (TopologyFact(f"pcie:{path[-1]}", "PCIe path", " > ".join(path)) for path in pcie.paths if path)
+    if isinstance(fabric, InfinibandSample):
+        for port in fabric.ports:
+            words = f"{port.pci} {port.link_layer} {port.state} {port.board} firmware {port.firmware}"
+            yield TopologyFact(f"nic_port:{port.device}/{port.port}", "fabric port", words)
+    for state in status.states:
+        yield from _links(state)
+
+
+def _links(state: GpuState) -> Iterator[TopologyFact]:
+    for link in state.latest.links or ():
+        counts = {"CRC errors": link.crc_errors, "replays": link.replay_errors, "recoveries": link.recovery_errors}
+        words = [{True: "active", False: "inactive", None: "state not known"}[link.active]]
+        words += [f"to {link.remote}"] if link.remote else []
+        words += [f"{count} {name}" for name, count in counts.items() if count]
+        yield TopologyFact(f"gpu:{state.gpu.uuid or state.gpu.pci}", f"NVLink {link.link}", ", ".join(words))
+
+
+def _sample(status: Status, source: str) -> object:
+    reading = status.sources.get(source)
+    return reading.sample if reading else None
+
+
+def _printable(text: str) -> str:
+    """File names may hold any bytes; what cannot be encoded is replaced."""
+    return text.encode(errors="replace").decode()[:WHY_CHARS_MAX]

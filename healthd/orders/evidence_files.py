@@ -1,0 +1,77 @@
+"""Bundles on the node's own disk: written before they are sent, and kept a while for a person who cannot ask the centre."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import os
+import zlib
+from pathlib import Path
+
+FILES_MAX = 20
+BYTES_MAX = 64 << 20
+SUFFIX, PART = ".json.gz", ".part"
+
+
+class EvidenceFiles:
+    """One file for each order, named by the digest of its id."""
+
+    def __init__(self, folder: Path, files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self._folder = folder
+        self._files_max, self._bytes_max = files_max, bytes_max
+        for left_over in folder.glob(f"*{PART}"):  # of a process that was killed while it wrote
+            with contextlib.suppress(OSError):
+                left_over.unlink()
+
+    def path(self, order: str) -> Path:
+        """Where the bundle for `order` is, or would be."""
+        return self._folder / f"{hashlib.sha256(order.encode()).hexdigest()[:32]}{SUFFIX}"
+
+    def read(self, order: str) -> bytes | None:
+        """The gzipped bundle for `order`, if there is a whole one."""
+        try:
+            content = self.path(order).read_bytes()
+            whole = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error):
+            return None
+        return content if whole else None
+
+    def write(self, order: str, content: bytes) -> None:
+        """Keep a gzipped bundle: on the disk, whole, when this returns. The oldest make room.
+
+        Raises:
+            OSError: it cannot be kept; nothing half of it stays under its name.
+        """
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self.path(order)
+        part = path.with_suffix(PART)
+        try:
+            with part.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise
+        self._sync_folder()
+        self._prune(path)
+
+    def _sync_folder(self) -> None:
+        descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _prune(self, newest: Path) -> None:
+        """Let the oldest go, never the one that was just written."""
+        files = [(path.stat(), path) for path in self._folder.glob(f"*{SUFFIX}") if path != newest]
+        files.sort(key=lambda file: file[0].st_mtime_ns, reverse=True)
+        room, left = self._files_max - 1, self._bytes_max - newest.stat().st_size
+        for status, path in files:
+            room, left = room - 1, left - status.st_size
+            if room < 0 or left < 0:
+                path.unlink(missing_ok=True)
