@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib.resources
 import re
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,11 @@ from typing import Any
 import msgspec
 import yaml
 
+from remediator.act.deeds import Hook, Telling
 from remediator.act.slurm import SlurmOptions
 from remediator.decide.budget import Budget
-from remediator.decide.settings import Mode
+from remediator.model.plan import Mode
+from remediator.playbook.load import SHIPPED
 
 
 class ConfigError(ValueError):
@@ -41,13 +42,15 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: Budget = Budget()
     probation_s: float = 86400.0
     scheduler: SchedulerConfig = SchedulerConfig()
+    alerts: Telling = Telling()
+    hooks: dict[str, Hook] = {}  # programs that playbooks may start, by name
 
     @property
     def playbook_paths(self) -> list[Path]:
         """The playbook files in force."""
         if self.playbooks:
             return [Path(p) for p in self.playbooks]
-        return [Path(str(importlib.resources.files("playbooks") / "default.yaml"))]
+        return [SHIPPED]
 
     @property
     def address(self) -> tuple[str, int]:
@@ -84,6 +87,8 @@ def _nearest(message: str, document: Any) -> str:
     match = re.search(r"unknown field `([^`]+)`", message)
     if match is None or not isinstance(document, dict):
         return ""
-    known = [f for kind in (Config, SchedulerConfig, SlurmOptions, Budget) for f in kind.__struct_fields__]
+    known = [
+        f for kind in (Config, SchedulerConfig, SlurmOptions, Budget, Telling, Hook) for f in kind.__struct_fields__
+    ]
     near = difflib.get_close_matches(match[1], known, n=1)
     return f"; did you mean '{near[0]}'?" if near else ""

@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 from sqlalchemy.exc import SQLAlchemyError
 
+from remediator.decide.policy import Policy
 from remediator.decide.settings import Settings
 from remediator.model.hold import NodeHold
-from remediator.model.inputs import AnyInput, Tick
+from remediator.model.inputs import AnyInput, PolicyChanged, Tick
 from remediator.model.records import Action, Incident, NodeRecord
 from remediator.pipeline import handle
 from remediator.state import ClusterState
@@ -68,6 +69,8 @@ class Engine:
         self._queue: queue.Queue[tuple[AnyInput, Future[None] | None] | None] = queue.Queue(QUEUE_MAX)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._policies: dict[str, Policy] = {}
+        self.change_policy(settings.policy)
         self.snapshot = self._snapshot()
 
     def start(self) -> None:
@@ -85,6 +88,12 @@ class Engine:
     def alive(self) -> bool:
         """Whether decisions are being made."""
         return self._thread.is_alive()
+
+    def change_policy(self, policy: Policy) -> None:
+        """Let another policy decide from the next input on. Callable from any thread."""
+        self._policies[policy.digest] = policy
+        now, mode = self._clock.wall(), self.settings.mode
+        self._queue.put_nowait((PolicyChanged(at=now, digest=policy.digest, source=policy.source, mode=mode), None))
 
     def submit(self, item: AnyInput) -> None:
         """Hand in an input. Raises queue.Full when the centre cannot keep up: the caller must tell its peer to wait."""
@@ -122,6 +131,8 @@ class Engine:
         return batch
 
     def _handle(self, item: AnyInput) -> None:
+        if isinstance(item, PolicyChanged):
+            self.settings = msgspec.structs.replace(self.settings, policy=self._policies[item.digest])
         try:
             handle(self._state, item, self.settings)
         except Exception as error:

@@ -1,22 +1,29 @@
 """Findings become incidents: one open incident per node, everything seen there meanwhile joins it.
 
-Findings that need no reaction (info) never open one, but join what is open and give context to what opens soon after.
-A finding that a closed incident dealt with does not open another: whoever closed it knew it was there.
+An info finding opens one only if the policy has an answer for it; else it joins what is open and gives context to what
+opens soon after. A finding that a closed incident dealt with does not open another, unless it has grown graver or, being
+info, was seen again: whoever closed it knew it was there as it was.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
+from remediator.model.occurrence import Occurrence
 from remediator.model.records import Facts, Incident
-from remediator.state import ClusterState
+from remediator.model.rules import WINDOW_MAX_S
+from remediator.state import CONTEXT_S, ClusterState
 from vocabulary.finding import Finding, Severity
 
-CONTEXT_S = 300.0
 TITLE_MAX = 200
 
+Wanted = Callable[[Finding], bool]  # whether the policy has a plan for this finding
 
-def absorb(state: ClusterState, finding: Finding, now: float) -> None:
+
+def absorb(state: ClusterState, finding: Finding, now: float, wanted: Wanted) -> None:
     """Take in one finding as a node reported it: store it, audit what is new, and let it join or open an incident."""
     before = state.findings.get(finding.id)
     if before is not None and before.node != finding.node:
@@ -30,20 +37,36 @@ def absorb(state: ClusterState, finding: Finding, now: float) -> None:
     state.put_finding(finding)
     incident = state.incident_of(finding.node)
     _audit(state, before, finding, now, incident)
-    if not finding.active and finding.severity is not Severity.INFO:
+    again = _remember(state, before, finding, now)
+    info = finding.severity is Severity.INFO
+    if not finding.active and not info:
         state.settled.pop(finding.id, None)
         return
+    if before is not None and (finding.severity.rank > before.severity.rank or (info and again)):
+        state.settled.pop(finding.id, None)
     if incident is not None:
         _join(state, incident, finding)
-    elif finding.severity is not Severity.INFO and finding.id not in state.settled:
+    elif finding.id not in state.settled and (not info or wanted(finding)):
         _open(state, finding, now)
+
+
+def _remember(state: ClusterState, before: Finding | None, finding: Finding, now: float) -> bool:
+    """Count what is new. A late report is counted at the time it speaks of, unless that is no believable one."""
+    times = finding.count - (before.count if before is not None else 0)
+    if times <= 0:
+        return False
+    at = finding.last_seen if now - WINDOW_MAX_S < finding.last_seen <= now else now
+    state.remember(
+        Occurrence(at, finding.kind, finding.node, finding.component.key, state.jobs_on(finding.node), times)
+    )
+    return True
 
 
 def clear_unasserted(state: ClusterState, node: str, asserted: set[str], now: float) -> None:
     """Clear what the node no longer holds true: it re-asserts its whole state, so silence about one finding is news."""
     for finding in state.active_on(node):
         if finding.id not in asserted:
-            absorb(state, finding.cleared(now, "no longer asserted by the node"), now)
+            absorb(state, finding.cleared(now, "no longer asserted by the node"), now, lambda _: False)
 
 
 def open_missing(state: ClusterState, now: float) -> None:
@@ -61,8 +84,7 @@ def forget_old(state: ClusterState, now: float) -> None:
         f.id for f in state.findings.values() if not f.active and f.id not in needed and now - f.last_seen > CONTEXT_S
     ]
     for finding_id in old:
-        del state.findings[finding_id]
-        state.settled.pop(finding_id, None)
+        state.forget_finding(finding_id)
 
 
 def _audit(
@@ -95,16 +117,13 @@ def _join(state: ClusterState, incident: Incident, finding: Finding) -> None:
 
 def _open(state: ClusterState, finding: Finding, now: float) -> None:
     context = sorted(
-        (
-            f
-            for f in state.findings.values()
-            if f.node == finding.node and f.id != finding.id and now - f.last_seen <= CONTEXT_S
-        ),
+        (f for f in state.findings_on(finding.node) if f.id != finding.id and now - f.last_seen <= CONTEXT_S),
         key=lambda f: (f.first_seen, f.id),
     )
     context = [f for f in context if f.id not in state.settled]
+    cause = hashlib.sha256(f"{finding.id}\x1f{now!r}".encode()).hexdigest()
     incident = Incident(
-        id=f"inc-{finding.id[:10]}",
+        id=f"inc-{cause[:12]}",
         node=finding.node,
         title=f"{finding.kind} on {finding.component}: {finding.summary}"[:TITLE_MAX],
         opened_at=now,

@@ -31,7 +31,7 @@ def main() -> None:
 def serve_command(config_path: Path) -> None:
     """Run the centre until SIGTERM."""
     from remediator.config import ConfigError, load_config
-    from remediator.policy_file import PolicyError
+    from remediator.playbook.errors import PolicyError
     from remediator.serve import serve
     from remediator.store.journal import StoreError
 

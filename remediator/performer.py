@@ -1,4 +1,4 @@
-"""Carry out the states to hold: planned drains and resumes go to the scheduler, off the deciding thread.
+"""Carry out what the centre does itself, off the deciding thread: states to hold (the scheduler's), and deeds done once.
 
 Intent is on disk before this module hears of it; the outcome goes back as an input. After a crash the same planned action
 comes again, and every backend takes a repetition for what it is.
@@ -11,10 +11,12 @@ import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from remediator.act.deeds import Deeds, Message
 from remediator.act.scheduler import Scheduler
 from remediator.engine import Engine, Snapshot
 from remediator.model.hold import REASON_PREFIX, NodeHold, Outcome, Result
 from remediator.model.inputs import ActionEnded, HoldsObserved
+from remediator.model.plan import Verb
 from remediator.model.records import Action, IncidentState
 from vocabulary.clock import Clock
 
@@ -25,9 +27,13 @@ WORKERS = 4
 class Performer:
     """Watches what the engine publishes, asks the scheduler, and reports back."""
 
-    def __init__(self, scheduler: Scheduler, clock: Clock, poll_s: float, poll_busy_s: float) -> None:
+    def __init__(
+        self, cluster: str, scheduler: Scheduler, deeds: Deeds, clock: Clock, poll_s: float, poll_busy_s: float
+    ) -> None:
         self.scheduler_word = "not asked yet"
+        self._cluster = cluster
         self._scheduler = scheduler
+        self._deeds = deeds
         self._clock = clock
         self._poll_s = poll_s
         self._poll_busy_s = poll_busy_s
@@ -73,10 +79,7 @@ class Performer:
 
     def _perform(self, action: Action) -> None:
         try:
-            if action.verb == "resume":
-                outcome = self._scheduler.resume(action.node)
-            else:
-                outcome = self._scheduler.drain(action.node, f"{REASON_PREFIX} {action.reason}")
+            outcome = self._outcome(action)
         except Exception as error:
             log.exception("%s of %s failed", action.verb, action.node)
             outcome = Outcome(Result.FAILED, repr(error))
@@ -84,6 +87,27 @@ class Performer:
             with self._lock:
                 del self._attempted[action.id]
         self._wake.set()
+
+    def _outcome(self, action: Action) -> Outcome:
+        if action.verb == "resume":
+            return self._scheduler.resume(action.node)
+        if action.verb == Verb.CORDON.value:
+            return self._scheduler.cordon(action.node, f"{REASON_PREFIX} {action.reason}")
+        return self._deeds.do(action, self._message(action))
+
+    def _message(self, action: Action) -> Message:
+        incident = self._engine.snapshot.incidents.get(action.incident) if self._engine is not None else None
+        return Message(
+            id=action.id,
+            kind=action.verb,
+            cluster=self._cluster,
+            node=action.node,
+            incident=action.incident,
+            title=incident.title if incident is not None else "",
+            rule=incident.rule if incident is not None else "",
+            text=str(action.data.get("how", "")),
+            injected=incident is not None and incident.injected,
+        )
 
     def _watch(self) -> None:
         while not self._stopping.is_set():

@@ -17,20 +17,28 @@ from remediator.model.hold import NodeHold, Owner, Result
 from remediator.model.inputs import (
     ActionEnded,
     AnyInput,
+    Approved,
     FindingsReported,
     HoldsObserved,
+    InventoryChanged,
     OrderAnswered,
     PlacementChanged,
+    PolicyChanged,
     Tick,
 )
-from remediator.model.records import Action, ActionState, IncidentState, NodeRecord, NodeState
+from remediator.model.records import Action, ActionState, Answer, AuditEvent, IncidentState, NodeRecord
+from remediator.model.rules import NodeState
 from remediator.state import ClusterState
-from vocabulary.finding import Severity
+from vocabulary.architecture import architecture_of
+from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderState
 
 RETRY_FIRST_S = 1.0
 RETRY_MAX_S = 30.0
 
+SHOWN_S = 86400.0  # for how long a recommendation stays that rests on what nothing asserts (info)
+
+_FOR_PEOPLE = {Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND}
 _FROM_ORDER = {
     OrderState.SUCCEEDED: ActionState.SUCCEEDED,
     OrderState.FAILED: ActionState.FAILED,
@@ -42,7 +50,7 @@ _FROM_ORDER = {
 def handle(state: ClusterState, item: AnyInput, settings: Settings) -> None:
     """Take in one input and carry every affected incident as far as it goes."""
     touched = _apply(state, item, settings)
-    for incident_id in sorted(i.id for i in state.incidents.values() if touched is None or i.node in touched):
+    for incident_id in _incidents_on(state, touched):
         try:
             decide(state, state.incidents[incident_id], settings, item.at)
             advance(state, incident_id, item.at)
@@ -53,15 +61,31 @@ def handle(state: ClusterState, item: AnyInput, settings: Settings) -> None:
             hand_over(state, state.incidents[incident_id], str(error), item.at)
 
 
+def _incidents_on(state: ClusterState, nodes: set[str] | None) -> list[str]:
+    if nodes is None:
+        return sorted(state.incidents)
+    return sorted(i.id for i in map(state.incident_of, nodes) if i is not None)
+
+
 def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] | None:
     """Fold the input into the state. Returns the nodes it concerns, or None for all of them."""
     if isinstance(item, FindingsReported):
-        _findings(state, item)
+        _findings(state, item, settings)
         return {item.node}
     if isinstance(item, PlacementChanged):
         _know(state, item.node, item.at)
         state.put_node(replace(state.nodes[item.node], jobs=item.jobs))
         return {i.node for i in state.incidents.values()}  # an order under way may have to reach this node too
+    if isinstance(item, InventoryChanged):
+        _know(state, item.node, item.at)
+        found = {kind for product in item.products if (kind := architecture_of(product)) is not None}
+        state.put_node(replace(state.nodes[item.node], architectures=tuple(sorted(found))))
+        return {item.node}
+    if isinstance(item, Approved):
+        return _approved(state, item)
+    if isinstance(item, PolicyChanged):
+        state.note(item.at, "policy", f"policy {item.digest} ({item.source}) is in force")
+        return None
     if isinstance(item, HoldsObserved):
         for hold in item.holds:
             _hold(state, hold, item.at)
@@ -79,16 +103,42 @@ def _know(state: ClusterState, node: str, now: float) -> None:
         state.put_node(NodeRecord(node=node, since=now, cause="first report"))
 
 
-def _findings(state: ClusterState, item: FindingsReported) -> None:
+def _findings(state: ClusterState, item: FindingsReported, settings: Settings) -> None:
     _know(state, item.node, item.at)
+
+    def wanted(finding: Finding) -> bool:
+        rule = settings.policy.first(finding, state, item.at)
+        return rule is not None and bool(rule.stages)
+
     for finding in item.changes:
-        incidents.absorb(state, finding, item.at)
+        incidents.absorb(state, finding, item.at, wanted)
     if item.active is None:
         return
     for finding in item.active:
         if finding.id not in state.findings:
-            incidents.absorb(state, finding, item.at)
+            incidents.absorb(state, finding, item.at, wanted)
     incidents.clear_unasserted(state, item.node, {f.id for f in item.active}, item.at)
+
+
+def _approved(state: ClusterState, item: Approved) -> set[str]:
+    incident = state.incidents.get(item.incident)
+    if incident is None or item.what in incident.approved:
+        return set()
+    approved = replace(incident, approved=(*incident.approved, item.what))
+    state.put_incident(approved)
+    state.changes.audit.append(
+        AuditEvent(
+            at=item.at,
+            kind="approved",
+            text=f"{item.actor} approved {item.what}",
+            actor=item.actor,
+            node=approved.node,
+            incident=approved.id,
+            injected=approved.injected,
+            data={"what": item.what},
+        )
+    )
+    return {incident.node}
 
 
 def _hold(state: ClusterState, hold: NodeHold, now: float) -> None:
@@ -102,7 +152,9 @@ def _hold(state: ClusterState, hold: NodeHold, now: float) -> None:
             move(replace(node, held=False), NodeState.OPERATOR_HELD, now, f"an operator took over: {hold.reason}")
         )
     elif node.held and hold.schedulable:
-        lifting = any(a.node == node.node and a.verb == "resume" and not a.state.final for a in state.actions.values())
+        incident = state.incident_of(node.node)
+        actions = state.actions_of(incident) if incident is not None else []
+        lifting = any(a.verb == "resume" and not a.state.final for a in actions)
         if _confirmed_before(node, now) and not lifting:
             _lifted_by_operator(state, node, now)
     elif node.held and node.hold_confirmed_at is None:
@@ -188,6 +240,7 @@ def _note_action(
 
 def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
     incidents.forget_old(state, item.at)
+    state.history.forget(item.at)
     incidents.open_missing(state, item.at)
     state.isolated_at[:] = [at for at in state.isolated_at if item.at - at < 86400.0]
     for node in [n for n in state.nodes.values() if n.state is NodeState.PROBATION]:
@@ -198,13 +251,14 @@ def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
 
 
 def _close_if_moot(state: ClusterState, incident_id: str, now: float) -> None:
-    """An incident that never acted is over when nothing of it is asserted any more."""
+    """An incident that never acted is over when nothing of it is asserted any more, and people had time to see it."""
     incident = state.incidents.get(incident_id)
     if incident is None or incident.state is not IncidentState.OPEN:
         return
-    if any(f.active and f.severity is not Severity.INFO for f in state.findings_of(incident)):
+    findings = state.findings_of(incident)
+    if any(f.active and f.severity is not Severity.INFO for f in findings):
+        return
+    only_info = all(f.severity is Severity.INFO for f in findings)
+    if only_info and incident.answer in _FOR_PEOPLE and now - max(f.last_seen for f in findings) < SHOWN_S:
         return
     close(state, incident, "its findings cleared", now)
-    node = state.nodes[incident.node]
-    if node.state is NodeState.SUSPECT:
-        state.put_node(move(node, NodeState.HEALTHY, now, f"{incident.id} closed: its findings cleared"))

@@ -31,6 +31,11 @@ class Entry(msgspec.Struct, frozen=True):
     superseded: tuple[str, ...]  # earlier agents of this node: what they still say is old, whatever their clocks said
     asserted: frozenset[str] | None  # ids of the active findings the pipeline was last told; None before that
 
+    @property
+    def products(self) -> tuple[str, ...]:
+        """Product names of its GPUs, each once."""
+        return tuple(sorted({gpu.name for gpu in self.gpus if gpu.name}))
+
     def health_at(self, now: float) -> Health:
         """The node's own word, or unknown once it has been silent for longer than it promised."""
         return self.health if now - self.seen_at <= self.ttl_s else Health.UNKNOWN

@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 
+from remediator.act.deeds import Deeds
 from remediator.act.local import LocalScheduler
 from remediator.act.scheduler import Scheduler
 from remediator.act.slurm import SlurmScheduler
@@ -21,7 +22,8 @@ from remediator.config import Config, SchedulerConfig
 from remediator.decide.settings import Settings
 from remediator.engine import Engine, Snapshot
 from remediator.performer import Performer
-from remediator.policy_file import load_policy
+from remediator.playbook.load import load_policy
+from remediator.policy_reload import PolicyReload
 from remediator.roster import Roster
 from remediator.store.journal import Journal
 from remediator.store.tokens import Tokens
@@ -57,13 +59,18 @@ def serve(config: Config) -> None:
     Raises:
         PolicyError: a playbook is wrong. StoreError: the database cannot be used, or another remediator uses it.
     """
-    policy = load_policy(config.playbook_paths)
+    policy = load_policy(config.playbook_paths, config.hooks)
     clock = SystemClock()
     journal = Journal(config.database)
     wakeups = Wakeups()
     roster = Roster()
     performer = Performer(
-        scheduler(config.scheduler, clock, roster), clock, config.scheduler.poll_s, config.scheduler.poll_busy_s
+        config.cluster,
+        scheduler(config.scheduler, clock, roster),
+        Deeds(config.alerts, config.hooks),
+        clock,
+        config.scheduler.poll_s,
+        config.scheduler.poll_busy_s,
     )
 
     def published(snapshot: Snapshot) -> None:
@@ -73,7 +80,8 @@ def serve(config: Config) -> None:
     with contextlib.closing(journal):
         settings = Settings(policy=policy, mode=config.mode, budget=config.budget, probation_s=config.probation_s)
         engine = Engine(journal, settings, clock, published)
-        service = Service(config, clock, engine, journal, performer, roster, Tokens(journal.engine), wakeups)
+        reload = PolicyReload(config, engine)
+        service = Service(config, clock, engine, journal, performer, roster, Tokens(journal.engine), wakeups, reload)
         engine.start()
         performer.start(engine)
         log.info(
@@ -88,6 +96,7 @@ def serve(config: Config) -> None:
         try:
             for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again after it has stopped
                 signal.signal(number, lambda *_: None)
+            signal.signal(signal.SIGHUP, lambda *_: reload.begin())
             _Server(build_app(service), config.address, wakeups).run()
         finally:
             performer.stop()

@@ -7,10 +7,15 @@ store: `remediator.store` loads it at start and writes each `Changes` in one tra
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Iterable
 
+from remediator.history import History
 from remediator.model.hold import NodeHold
+from remediator.model.occurrence import Occurrence
 from remediator.model.records import Action, AuditEvent, Decision, Facts, Incident, IncidentState, NodeRecord
-from vocabulary.finding import Finding
+from vocabulary.finding import Finding, Severity
+
+CONTEXT_S = 300.0  # what was seen so lately belongs to the present
 
 
 @dataclasses.dataclass
@@ -22,15 +27,16 @@ class Changes:
     incidents: dict[str, Incident] = dataclasses.field(default_factory=dict)
     decisions: dict[str, Decision] = dataclasses.field(default_factory=dict)
     actions: dict[str, Action] = dataclasses.field(default_factory=dict)
+    occurrences: list[Occurrence] = dataclasses.field(default_factory=list)
     audit: list[AuditEvent] = dataclasses.field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.nodes or self.findings or self.incidents or self.decisions or self.actions or self.audit)
+        return any(getattr(self, field.name) for field in dataclasses.fields(self))
 
 
 @dataclasses.dataclass
 class ClusterState:
-    """All that decisions depend on: nodes, findings, open incidents with their actions, holds."""
+    """All that decisions depend on: nodes, findings, open incidents with their actions, holds, and what happened before."""
 
     nodes: dict[str, NodeRecord] = dataclasses.field(default_factory=dict)
     findings: dict[str, Finding] = dataclasses.field(default_factory=dict)
@@ -41,7 +47,34 @@ class ClusterState:
     )  # finding → the closed incident that dealt with it
     isolated_at: list[float] = dataclasses.field(default_factory=list)
     holds: dict[str, NodeHold] = dataclasses.field(default_factory=dict)
+    history: History = dataclasses.field(default_factory=History)
     changes: Changes = dataclasses.field(default_factory=Changes)
+    _on_node: dict[str, dict[str, Finding]] = dataclasses.field(default_factory=dict)
+    _incident_on: dict[str, str] = dataclasses.field(default_factory=dict)
+    _actions_of: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def restored(
+        cls,
+        nodes: Iterable[NodeRecord],
+        findings: Iterable[Finding],
+        incidents: Iterable[Incident],
+        actions: Iterable[Action],
+        occurrences: Iterable[Occurrence],
+    ) -> ClusterState:
+        """The state that these rows describe; nothing of it counts as changed."""
+        state = cls(nodes={n.node: n for n in nodes})
+        state.isolated_at += [n.isolated_at for n in state.nodes.values() if n.isolated_at is not None]
+        for finding in findings:
+            state.put_finding(finding)
+        for incident in incidents:
+            state.put_incident(incident)
+        for action in actions:
+            state.put_action(action)
+        for occurrence in occurrences:
+            state.history.add(occurrence)
+        state.changes = Changes()
+        return state
 
     def take_changes(self) -> Changes:
         """Everything changed since the last call."""
@@ -70,21 +103,37 @@ class ClusterState:
     def put_finding(self, finding: Finding) -> None:
         """Store a finding as it stands now."""
         self.findings[finding.id] = self.changes.findings[finding.id] = finding
+        self._on_node.setdefault(finding.node, {})[finding.id] = finding
+
+    def forget_finding(self, finding_id: str) -> None:
+        """Drop a finding that nothing refers to any more; its row stays."""
+        finding = self.findings.pop(finding_id)
+        self._on_node[finding.node].pop(finding_id)
+        self.settled.pop(finding_id, None)
 
     def put_incident(self, incident: Incident) -> None:
         """Store an incident; a closed one leaves the state, and its findings are settled."""
         self.changes.incidents[incident.id] = incident
         if incident.state is not IncidentState.CLOSED:
             self.incidents[incident.id] = incident
+            self._incident_on[incident.node] = incident.id
             return
         self.incidents.pop(incident.id, None)
+        self._incident_on.pop(incident.node, None)
         self.settled.update(dict.fromkeys(incident.findings, incident.id))
-        for action_id in [a.id for a in self.actions.values() if a.incident == incident.id]:
+        for action_id in self._actions_of.pop(incident.id, ()):
             del self.actions[action_id]
 
     def put_action(self, action: Action) -> None:
         """Store an action as it stands now."""
+        if action.id not in self.actions:
+            self._actions_of.setdefault(action.incident, []).append(action.id)
         self.actions[action.id] = self.changes.actions[action.id] = action
+
+    def remember(self, occurrence: Occurrence) -> None:
+        """Something happened that rules may count."""
+        self.history.add(occurrence)
+        self.changes.occurrences.append(occurrence)
 
     def put_decision(self, decision: Decision) -> None:
         """Store a decision; decisions never change afterwards."""
@@ -115,12 +164,32 @@ class ClusterState:
 
     def incident_of(self, node: str) -> Incident | None:
         """The open incident of a node; there is at most one."""
-        return next((i for i in self.incidents.values() if i.node == node), None)
+        return self.incidents.get(self._incident_on.get(node, ""))
 
     def findings_of(self, incident: Incident) -> list[Finding]:
         """The findings of an incident that are still known, in the order they joined."""
         return [self.findings[f] for f in incident.findings if f in self.findings]
 
+    def live_findings_of(self, incident: Incident, now: float) -> list[Finding]:
+        """Those that ask for an answer: asserted by the node, or, where nothing is ever asserted (info), seen just now."""
+        return [
+            f
+            for f in self.findings_of(incident)
+            if (f.active if f.severity is not Severity.INFO else now - f.last_seen <= CONTEXT_S)
+        ]
+
+    def actions_of(self, incident: Incident) -> list[Action]:
+        """The actions planned for an open incident, in the order they were planned."""
+        return [self.actions[a] for a in self._actions_of.get(incident.id, ())]
+
+    def findings_on(self, node: str) -> Collection[Finding]:
+        """Findings of a node that are still known, active or not."""
+        return self._on_node.get(node, {}).values()
+
     def active_on(self, node: str) -> list[Finding]:
         """Active findings of a node, by id."""
-        return sorted((f for f in self.findings.values() if f.node == node and f.active), key=lambda f: f.id)
+        return sorted((f for f in self.findings_on(node) if f.active), key=lambda f: f.id)
+
+    def jobs_on(self, node: str) -> tuple[str, ...]:
+        """Names of the jobs with ranks on a node."""
+        return tuple(ref.job for ref in self.nodes[node].jobs)

@@ -134,7 +134,7 @@ def first_node_returned(facts: Facts) -> Check:
         facts.holds.get(facts.graceful_node),
     )
     done = [a.verb for a in incident.actions if a.node == facts.graceful_node and a.state == ACTED] if incident else []
-    wanted = ["drain", *(["reset_gpu"] if facts.needs_reset else []), "run_preflight", "resume"]
+    wanted = ["cordon", *(["reset_gpu"] if facts.needs_reset else []), "run_preflight", "resume"]
     missing = [verb for verb in wanted if verb not in done]
     state = node.state if node else "unknown"
     free = hold is not None and hold.schedulable is True
@@ -175,8 +175,8 @@ def nothing_twice(facts: Facts) -> Check:
                 return Check(name, ok=False, detail=f"{action.id} follows from no decision")
     ended = [str(event.data.get("action")) for event in facts.events if event.kind == "action_ended"]
     twice = sorted({action for action in ended if ended.count(action) > 1})
-    drained = [a.node for i in facts.incidents for a in i.actions if a.verb == "drain" and a.state == ACTED]
-    twice += sorted({f"drain of {node}" for node in drained if drained.count(node) > 1})
+    drained = [a.node for i in facts.incidents for a in i.actions if a.verb == "cordon" and a.state == ACTED]
+    twice += sorted({f"cordon of {node}" for node in drained if drained.count(node) > 1})
     return Check(name, not twice and bool(ended), ", ".join(twice) or f"{len(ended)} actions, each once")
 
 
@@ -224,7 +224,7 @@ def latencies_ms(facts: Facts, first_step_at: Mapping[int, float]) -> dict[str, 
         if incident is None or cause is None:
             continue
         orders = [a.data for a in incident.actions if "mailbox_at" in a.data]
-        drained = [a.finished_at for a in incident.actions if a.verb == "drain" and a.finished_at]
+        drained = [a.finished_at for a in incident.actions if a.verb == "cordon" and a.finished_at]
         ends: dict[str, list[float]] = {
             "decision": [incident.decisions[0].at] if incident.decisions else [],
             "order in every mailbox": times(orders, "mailbox_at"),

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from remediator.act.scheduler import before_drain, before_resume, our_reason
+from remediator.act.scheduler import before_cordon, before_resume, our_reason
 from remediator.model.hold import REASON_PREFIX, NodeHold, Outcome, Owner, Result
 from vocabulary.clock import Clock
 
@@ -55,11 +55,11 @@ class LocalScheduler:
         running = self._running()
         return {node: _describe(node, holds.get(node), running.get(node)) for node in nodes}
 
-    def drain(self, node: str, reason: str) -> Outcome:
+    def cordon(self, node: str, reason: str) -> Outcome:
         """Write our hold."""
         hold = LocalHold(our_reason(reason), self._clock.wall())
         done = Outcome(Result.DONE, f"{node} is held: {hold.reason}")
-        return self._change(node, before_drain, lambda holds: {**holds, node: hold}, done)
+        return self._change(node, before_cordon, lambda holds: {**holds, node: hold}, done)
 
     def resume(self, node: str) -> Outcome:
         """Remove our hold."""

@@ -24,7 +24,7 @@ class Scheduler(Protocol):
         """
         ...
 
-    def drain(self, node: str, reason: str) -> Outcome:
+    def cordon(self, node: str, reason: str) -> Outcome:
         """Take `node` out of service: running work may end, no new work starts. `reason` begins with our prefix."""
         ...
 
@@ -33,7 +33,7 @@ class Scheduler(Protocol):
         ...
 
 
-def before_drain(hold: NodeHold) -> Outcome | None:
+def before_cordon(hold: NodeHold) -> Outcome | None:
     """The answer to a drain that must not be carried out, or None: go on."""
     if hold.schedulable is None:
         return Outcome(Result.FAILED, hold.reason)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
-from remediator.act.scheduler import before_drain, before_resume, our_reason
+from remediator.act.scheduler import before_cordon, before_resume, our_reason
 from remediator.model.hold import REASON_PREFIX, NodeHold, Outcome, Owner, Result
 
 SEARCH_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/opt/slurm/bin"
@@ -89,13 +89,13 @@ class SlurmScheduler:
         known = parse_nodes(shown, parse_queue(queue))
         return {node: known.get(node) or NodeHold(node, None, reason=_unknown(node)) for node in nodes}
 
-    def drain(self, node: str, reason: str) -> Outcome:
+    def cordon(self, node: str, reason: str) -> Outcome:
         """Drain `node` with our reason; where Slurm itself had taken it out, its reason is kept behind ours."""
         ours = our_reason(reason)
         hold = self._look(node)
         if isinstance(hold, Outcome):
             return hold
-        if (answer := before_drain(hold)) is not None:
+        if (answer := before_cordon(hold)) is not None:
             return answer
         if hold.owner is Owner.SCHEDULER and hold.reason:
             ours = our_reason(f"{ours} (Slurm: {hold.reason})")

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from remediator.api import nodes, operators
+from remediator.api import evidence, nodes, operators
 from remediator.api.metrics import render_metrics
 from remediator.api.service import Refusal, Service, reply, service_of
 from vocabulary.wire import Problem
@@ -56,11 +56,14 @@ ROUTES = [
     Route("/v1/nodes/{node}/report", nodes.report, methods=["POST"]),
     Route("/v1/nodes/{node}/orders", nodes.orders, methods=["GET"]),
     Route("/v1/nodes/{node}/orders/{order:path}", nodes.answer, methods=["POST"]),
+    Route("/v1/nodes/{node}/evidence/{order:path}", evidence.take, methods=["POST"]),
     Route("/v1/status", operators.status, methods=["GET"]),
     Route("/v1/nodes", operators.nodes, methods=["GET"]),
     Route("/v1/nodes/{node}", operators.node, methods=["GET"]),
     Route("/v1/incidents", operators.incidents, methods=["GET"]),
     Route("/v1/incidents/{incident}", operators.incident, methods=["GET"]),
+    Route("/v1/incidents/{incident}/evidence", evidence.show, methods=["GET"]),
+    Route("/v1/incidents/{incident}/approve", operators.approve, methods=["POST"]),
     Route("/v1/events", operators.events, methods=["GET"]),
     Route("/healthz", healthz, methods=["GET"]),
     Route("/metrics", metrics, methods=["GET"]),
@@ -78,4 +81,5 @@ def build_app(service: Service) -> Starlette:
     handlers = {Refusal: refused, HTTPException: unroutable, Exception: broken}
     app = Starlette(routes=ROUTES, exception_handlers=handlers, lifespan=lifespan)
     app.state.service = service
+    app.state.evidence_turns = asyncio.Semaphore(evidence.AT_ONCE)
     return app

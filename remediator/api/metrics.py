@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from remediator.api.service import Service
 from remediator.decide.budget import level_max
-from remediator.model.records import NodeState
+from remediator.model.rules import NodeState
 
 
 class _Gauges(Collector):

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import queue
 from concurrent.futures import Future
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remediator.api.service import WAIT_MAX_S, Refusal, Service, body_of, number, reply, require_node, service_of
-from remediator.model.inputs import AnyInput, FindingsReported, OrderAnswered, PlacementChanged
+from remediator.api.service import (
+    WAIT_MAX_S,
+    Refusal,
+    Service,
+    body_of,
+    durable,
+    number,
+    reply,
+    require_node,
+    service_of,
+    submit,
+)
+from remediator.model.inputs import FindingsReported, InventoryChanged, OrderAnswered, PlacementChanged
 from remediator.roster import Entry
 from vocabulary.finding import Finding
 from vocabulary.order import Order, OrderUpdate
 from vocabulary.wire import REPORT_BYTES_MAX, WIRE_VERSION, OrdersReply, Report, ReportReply, WireError, decode
 
-DURABLE_WAIT_S = 20.0
 UPDATE_BYTES_MAX = 64 << 10
 
 
@@ -26,9 +35,9 @@ async def report(request: Request) -> Response:
     service = service_of(request)
     message = _decode_report(await body_of(request, REPORT_BYTES_MAX), node)
     before, entry = service.roster.take(message, service.clock.wall())
-    durable = _hand_in(service, message, before, entry)
-    if durable is not None:
-        await _durable(service, durable)
+    written = _hand_in(service, message, before, entry)
+    if written is not None:
+        await durable(service, written)
     acked = message.changes[-1].seq if message.changes else 0
     return reply(ReportReply(acked_seq=acked, epoch=service.engine.epoch))
 
@@ -52,7 +61,7 @@ async def answer(request: Request) -> Response:
         raise Refusal(400, str(error)) from error
     if update.id != request.path_params["order"]:
         raise Refusal(400, f"the path names order {request.path_params['order']}, the body {update.id}")
-    await _durable(service, _submit(service, OrderAnswered(at=service.clock.wall(), node=node, update=update)))
+    await durable(service, submit(service, OrderAnswered(at=service.clock.wall(), node=node, update=update)))
     return Response(status_code=204)
 
 
@@ -81,17 +90,19 @@ def _hand_in(service: Service, message: Report, before: Entry | None, entry: Ent
     now = service.clock.wall()
     current = entry is not before
     if current and (before is None or before.jobs != entry.jobs):
-        _submit(service, PlacementChanged(at=now, node=message.node, jobs=entry.jobs))
+        submit(service, PlacementChanged(at=now, node=message.node, jobs=entry.jobs))
+    if current and (before is None or before.products != entry.products):
+        submit(service, InventoryChanged(at=now, node=message.node, products=entry.products))
     asserted = frozenset(f.id for f in message.active)
     if not message.changes and (not current or entry.asserted == asserted):
         return None
     active: tuple[Finding, ...] | None = message.active if current else None
     changes = tuple(change.finding for change in message.changes)
     news = FindingsReported(at=now, node=message.node, boot_id=message.boot_id, changes=changes, active=active)
-    durable = _submit(service, news)
+    written = submit(service, news)
     if current:
-        durable.add_done_callback(lambda _: service.roster.told(message.node, asserted))
-    return durable
+        written.add_done_callback(lambda _: service.roster.told(message.node, asserted))
+    return written
 
 
 async def _orders_within(service: Service, node: str, known: frozenset[str], wait_s: float) -> tuple[Order, ...]:
@@ -108,18 +119,3 @@ async def _orders_within(service: Service, node: str, known: frozenset[str], wai
             except asyncio.TimeoutError:
                 return service.engine.snapshot.orders_for(node, service.clock.wall())
             woken.clear()
-
-
-def _submit(service: Service, item: AnyInput) -> Future[None]:
-    try:
-        return service.engine.submit_durably(item)
-    except queue.Full:
-        raise Refusal(503, "the remediator is overloaded; nothing was taken", "send it again later") from None
-
-
-async def _durable(service: Service, done: Future[None]) -> None:
-    try:
-        await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(done)), DURABLE_WAIT_S)
-    except asyncio.TimeoutError:
-        trouble = service.engine.trouble or "the database is slow"
-        raise Refusal(503, f"not durable yet: {trouble}", "send it again later; a repetition does no harm") from None

@@ -9,14 +9,27 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remediator.api.render import event_view, incident_view, node_view, status_view
-from remediator.api.service import WAIT_MAX_S, Refusal, number, reply, require_operator, service_of
+from remediator.api.render import awaiting, event_view, incident_view, node_view, status_view
+from remediator.api.service import (
+    WAIT_MAX_S,
+    Refusal,
+    body_of,
+    durable,
+    number,
+    reply,
+    require_operator,
+    service_of,
+    submit,
+)
+from remediator.model.inputs import Approved
 from remediator.model.records import AuditEvent
-from remediator.model.views import EventList, IncidentList, NodeList
+from remediator.model.views import Approval, EventList, IncidentList, NodeList
+from vocabulary.wire import WireError, decode
 
 INCIDENTS_LISTED = 200
 EVENTS_PER_ANSWER = 1000
 SEQ_MAX = 2**53
+APPROVAL_BYTES_MAX = 4096
 
 
 async def status(request: Request) -> Response:
@@ -34,6 +47,8 @@ async def status(request: Request) -> Response:
     )
     trouble = (service.engine.trouble,) if service.engine.trouble else ()
     word = service.performer.scheduler_word
+    if service.reload.problem:
+        trouble = (*trouble, f"the playbooks as they are now are not in force: {service.reload.problem}")
     if word != "ok":
         trouble = (*trouble, f"scheduler: {word}")
     return reply(
@@ -79,6 +94,27 @@ async def incident(request: Request) -> Response:
     if found is None:
         raise Refusal(404, f"there is no incident {name}", "see 'healthctl incidents list'")
     return reply(incident_view(*found))
+
+
+async def approve(request: Request) -> Response:
+    """`POST /v1/incidents/{id}/approve`, body `{"what": ID}`: one of the ids that the incident says it waits for."""
+    who = await require_operator(request)
+    service = service_of(request)
+    name = request.path_params["incident"]
+    try:
+        wanted = decode(await body_of(request, APPROVAL_BYTES_MAX), Approval)
+    except WireError as error:
+        raise Refusal(400, str(error)) from error
+    incident = service.engine.snapshot.incidents.get(name)
+    if incident is None:
+        raise Refusal(404, f"there is no open incident {name}", "see 'healthctl incidents list'")
+    waiting = [each.id for each in awaiting(incident)]
+    if wanted.what not in waiting:
+        todo = f"it waits for {', '.join(waiting)}" if waiting else "it waits for nobody's approval"
+        raise Refusal(409, f"{name} does not wait for {wanted.what!r}", todo)
+    item = Approved(at=service.clock.wall(), incident=name, what=wanted.what, actor=who.name)
+    await durable(service, submit(service, item))
+    return Response(status_code=204)
 
 
 async def events(request: Request) -> Response:

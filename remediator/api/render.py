@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections import Counter
 
 from remediator.decide.budget import level_max
-from remediator.decide.settings import Mode, Settings
+from remediator.decide.settings import Settings
 from remediator.engine import Snapshot
+from remediator.model.plan import Mode, StepState, step_key
 from remediator.model.records import Action, Answer, AuditEvent, Decision, Incident, IncidentState, NodeRecord
-from remediator.model.views import ActionView, DecisionView, EventView, IncidentView, NodeView, StatusView, StepView
+from remediator.model.views import (
+    ActionView,
+    Awaited,
+    DecisionView,
+    EventView,
+    IncidentView,
+    NodeView,
+    StatusView,
+    StepView,
+)
 from remediator.roster import Roster
 from vocabulary.finding import Finding
 from vocabulary.health import Health
@@ -49,13 +59,30 @@ def incident_view(
         closed_at=incident.closed_at,
         outcome=incident.outcome,
         injected=incident.injected,
+        awaits=awaiting(incident),
         steps=tuple(StepView(str(run.step), run.state.value, run.detail) for stage in incident.plan for run in stage),
         findings=tuple(findings),
         decisions=tuple(
-            DecisionView(d.id, d.at, d.answer.value, d.rule, d.reason, d.policy, d.guards) for d in decisions
+            DecisionView(d.id, d.at, d.answer.value, d.rule, d.reason, d.policy, d.guards, d.considered)
+            for d in decisions
         ),
         actions=tuple(action_view(a) for a in actions),
     )
+
+
+def awaiting(incident: Incident) -> tuple[Awaited, ...]:
+    """What an open incident waits for a person to approve: its decision, or steps of its plan."""
+    if incident.state is IncidentState.CLOSED:
+        return ()
+    if incident.answer is Answer.APPROVE and incident.decision not in incident.approved:
+        return (Awaited(incident.decision, f"the plan of {incident.rule}"),)
+    waiting = [
+        Awaited(step_key(incident.decision, stage, index, run.key), str(run.step))
+        for stage, runs in enumerate(incident.plan)
+        for index, run in enumerate(runs)
+        if run.state is StepState.PENDING and run.step.mode is Mode.APPROVE and run.detail
+    ]
+    return tuple(each for each in waiting if each.id not in incident.approved)
 
 
 def action_view(action: Action) -> ActionView:
@@ -125,6 +152,9 @@ def blocked(settings: Settings, snapshot: Snapshot) -> tuple[str, ...]:
     if settings.mode is not Mode.ACT:
         words.append(f"mode is {settings.mode.value}: decisions are shown, not carried out")
     for incident in sorted(snapshot.incidents.values(), key=lambda i: i.opened_at):
+        words += [
+            f"{incident.id} on {incident.node} waits for approval of {a.text} ({a.id})" for a in awaiting(incident)
+        ]
         if incident.answer is Answer.HOLD:
             words.append(f"{incident.id} on {incident.node} is held back by a guard")
         if incident.state is IncidentState.WAITING:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import queue
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import msgspec
 from starlette.requests import Request
@@ -12,7 +14,9 @@ from starlette.responses import Response
 
 from remediator.config import Config
 from remediator.engine import Engine
+from remediator.model.inputs import AnyInput
 from remediator.performer import Performer
+from remediator.policy_reload import PolicyReload
 from remediator.roster import Roster
 from remediator.store.journal import Journal
 from remediator.store.tokens import Identity, Role, Tokens
@@ -20,6 +24,7 @@ from vocabulary.clock import Clock
 from vocabulary.wire import Problem
 
 WAIT_MAX_S = 60.0
+DURABLE_WAIT_S = 20.0
 
 
 class Wakeups:
@@ -71,6 +76,7 @@ class Service(msgspec.Struct, frozen=True):
     roster: Roster
     tokens: Tokens
     wakeups: Wakeups
+    reload: PolicyReload
 
 
 class Refusal(Exception):
@@ -174,3 +180,28 @@ def number(request: Request, name: str, default: float, least: float, most: floa
 def reply(message: msgspec.Struct, status: int = 200) -> Response:
     """A message as JSON."""
     return Response(msgspec.json.encode(message), status, media_type="application/json")
+
+
+def submit(service: Service, item: AnyInput) -> Future[None]:
+    """Hand an input to the engine.
+
+    Raises:
+        Refusal: 503, it cannot keep up.
+    """
+    try:
+        return service.engine.submit_durably(item)
+    except queue.Full:
+        raise Refusal(503, "the remediator is overloaded; nothing was taken", "send it again later") from None
+
+
+async def durable(service: Service, done: Future[None]) -> None:
+    """Wait until an input is on the disk.
+
+    Raises:
+        Refusal: 503, it takes too long.
+    """
+    try:
+        await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(done)), DURABLE_WAIT_S)
+    except asyncio.TimeoutError:
+        trouble = service.engine.trouble or "the database is slow"
+        raise Refusal(503, f"not durable yet: {trouble}", "send it again later; a repetition does no harm") from None

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from remediator.decide.guards import Guarded
 from remediator.model.records import NodeRecord
 
 HOUR_S = 3600.0
@@ -22,17 +23,6 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     isolations_per_hour_max: int = 6
 
 
-class Guard(msgspec.Struct, frozen=True):
-    """One guard's answer, with the numbers in it."""
-
-    name: str
-    passed: bool
-    text: str
-
-    def __str__(self) -> str:
-        return f"{'passed' if self.passed else 'refused'} {self.name}: {self.text}"
-
-
 def level_max(budget: Budget, nodes_total: int) -> int:
     """Most nodes we may hold at once in a cluster of `nodes_total`."""
     return max(budget.isolated_max, int(nodes_total * budget.isolated_fraction_max))
@@ -40,7 +30,7 @@ def level_max(budget: Budget, nodes_total: int) -> int:
 
 def isolation_guards(
     budget: Budget, nodes: Iterable[NodeRecord], isolated_at: Iterable[float], now: float
-) -> tuple[Guard, ...]:
+) -> tuple[Guarded, ...]:
     """May one more node be isolated now?
 
     Args:
@@ -54,12 +44,12 @@ def isolation_guards(
     most = level_max(budget, len(all_nodes))
     recent = sum(1 for at in isolated_at if now - at < HOUR_S)
     return (
-        Guard(
+        Guarded(
             "level",
             len(held) < most,
             f"{len(held)} of at most {most} nodes isolated by us ({', '.join(held) or 'none'})",
         ),
-        Guard(
+        Guarded(
             "rate",
             recent < budget.isolations_per_hour_max,
             f"{recent} of at most {budget.isolations_per_hour_max} isolations in the last hour",

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator.model.records import NodeRecord, NodeState
+from remediator.model.records import NodeRecord
+from remediator.model.rules import NodeState
 
 S = NodeState
 

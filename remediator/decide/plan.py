@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator.decide.steps import HANDS_OFF_EXEMPT, STEPS, Context, failed
-from remediator.model.records import (
-    ActionState,
-    Incident,
-    IncidentState,
-    NodeState,
-    StepRun,
-    StepState,
-)
+from remediator.decide.begin import begin
+from remediator.decide.context import Context, failed
+from remediator.decide.lifecycle import move
+from remediator.decide.steps import HANDS_OFF_EXEMPT, STEPS
+from remediator.model.plan import PASSED_OVER, StepRun, StepState
+from remediator.model.records import ActionState, Incident, IncidentState
+from remediator.model.rules import NodeState
 from remediator.state import ClusterState
 from vocabulary.finding import Severity
 
@@ -22,9 +20,7 @@ _OVER = {StepState.SUCCEEDED, StepState.FAILED}
 def advance(state: ClusterState, incident_id: str, now: float) -> None:
     """Run every step that can run. The stages of a plan follow each other; the steps of a stage run side by side."""
     while (incident := state.incidents.get(incident_id)) is not None and incident.state is IncidentState.ACTING:
-        stage = next(
-            (i for i, runs in enumerate(incident.plan) if any(r.state is not StepState.SUCCEEDED for r in runs)), None
-        )
+        stage = next((i for i, runs in enumerate(incident.plan) if not all(map(_passed, runs))), None)
         if stage is None:
             _finish(state, incident, now)
             return
@@ -34,7 +30,7 @@ def advance(state: ClusterState, incident_id: str, now: float) -> None:
         for index in range(len(incident.plan[stage])):
             _advance_step(state, incident_id, stage, index, now)
         after = state.incidents[incident_id]
-        stuck = next((r for r in after.plan[stage] if r.state is StepState.FAILED), None)
+        stuck = next((r for r in after.plan[stage] if r.state is StepState.FAILED and not _passed(r)), None)
         if stuck is not None and all(r.state in _OVER for r in after.plan[stage]):
             hand_over(state, after, f"{stuck.step} failed: {stuck.detail}", now)
             return
@@ -42,8 +38,16 @@ def advance(state: ClusterState, incident_id: str, now: float) -> None:
             return
 
 
+def _passed(run: StepRun) -> bool:
+    """Done, or no reason to stop: that nobody could be told must not keep a bad node in service."""
+    return run.state is StepState.SUCCEEDED or (run.state is StepState.FAILED and run.step.verb in PASSED_OVER)
+
+
 def _finish(state: ClusterState, incident: Incident, now: float) -> None:
     """The plan is done. A grave fact that joined on the last metres was not what the node was tested for."""
+    if state.nodes[incident.node].state is NodeState.REPLACING:
+        hand_over(state, incident, "waits for replacement", now)
+        return
     returned = not state.nodes[incident.node].held
     close(state, incident, "returned to service" if returned else "done", now)
     for finding in state.findings_of(incident):
@@ -53,11 +57,14 @@ def _finish(state: ClusterState, incident: Incident, now: float) -> None:
 
 def close(state: ClusterState, incident: Incident, outcome: str, now: float) -> None:
     """End an incident; whatever it had planned and not done is cancelled."""
-    for action in [a for a in state.actions.values() if a.incident == incident.id and not a.state.final]:
+    for action in [a for a in state.actions_of(incident) if not a.state.final]:
         state.put_action(
             replace(action, state=ActionState.CANCELLED, finished_at=now, detail=f"incident closed: {outcome}")
         )
     state.put_incident(replace(incident, state=IncidentState.CLOSED, closed_at=now, outcome=outcome))
+    node = state.nodes[incident.node]
+    if node.state is NodeState.SUSPECT and not node.held:
+        state.put_node(move(node, NodeState.HEALTHY, now, f"{incident.id} closed: {outcome}"))
     state.note(now, "incident_closed", f"{incident.id} on {incident.node}: {outcome}", incident=incident)
 
 
@@ -66,22 +73,44 @@ def _advance_step(state: ClusterState, incident_id: str, stage: int, index: int,
     run = incident.plan[stage][index]
     if run.state in _OVER:
         return
+    context = Context(state, incident, stage, index, now)
     if run.state is StepState.PENDING:
-        run = replace(run, state=StepState.RUNNING, deadline=now + run.step.timeout_s)
-    run = STEPS[run.step.verb](Context(state, incident, stage, index, now), run)
-    if run.state is StepState.RUNNING and run.deadline is not None and now >= run.deadline:
-        _expire_actions(state, run, now)
-        run = failed(run, f"not done within {run.step.timeout_s:g} s" + (f" ({run.detail})" if run.detail else ""))
-    if run.state is StepState.FAILED and run.step.on_failure is not None:
-        state.note(
-            now, "step_failed", f"{run.step} failed ({run.detail}); instead: {run.step.on_failure}", incident=incident
-        )
-        run = StepRun(run.step.on_failure)
+        run = begin(context, run)
+    if run.state is StepState.RUNNING:
+        run = STEPS[run.step.verb](context, run)
+        if run.state is StepState.RUNNING and run.deadline is not None and now >= run.deadline:
+            _expire_actions(state, run, now)
+            run = failed(run, f"not done within {run.step.timeout_s:g} s" + (f" ({run.detail})" if run.detail else ""))
+    if run.state in _OVER:
+        run = _next_in_place(context, run)
     latest = state.incidents[incident_id]
     if latest.plan[stage][index] != run:
         runs = list(latest.plan[stage])
         runs[index] = run
         state.put_incident(replace(latest, plan=(*latest.plan[:stage], tuple(runs), *latest.plan[stage + 1 :])))
+
+
+def _next_in_place(context: Context, run: StepRun) -> StepRun:
+    """A failed step is tried again, then replaced; a step that succeeded is followed by what was to come in its place."""
+    if run.state is StepState.SUCCEEDED:
+        return StepRun(run.then[0], then=run.then[1:], key=f"{run.key}.t") if run.then else run
+    context.remember(f"failed/{run.step.verb.value}")
+    retry = run.step.retry
+    if retry is not None and run.attempt < retry.times:
+        text = f"{run.step} failed ({run.detail}); attempt {run.attempt + 2} in {retry.after_s:g} s"
+        context.note("step_failed", text)
+        return StepRun(
+            run.step,
+            not_before=context.now + retry.after_s,
+            then=run.then,
+            key=f"{run.key}.r",
+            attempt=run.attempt + 1,
+        )
+    branch = run.step.on_failure
+    if not branch:
+        return run
+    context.note("step_failed", f"{run.step} failed ({run.detail}); instead: {', '.join(str(s) for s in branch)}")
+    return StepRun(branch[0], then=(*branch[1:], *run.then), key=f"{run.key}.f")
 
 
 def _expire_actions(state: ClusterState, run: StepRun, now: float) -> None:

@@ -1,59 +1,130 @@
-"""A policy: rules in order of precedence, and the one question asked of it, `rule_for`.
+"""A policy: rules in order of precedence, and the question asked of it: which rule answers these findings?
 
-A finding is answered by the first rule that matches it; among the findings of an incident, rules that act come before rules
-that watch, and then the order in the file decides.
+A finding is answered by the first rule that fits it. Among the findings of an incident, rules that act come before rules
+that only tell, and then the order of the rules decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
-from remediator.model.records import Step
-from vocabulary.finding import Finding, Severity
+from remediator.decide.match import FITS, misfit, names
+from remediator.model.plan import ISOLATING, ONLY_TELLING, Mode, Step
+from remediator.model.records import Considered
+from remediator.model.rules import Guards, Match
+from remediator.state import ClusterState
+from vocabulary.finding import Finding
+
+KINDS_REMEMBERED = 10_000
+CONSIDERED_MAX = 20
 
 
-class Match(msgspec.Struct, frozen=True):
-    """Shell patterns for ``check/code``, and severities; a finding must fit both, and an empty list means any."""
-
-    findings: tuple[str, ...] = ()
-    severities: tuple[Severity, ...] = ()
-
-    def accepts(self, finding: Finding) -> bool:
-        """Whether the finding fits both lists."""
-        kind_fits = not self.findings or any(fnmatchcase(finding.kind, pattern) for pattern in self.findings)
-        return kind_fits and (not self.severities or finding.severity in self.severities)
-
-
-class Rule(msgspec.Struct, frozen=True):
-    """One line of policy: when, what, why. No stages means: watch, do nothing, say so."""
+class Rule(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """One rule: when, what, why. Without stages: an info finding is recorded, any graver one kept in sight until it clears."""
 
     name: str
     why: str
     match: Match
-    stages: tuple[tuple[Step, ...], ...]
+    stages: tuple[tuple[Step, ...], ...] = ()
+    mode: Mode = Mode.ACT
+    guards: Guards = Guards()
+    place: str = ""  # where it is written, FILE:LINE
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """Every step of the plan, those on failure branches too."""
+        return tuple(each for stage in self.stages for step in stage for each in step.whole)
+
+    @cached_property
+    def acts(self) -> bool:
+        """Whether its plan changes anything on a node or of a job."""
+        return any(step.verb not in ONLY_TELLING for step in self.steps)
+
+    @cached_property
+    def isolates(self) -> bool:
+        """Whether its plan takes a node out of service."""
+        return any(step.verb in ISOLATING for step in self.steps)
 
 
-class Policy(msgspec.Struct, frozen=True):
-    """The rules in force, and the digest of the text they came from."""
+class Answered(msgspec.Struct, frozen=True):
+    """The rule that answers, the finding it answers, and its rank: lower outranks."""
 
-    rules: tuple[Rule, ...]
-    digest: str
-    source: str
+    rank: int
+    rule: Rule
+    finding: Finding
 
-    def rule_for(self, findings: Iterable[Finding]) -> tuple[int, Rule, Finding] | None:
-        """The rule that answers these findings, its rank (lower outranks) and the finding it answers.
 
-        Each active finding is answered by the first rule that matches it. Of several answers the one highest in the file
-        wins, but one that acts always before one that watches: a mild fact must not hide a grave one.
-        """
-        answers = [found for f in findings if f.active and (found := self._first(f)) is not None]
-        return min(answers, key=lambda a: (a[0], a[2].id), default=None)
+class Policy:
+    """The rules in force, and the digest of the text they came from. Never changed; a new text is a new policy."""
 
-    def _first(self, finding: Finding) -> tuple[int, Rule, Finding] | None:
-        for place, rule in enumerate(self.rules):
-            if rule.match.accepts(finding):
-                return place if rule.stages else len(self.rules) + place, rule, finding
+    def __init__(self, rules: Sequence[Rule], digest: str, source: str) -> None:
+        self.rules = tuple(rules)
+        self.digest = digest
+        self.source = source
+        self._places = {rule.name: place for place, rule in enumerate(self.rules)}
+        self._by_kind: dict[str, tuple[int, ...]] = {}
+
+    @property
+    def by_name(self) -> Mapping[str, Rule]:
+        """The rules by name."""
+        return {rule.name: rule for rule in self.rules}
+
+    def rank(self, name: str) -> int:
+        """Where the rule of this name ranks; below all others if there is none (any more)."""
+        place = self._places.get(name)
+        if place is None:
+            return 2 * len(self.rules)
+        return place if self.rules[place].acts else len(self.rules) + place
+
+    def acts(self, name: str) -> bool:
+        """Whether the rule of this name changes anything."""
+        place = self._places.get(name)
+        return place is not None and self.rules[place].acts
+
+    def first(self, finding: Finding, state: ClusterState, now: float) -> Rule | None:
+        """The rule that answers one finding."""
+        for place in self._speaking_of(finding.kind):
+            if misfit(self.rules[place].match, finding, state, now) == FITS:
+                return self.rules[place]
         return None
+
+    def answer(self, findings: Iterable[Finding], state: ClusterState, now: float) -> Answered | None:
+        """The rule that answers all these findings together; None if there are none, or none has a rule."""
+        answers = [
+            Answered(self.rank(rule.name), rule, finding)
+            for finding in findings
+            if (rule := self.first(finding, state, now)) is not None
+        ]
+        return min(answers, key=lambda a: (a.rank, a.finding.id), default=None)
+
+    def considered(
+        self, findings: Iterable[Finding], chosen: Answered, state: ClusterState, now: float
+    ) -> tuple[Considered, ...]:
+        """Every other rule that names one of these findings by check, and why it does not answer."""
+        found = []
+        for finding in findings:
+            first = self.first(finding, state, now)
+            for place in self._speaking_of(finding.kind):
+                rule = self.rules[place]
+                if not rule.match.findings or rule is chosen.rule:
+                    continue
+                why = misfit(rule.match, finding, state, now)
+                if why == FITS and first is not rule:
+                    why = f"{first.name if first else '-'} comes first"
+                elif why == FITS:
+                    why = f"it answers this finding, but {chosen.rule.name} outranks it"
+                found.append(Considered(rule.name, finding.kind, why))
+        return tuple(dict.fromkeys(found))[:CONSIDERED_MAX]
+
+    def _speaking_of(self, kind: str) -> tuple[int, ...]:
+        """Places of the rules that name this kind, or any."""
+        places = self._by_kind.get(kind)
+        if places is None:
+            if len(self._by_kind) >= KINDS_REMEMBERED:
+                self._by_kind.clear()
+            places = tuple(place for place, rule in enumerate(self.rules) if names(rule.match, kind))
+            self._by_kind[kind] = places
+        return places

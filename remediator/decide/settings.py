@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import enum
-
 import msgspec
 
 from remediator.decide.budget import Budget
 from remediator.decide.policy import Policy
-
-
-class Mode(str, enum.Enum):
-    """RECOMMEND decides and shows, touches nothing; ACT carries decisions out."""
-
-    RECOMMEND = "recommend"
-    ACT = "act"
+from remediator.model.plan import Mode
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -8,124 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 from msgspec.structs import replace
 
-from remediator.decide.lifecycle import move
-from remediator.model.records import (
-    Action,
-    ActionState,
-    Incident,
-    IncidentState,
-    JobRef,
-    NodeRecord,
-    NodeState,
-    StepRun,
-    StepState,
-    Verb,
-)
-from remediator.state import ClusterState
+from remediator.decide.context import Context, after_actions, succeeded
+from remediator.model.plan import ONLY_TELLING, StepRun, StepState, Verb
+from remediator.model.records import ActionState, JobRef
+from remediator.model.rules import NodeState
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
-from vocabulary.order import Order, OrderKind
+from vocabulary.order import OrderKind
 
 
-class Context(msgspec.Struct, frozen=True):
-    """What a step function may look at: the whole state, its incident, its place in the plan, the time."""
-
-    state: ClusterState
-    incident: Incident
-    stage: int
-    index: int
-    now: float
-
-    @property
-    def node(self) -> NodeRecord:
-        """The node the incident is about."""
-        return self.state.nodes[self.incident.node]
-
-    def enter(self, to: NodeState) -> None:
-        """Move the node to a state of its life because of this incident."""
-        self.state.put_node(move(self.node, to, self.now, f"{self.incident.id}: {self.incident.rule}"))
-
-    def action_id(self, verb: str, target: str) -> str:
-        """The key of an action of this step: the same step of the same decision names the same action."""
-        return f"{self.incident.decision}.s{self.stage}.{self.index}.{verb}.{target}"
-
-    def plan_action(self, run: StepRun, verb: str, target: str, order: Order | None = None) -> StepRun:
-        """Write the intent and remember it in the step."""
-        action = Action(
-            id=self.action_id(verb, target),
-            incident=self.incident.id,
-            decision=self.incident.decision,
-            node=order.node if order else self.incident.node,
-            verb=verb,
-            planned_at=self.now,
-            deadline=_deadline(run),
-            order=order,
-            reason=f"{self.incident.id} {self.incident.rule}",
-        )
-        self.state.put_action(action)
-        text = f"{verb} of {action.node} planned"
-        self.state.note(
-            self.now,
-            "action_planned",
-            text,
-            node=action.node,
-            incident=self.incident,
-            data={"action": action.id, "verb": verb},
-        )
-        return replace(run, actions=(*run.actions, action.id))
-
-    def plan_order(self, run: StepRun, kind: OrderKind, node: str, **details: str | int | tuple[str, ...]) -> StepRun:
-        """Plan an order to a node; the order's id is the action's."""
-        target = ".".join([node, *(str(details[name]) for name in ("job", "attempt", "gpu") if name in details)])
-        order = Order(
-            id=self.action_id(kind.value, target),
-            kind=kind,
-            node=node,
-            issued_at=self.now,
-            expires_at=_deadline(run),
-            incident=self.incident.id,
-            reason=f"{self.incident.rule}: {self.incident.title}",
-            injected=self.incident.injected,
-            **details,  # type: ignore[arg-type]  # the caller names Order's own string fields
-        )
-        return self.plan_action(run, kind.value, target, order)
-
-    def actions(self, run: StepRun) -> list[Action]:
-        """The actions this step planned."""
-        return [self.state.actions[a] for a in run.actions]
-
-
-def _deadline(run: StepRun) -> float:
-    if run.deadline is None:
-        raise ValueError(f"step {run.step} acts before it runs")
-    return run.deadline
-
-
-def succeeded(run: StepRun, detail: str) -> StepRun:
-    """The step is over and did what it should."""
-    return replace(run, state=StepState.SUCCEEDED, detail=detail)
-
-
-def failed(run: StepRun, detail: str) -> StepRun:
-    """The step is over and did not."""
-    return replace(run, state=StepState.FAILED, detail=detail)
-
-
-def after_actions(context: Context, run: StepRun) -> StepRun:
-    """The step's state as its actions' states imply: all well, any bad (once none is left running), or still running."""
-    actions = context.actions(run)
-    if not all(action.state.final for action in actions):
-        return run
-    bad = [a for a in actions if a.state is not ActionState.SUCCEEDED]
-    if bad:
-        return failed(run, "; ".join(f"{a.verb} on {a.node} {a.state.value}: {a.detail}" for a in bad))
-    return succeeded(run, "; ".join(f"{a.node}: {a.detail}" for a in actions if a.detail))
-
-
-def drain(context: Context, run: StepRun) -> StepRun:
+def cordon(context: Context, run: StepRun) -> StepRun:
     """No new work on the node. An operator's own hold serves as well, and stays theirs."""
     if not run.actions:
         if context.node.state is NodeState.OPERATOR_HELD:
@@ -135,7 +29,7 @@ def drain(context: Context, run: StepRun) -> StepRun:
         if not context.node.held:
             context.state.put_node(replace(context.node, held=True, isolated_at=context.now))
             context.state.isolated_at.append(context.now)
-        return context.plan_action(run, Verb.DRAIN.value, context.incident.node)
+        return context.plan_action(run, Verb.CORDON.value, context.incident.node)
     (action,) = context.actions(run)
     if action.state is ActionState.REFUSED:
         context.state.put_node(replace(context.node, held=False))
@@ -144,6 +38,22 @@ def drain(context: Context, run: StepRun) -> StepRun:
     if action.state is ActionState.SUCCEEDED:
         context.state.put_node(replace(context.node, hold_confirmed_at=context.now))
     return after_actions(context, run)
+
+
+def drain(context: Context, run: StepRun) -> StepRun:
+    """No new work, and the scheduler says that none is left."""
+    held = context.node.held or context.node.state is NodeState.OPERATOR_HELD
+    if not held or not all(action.state.final for action in context.actions(run)):
+        cordoned = cordon(context, run)
+        if cordoned.state is not StepState.SUCCEEDED:
+            return cordoned
+        run = replace(cordoned, state=StepState.RUNNING)
+    hold = context.state.holds.get(context.incident.node)
+    if hold is None or not hold.drained:
+        return run
+    if context.node.state is not NodeState.OPERATOR_HELD:
+        context.enter(NodeState.QUARANTINED)
+    return succeeded(run, "no work left on the node")
 
 
 def notify_trainer(context: Context, run: StepRun) -> StepRun:
@@ -166,18 +76,9 @@ def notify_trainer(context: Context, run: StepRun) -> StepRun:
 
 
 def _tell(context: Context, run: StepRun, kind: OrderKind, ref: JobRef, node: str) -> StepRun:
-    joint = context.action_id(kind.value, f"{ref.job}.{ref.attempt}")
+    joint = context.action_id(run, kind.value, f"{ref.job}.{ref.attempt}")
     condemned = (context.incident.node,)
     return context.plan_order(run, kind, node, job=ref.job, attempt=ref.attempt, condemned=condemned, joint=joint)
-
-
-def wait_drained(context: Context, run: StepRun) -> StepRun:
-    """The scheduler says that no work is left on the node."""
-    hold = context.state.holds.get(context.incident.node)
-    if hold is None or not hold.drained:
-        return run
-    context.enter(NodeState.QUARANTINED)
-    return succeeded(run, "no work left on the node")
 
 
 def reset_gpu(context: Context, run: StepRun) -> StepRun:
@@ -191,6 +92,21 @@ def reset_gpu(context: Context, run: StepRun) -> StepRun:
     for gpu in sorted(gpus - {""}) or ["all"]:
         run = context.plan_order(run, OrderKind.RESET_GPU, context.incident.node, gpu=gpu)
     return run
+
+
+def reboot(context: Context, run: StepRun) -> StepRun:
+    """The node starts anew. It answers by itself once it is back, under another boot."""
+    if run.actions:
+        return after_actions(context, run)
+    context.enter(NodeState.RESETTING)
+    return context.plan_order(run, OrderKind.REBOOT, context.incident.node)
+
+
+def collect_evidence(context: Context, run: StepRun) -> StepRun:
+    """The node hands in what it remembers of the time before the fault."""
+    if run.actions:
+        return after_actions(context, run)
+    return context.plan_order(run, OrderKind.COLLECT_EVIDENCE, context.incident.node)
 
 
 def preflight(context: Context, run: StepRun) -> StepRun:
@@ -219,17 +135,44 @@ def return_to_service(context: Context, run: StepRun) -> StepRun:
 def replace_node(context: Context, run: StepRun) -> StepRun:
     """The node stays out until people have replaced the part; the way back is theirs: resume it in the scheduler."""
     context.enter(NodeState.REPLACING)
-    context.state.put_incident(replace(context.incident, state=IncidentState.WAITING, outcome="waits for replacement"))
     return succeeded(run, "quarantined for replacement")
 
 
+def tell(context: Context, run: StepRun) -> StepRun:
+    """An alert, a ticket or a site's own hook: done at the centre, once."""
+    if run.actions:
+        return after_actions(context, run)
+    return context.plan_action(run, run.step.verb.value, context.incident.node, data={"how": run.step.how})
+
+
+def watch(context: Context, run: StepRun) -> StepRun:
+    """Keep the incident in sight until nothing of it is asserted, and all of it was quiet for so many seconds."""
+    findings = context.state.findings_of(context.incident)
+    asserted = sorted({f.kind for f in findings if f.active and f.severity is not Severity.INFO})
+    if asserted:
+        return replace(run, detail=f"still there: {', '.join(asserted)}")
+    quiet_for = context.now - max((f.last_seen for f in findings), default=0.0)
+    if quiet_for < float(run.step.how or 0):
+        return replace(run, detail=f"to be quiet for {run.step.how} s")
+    return succeeded(run, "quiet")
+
+
 STEPS: dict[Verb, Callable[[Context, StepRun], StepRun]] = {
+    Verb.CORDON: cordon,
     Verb.DRAIN: drain,
     Verb.NOTIFY_TRAINER: notify_trainer,
-    Verb.WAIT_DRAINED: wait_drained,
+    Verb.COLLECT_EVIDENCE: collect_evidence,
     Verb.RESET_GPU: reset_gpu,
+    Verb.REBOOT: reboot,
     Verb.PREFLIGHT: preflight,
     Verb.RETURN_TO_SERVICE: return_to_service,
     Verb.REPLACE: replace_node,
+    Verb.TICKET: tell,
+    Verb.ALERT: tell,
+    Verb.WATCH: watch,
+    Verb.EXEC: tell,
 }
-HANDS_OFF_EXEMPT = frozenset({Verb.DRAIN, Verb.NOTIFY_TRAINER})  # what we still do on a node that an operator holds
+HANDS_OFF_EXEMPT = ONLY_TELLING | {
+    Verb.CORDON,
+    Verb.NOTIFY_TRAINER,
+}  # what we still do on a node that an operator holds

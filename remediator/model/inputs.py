@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from remediator.model.hold import NodeHold, Outcome
+from remediator.model.plan import Mode
 from remediator.model.records import JobRef
 from vocabulary.finding import Finding
 from vocabulary.order import OrderUpdate
@@ -35,6 +36,13 @@ class PlacementChanged(Input, frozen=True, tag="placement"):
     jobs: tuple[JobRef, ...]
 
 
+class InventoryChanged(Input, frozen=True, tag="inventory"):
+    """The node's GPUs are now of these product names."""
+
+    node: str
+    products: tuple[str, ...]
+
+
 class HoldsObserved(Input, frozen=True, tag="holds"):
     """What the scheduler said when it was asked, node by node."""
 
@@ -42,7 +50,7 @@ class HoldsObserved(Input, frozen=True, tag="holds"):
 
 
 class ActionEnded(Input, frozen=True, tag="action"):
-    """An attempt at a drain or resume came back."""
+    """An attempt at something done by the centre itself came back."""
 
     action: str
     outcome: Outcome
@@ -55,8 +63,34 @@ class OrderAnswered(Input, frozen=True, tag="order"):
     update: OrderUpdate
 
 
+class Approved(Input, frozen=True, tag="approved"):
+    """A person agreed to a decision, or to one step of a plan; `what` is its id."""
+
+    incident: str
+    what: str
+    actor: str
+
+
+class PolicyChanged(Input, frozen=True, tag="policy"):
+    """From here on this policy decides, and as far as this mode lets it. The first input of every term."""
+
+    digest: str
+    source: str
+    mode: Mode
+
+
 class Tick(Input, frozen=True, tag="tick"):
     """Time passed; deadlines may have."""
 
 
-AnyInput = FindingsReported | PlacementChanged | HoldsObserved | ActionEnded | OrderAnswered | Tick
+AnyInput = (
+    FindingsReported
+    | PlacementChanged
+    | InventoryChanged
+    | HoldsObserved
+    | ActionEnded
+    | OrderAnswered
+    | Approved
+    | PolicyChanged
+    | Tick
+)

@@ -10,24 +10,12 @@ import enum
 
 import msgspec
 
+from remediator.model.plan import StepRun
+from remediator.model.rules import NodeState
+from vocabulary.architecture import Architecture
 from vocabulary.order import Order
 
 Facts = dict[str, str | int | float | bool]
-
-
-class NodeState(str, enum.Enum):
-    """Where a node stands in its life. `lifecycle.py` says which steps are legal."""
-
-    HEALTHY = "healthy"
-    SUSPECT = "suspect"
-    DRAINING = "draining"
-    QUARANTINED = "quarantined"
-    RESETTING = "resetting"
-    REPLACING = "replacing"
-    TESTING = "testing"
-    PROBATION = "probation"
-    OPERATOR_HELD = "operator-held"
-    RETIRED = "retired"
 
 
 class JobRef(msgspec.Struct, frozen=True, order=True):
@@ -48,49 +36,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     isolated_at: float | None = None  # when we last took it out of service; kept after it came back
     hold_confirmed_at: float | None = None  # the scheduler said so
     jobs: tuple[JobRef, ...] = ()
-
-
-class StepState(str, enum.Enum):
-    """How far one step of a plan is."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-
-
-class Verb(str, enum.Enum):
-    """The words a playbook may use for a step."""
-
-    DRAIN = "drain"
-    NOTIFY_TRAINER = "notify_trainer"
-    WAIT_DRAINED = "wait_drained"
-    RESET_GPU = "reset_gpu"
-    PREFLIGHT = "preflight"
-    RETURN_TO_SERVICE = "return_to_service"
-    REPLACE = "replace"
-
-
-class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step as the playbook wrote it. `on_failure` runs in its place when it fails."""
-
-    verb: Verb
-    how: str = ""
-    timeout_s: float = 300.0
-    on_failure: Step | None = None
-
-    def __str__(self) -> str:
-        return f"{self.verb.value}: {self.how}" if self.how else self.verb.value
-
-
-class StepRun(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A step of one incident's plan with its progress; waiting is data: a state and a deadline."""
-
-    step: Step
-    state: StepState = StepState.PENDING
-    deadline: float | None = None
-    actions: tuple[str, ...] = ()
-    detail: str = ""
+    architectures: tuple[Architecture, ...] = ()  # of its GPUs
 
 
 class IncidentState(str, enum.Enum):
@@ -107,7 +53,9 @@ class Answer(str, enum.Enum):
 
     ACT = "act"
     HOLD = "hold"  # a guard said no; asked again as time goes on
+    APPROVE = "approve"  # will act as soon as a person agrees
     RECOMMEND = "recommend"  # would act, but the mode leaves it to people
+    OBSERVE = "observe"  # would act, but the mode has us only look on
     WATCH = "watch"  # nothing to do, and why
 
 
@@ -124,9 +72,9 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     state: IncidentState = IncidentState.OPEN
     findings: tuple[str, ...] = ()
     rule: str = ""
-    rank: int | None = None  # of the rule in force within the policy; lower outranks
     answer: Answer | None = None  # of the last decision
     decisions: int = 0  # made so far; the last one's id follows from it
+    approved: tuple[str, ...] = ()  # decisions and steps that a person agreed to
     plan: tuple[tuple[StepRun, ...], ...] = ()
     closed_at: float | None = None
     outcome: str = ""
@@ -136,6 +84,14 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def decision(self) -> str:
         """Id of the decision in force, empty before the first."""
         return f"{self.id}.d{self.decisions}" if self.decisions else ""
+
+
+class Considered(msgspec.Struct, frozen=True):
+    """A rule that speaks of a finding of the incident, and why it is not the one that answers."""
+
+    rule: str
+    finding: str
+    why: str
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -151,6 +107,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     policy: str
     findings: tuple[str, ...]
     guards: tuple[str, ...] = ()
+    considered: tuple[Considered, ...] = ()
 
 
 class ActionState(str, enum.Enum):
@@ -170,7 +127,7 @@ class ActionState(str, enum.Enum):
 
 
 class Action(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One durable, idempotent effect. `verb` is drain, resume, or an order's kind."""
+    """One durable, idempotent effect. `verb` is cordon, resume, alert, ticket, exec, or an order's kind."""
 
     id: str
     incident: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from remediator.model.records import Considered
 from vocabulary.finding import Finding
 from vocabulary.wire import Gpu, RankStatus
 
@@ -58,6 +59,20 @@ class DecisionView(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str
     policy: str
     guards: tuple[str, ...] = ()
+    considered: tuple[Considered, ...] = ()
+
+
+class Awaited(msgspec.Struct, frozen=True):
+    """Something that a person must approve before it is done."""
+
+    id: str
+    text: str
+
+
+class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`POST /v1/incidents/{id}/approve`: the id of what is approved."""
+
+    what: str
 
 
 class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,6 +86,7 @@ class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
     closed_at: float | None = None
     outcome: str = ""
     injected: bool = False
+    awaits: tuple[Awaited, ...] = ()
     steps: tuple[StepView, ...] = ()
     findings: tuple[Finding, ...] = ()
     decisions: tuple[DecisionView, ...] = ()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Engine, Table, create_engine, event, select
+from sqlalchemy import Connection, Engine, Table, create_engine, event, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 
 from remediator.model.inputs import AnyInput
+from remediator.model.occurrence import Occurrence
 from remediator.model.records import Action, AuditEvent, Decision, Incident, NodeRecord
+from remediator.model.rules import WINDOW_MAX_S
 from remediator.state import Changes, ClusterState
 from remediator.store import schema
 from vocabulary.finding import Finding
@@ -72,22 +74,22 @@ class Journal:
 
     def load(self) -> ClusterState:
         """The state as the last committed batch left it."""
-        state = ClusterState()
         with self.engine.connect() as db:
-            for node in _records(db, schema.nodes, NodeRecord):
-                state.nodes[node.node] = node
-                if node.isolated_at is not None:
-                    state.isolated_at.append(node.isolated_at)
-            for incident in _records(db, schema.incidents, Incident, schema.incidents.c.closed.is_(False)):
-                state.incidents[incident.id] = incident
+            incidents = _records(db, schema.incidents, Incident, schema.incidents.c.closed.is_(False))
             open_ids = select(schema.incidents.c.id).where(schema.incidents.c.closed.is_(False))
-            for action in _records(db, schema.actions, Action, schema.actions.c.incident.in_(open_ids)):
-                state.actions[action.id] = action
-            wanted = {f for i in state.incidents.values() for f in i.findings}
-            for finding in _records(
-                db, schema.findings, Finding, schema.findings.c.active.is_(True) | schema.findings.c.id.in_(wanted)
-            ):
-                state.findings[finding.id] = finding
+            wanted = {f for i in incidents for f in i.findings}
+            newest = db.execute(select(func.max(schema.occurrences.c.at))).scalar() or 0.0
+            state = ClusterState.restored(
+                nodes=_records(db, schema.nodes, NodeRecord),
+                findings=_records(
+                    db, schema.findings, Finding, schema.findings.c.active.is_(True) | schema.findings.c.id.in_(wanted)
+                ),
+                incidents=incidents,
+                actions=_records(db, schema.actions, Action, schema.actions.c.incident.in_(open_ids)),
+                occurrences=_records(
+                    db, schema.occurrences, Occurrence, schema.occurrences.c.at > newest - WINDOW_MAX_S
+                ),
+            )
             self._load_settled(db, state)
         return state
 
@@ -142,6 +144,7 @@ class Journal:
                     for a in changes.actions.values()
                 ],
             )
+            _insert(db, schema.occurrences, [{"at": o.at, "body": _body(o)} for o in changes.occurrences])
             _insert(db, schema.inputs, [{"epoch": epoch, "at": i.at, "body": _body(i)} for i in inputs])
             _insert(
                 db,
@@ -151,6 +154,15 @@ class Journal:
                     for e in changes.audit
                 ],
             )
+
+    def inputs(self) -> Iterator[AnyInput]:
+        """Everything the pipeline was ever told, in its order."""
+        with self.engine.connect() as db:
+            rows = db.execution_options(yield_per=1000).execute(
+                select(schema.inputs.c.body).order_by(schema.inputs.c.seq)
+            )
+            for (body,) in rows:
+                yield msgspec.json.decode(body, type=AnyInput)
 
     def events(self, after: int, limit: int) -> list[tuple[int, AuditEvent]]:
         """Audit events with a sequence above `after`, oldest first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")
@@ -63,6 +63,25 @@ actions = Table(
     Column("id", String(512), primary_key=True),
     Column("incident", String(64), nullable=False, index=True),
     Column("final", Boolean, nullable=False, index=True),
+    Column("body", LargeBinary, nullable=False),
+)
+
+occurrences = Table(
+    "occurrences",
+    metadata,
+    Column("seq", _Serial, primary_key=True, autoincrement=True),
+    Column("at", Float, nullable=False, index=True),
+    Column("body", LargeBinary, nullable=False),
+)
+
+evidence = Table(
+    "evidence",
+    metadata,
+    Column("order", String(512), primary_key=True),
+    Column("incident", String(64), nullable=False, index=True),
+    Column("node", String(255), nullable=False),
+    Column("at", Float, nullable=False, index=True),
+    Column("bytes", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
 )
 

@@ -134,7 +134,7 @@ def test_a_free_node_may_be_used_and_belongs_to_nobody(world: World) -> None:
 
 
 def test_our_drain_is_recognised_with_its_whole_reason(world: World) -> None:
-    assert world.scheduler.drain("node1", OURS).result is Result.DONE
+    assert world.scheduler.cordon("node1", OURS).result is Result.DONE
     hold = see(world)
     assert (hold.schedulable, hold.drained, hold.owner) == (False, True, Owner.US)
     assert hold.reason.startswith("gpu-healthd: inc-1f3a XID 79 on GPU 3 (0000:3b:00.0)")
@@ -142,14 +142,14 @@ def test_our_drain_is_recognised_with_its_whole_reason(world: World) -> None:
 
 
 def test_draining_twice_changes_nothing(world: World) -> None:
-    world.scheduler.drain("node1", OURS)
+    world.scheduler.cordon("node1", OURS)
     before = see(world)
-    assert world.scheduler.drain("node1", "gpu-healthd: inc-2 another").result is Result.ALREADY
+    assert world.scheduler.cordon("node1", "gpu-healthd: inc-2 another").result is Result.ALREADY
     assert see(world) == before
 
 
 def test_what_we_placed_we_lift(world: World) -> None:
-    world.scheduler.drain("node1", OURS)
+    world.scheduler.cordon("node1", OURS)
     assert world.scheduler.resume("node1").result is Result.DONE
     hold = see_when(world, lambda hold: hold.schedulable is True, "node1 to be free again")
     assert (hold.owner, hold.reason) == (Owner.NOBODY, "")
@@ -164,7 +164,7 @@ def test_lifting_nothing_is_already_done(world: World) -> None:
 )
 def test_an_operators_drain_wins_and_stays_as_it_is(world: World, reason: str) -> None:
     world.operator_holds("node1", reason)
-    refused = world.scheduler.drain("node1", OURS)
+    refused = world.scheduler.cordon("node1", OURS)
     assert refused.result is Result.REFUSED
     assert reason in refused.detail
     assert world.scheduler.resume("node1").result is Result.REFUSED
@@ -173,14 +173,14 @@ def test_an_operators_drain_wins_and_stays_as_it_is(world: World, reason: str) -
 
 
 def test_an_operator_who_takes_our_drain_over_owns_it(world: World) -> None:
-    world.scheduler.drain("node1", OURS)
+    world.scheduler.cordon("node1", OURS)
     world.operator_holds("node1", "mine now")
     assert world.scheduler.resume("node1").result is Result.REFUSED
     assert see(world).owner is Owner.OPERATOR
 
 
 def test_an_operator_may_lift_our_drain(world: World) -> None:
-    world.scheduler.drain("node1", OURS)
+    world.scheduler.cordon("node1", OURS)
     world.operator_lifts("node1")
     see_when(world, lambda hold: hold.schedulable is True, "node1 to be free again")
     assert world.scheduler.resume("node1").result is Result.ALREADY
@@ -188,7 +188,7 @@ def test_an_operator_may_lift_our_drain(world: World) -> None:
 
 def test_a_node_with_work_is_drained_only_when_the_work_has_left(world: World) -> None:
     job = world.start_work("node1")
-    assert world.scheduler.drain("node1", OURS).result is Result.DONE
+    assert world.scheduler.cordon("node1", OURS).result is Result.DONE
     hold = see(world)
     assert (hold.schedulable, hold.drained, hold.jobs) == (False, False, (job,))
     world.end_work()
@@ -196,13 +196,13 @@ def test_a_node_with_work_is_drained_only_when_the_work_has_left(world: World) -
 
 
 def test_a_scheduler_that_cannot_be_asked_says_so_and_recovers(world: World) -> None:
-    world.scheduler.drain("node1", OURS)
+    world.scheduler.cordon("node1", OURS)
     world.go_dark()
     try:
         for hold in world.scheduler.observe(NODES).values():
             assert hold.schedulable is None
             assert hold.reason
-        failed = [world.scheduler.drain("node2", OURS), world.scheduler.resume("node1")]
+        failed = [world.scheduler.cordon("node2", OURS), world.scheduler.resume("node1")]
     finally:
         world.come_back()
     assert [outcome.result for outcome in failed] == [Result.FAILED, Result.FAILED]
@@ -212,12 +212,12 @@ def test_a_scheduler_that_cannot_be_asked_says_so_and_recovers(world: World) -> 
 
 def test_a_reason_that_we_would_not_know_again_is_a_mistake(world: World) -> None:
     with pytest.raises(ValueError, match="begins with 'gpu-healthd:'"):
-        world.scheduler.drain("node1", "XID 79")
+        world.scheduler.cordon("node1", "XID 79")
     assert see(world).schedulable is True
 
 
 def test_a_reason_is_kept_to_one_bounded_line(world: World) -> None:
-    assert world.scheduler.drain("node1", "gpu-healthd: inc-1\nXID 79\n" + "x" * 5000).result is Result.DONE
+    assert world.scheduler.cordon("node1", "gpu-healthd: inc-1\nXID 79\n" + "x" * 5000).result is Result.DONE
     hold = see(world)
     assert hold.owner is Owner.US
     assert hold.reason.startswith("gpu-healthd: inc-1 XID 79 xxx")
@@ -228,7 +228,7 @@ def test_a_reason_is_kept_to_one_bounded_line(world: World) -> None:
 def test_slurm_without_the_node_refuses_for_good(slurm_cluster: SlurmCluster) -> None:
     scheduler = SlurmWorld(slurm_cluster).scheduler
     assert scheduler.observe(["elsewhere"])["elsewhere"].schedulable is None
-    answers: list[Outcome] = [scheduler.drain("elsewhere", OURS), scheduler.resume("elsewhere")]
+    answers: list[Outcome] = [scheduler.cordon("elsewhere", OURS), scheduler.resume("elsewhere")]
     assert [answer.result for answer in answers] == [Result.REFUSED, Result.REFUSED]
     assert "knows no node elsewhere" in answers[0].detail
 
@@ -238,11 +238,11 @@ def test_slurm_that_is_not_installed_is_an_answer(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(tmp_path))
     scheduler = SlurmScheduler()
     assert "cannot run scontrol" in scheduler.observe(NODES)["node1"].reason
-    assert scheduler.drain("node1", OURS).result is Result.FAILED
+    assert scheduler.cordon("node1", OURS).result is Result.FAILED
 
 
 def test_local_does_not_call_a_silent_node_drained(tmp_path: Path) -> None:
     world = LocalWorld(tmp_path)
-    world.scheduler.drain("node1", OURS)
+    world.scheduler.cordon("node1", OURS)
     del world.jobs["node1"]
     assert see(world).drained is False

@@ -5,16 +5,14 @@ from __future__ import annotations
 import http.client
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import requests
+from real_centre import Centre
 
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.health import Health
@@ -23,50 +21,6 @@ from vocabulary.order import OrderState, OrderUpdate
 from vocabulary.wire import REPORT_BYTES_MAX, FindingChange, RankStatus, Report, encode
 
 GPU = Component(ComponentKind.GPU, "GPU-1", "0000:3b:00.0", 0)
-START_DEADLINE_S = 30.0
-
-
-class Centre:
-    """One remediator on a free port, with tokens for two nodes and an operator."""
-
-    def __init__(self, place: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.config = place / "remediator.yaml"
-        self.config.write_text(
-            f"listen: 127.0.0.1:{self.port}\ndatabase: sqlite:///{place}/r.db\nmode: act\n"
-            f"scheduler: {{kind: local, state_file: {place}/holds.json, poll_busy_s: 0.1}}\n"
-        )
-        self.tokens = {name: self._issue("--node", name) for name in ("n1", "n2")} | {
-            "ann": self._issue("--operator", "ann")
-        }
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def _issue(self, kind: str, name: str) -> str:
-        command = [sys.executable, "-m", "remediator", "token", "issue", kind, name, "--config", str(self.config)]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    def start(self) -> None:
-        self.process = subprocess.Popen([sys.executable, "-m", "remediator", "serve", "--config", str(self.config)])
-        deadline = time.monotonic() + START_DEADLINE_S
-        while time.monotonic() < deadline:
-            try:
-                if requests.get(f"{self.url}/healthz", timeout=1).ok:
-                    return
-            except requests.ConnectionError:
-                time.sleep(0.05)
-        raise AssertionError("the remediator did not come up")
-
-    def end(self, how: signal.Signals) -> None:
-        assert self.process is not None
-        self.process.send_signal(how)
-        self.process.wait(20)
-
-    def call(self, method: str, path: str, who: str, **more: Any) -> requests.Response:
-        headers = {"Authorization": f"Bearer {self.tokens.get(who, who)}"}
-        return requests.request(method, self.url + path, headers=headers, timeout=20, **more)
 
 
 @pytest.fixture
@@ -157,7 +111,7 @@ def test_an_acknowledged_finding_survives_kill_9_and_is_acted_on_once(centre: Ce
     centre.end(signal.SIGKILL)
     centre.start()
     orders = centre.call("GET", "/v1/nodes/n1/orders?wait_s=10", "n1").json()["orders"]
-    assert [o["kind"] for o in orders] == ["checkpoint_then_eject"]
+    assert [o["kind"] for o in orders] == ["checkpoint_then_eject", "collect_evidence"]
     assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=body).json() == {"acked_seq": 1, "epoch": 2}
     assert len(centre.call("GET", "/v1/incidents", "ann").json()["incidents"]) == 1
     update = OrderUpdate(id=orders[0]["id"], state=OrderState.SUCCEEDED, at=time.time(), detail="saved")
@@ -167,17 +121,18 @@ def test_an_acknowledged_finding_survives_kill_9_and_is_acted_on_once(centre: Ce
 
 def test_an_order_poll_waits_for_what_the_node_does_not_know_yet(centre: Centre) -> None:
     centre.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),), jobs=("j1",)))
-    (order,) = centre.call("GET", "/v1/nodes/n1/orders?wait_s=10", "n1").json()["orders"]
+    known = [o["id"] for o in centre.call("GET", "/v1/nodes/n1/orders?wait_s=10", "n1").json()["orders"]]
     before = time.monotonic()
-    answer = centre.call("GET", f"/v1/nodes/n1/orders?wait_s=0.5&known={order['id']}", "n1").json()
+    query = "&".join(f"known={order}" for order in known)
+    answer = centre.call("GET", f"/v1/nodes/n1/orders?wait_s=0.5&{query}", "n1").json()
     assert time.monotonic() - before >= 0.5
-    assert [o["id"] for o in answer["orders"]] == [order["id"]]
+    assert [o["id"] for o in answer["orders"]] == known
 
 
 def test_the_audit_log_can_be_followed(centre: Centre) -> None:
     centre.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),)))
     seen = centre.call("GET", "/v1/events?wait_s=10", "ann").json()["events"]
-    assert [e["kind"] for e in seen][:3] == ["node_joined", "finding_raised", "incident_opened"]
+    assert [e["kind"] for e in seen][:3] == ["policy", "node_joined", "finding_raised"]
     last = centre.call("GET", f"/v1/events?after={10**6}", "ann").json()["events"]
     assert last == []
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import playbooks
 from remediator.decide.budget import Budget, level_max
-from remediator.decide.settings import Mode, Settings
+from remediator.decide.settings import Settings
 from remediator.model.hold import NodeHold, Outcome, Owner, Result
 from remediator.model.inputs import (
     ActionEnded,
@@ -23,9 +23,10 @@ from remediator.model.inputs import (
     PlacementChanged,
     Tick,
 )
+from remediator.model.plan import Mode, Verb
 from remediator.model.records import Action, AuditEvent, Decision, Incident, JobRef
 from remediator.pipeline import handle
-from remediator.policy_file import load_policy
+from remediator.playbook.load import load_policy
 from remediator.state import ClusterState
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
@@ -33,6 +34,7 @@ from vocabulary.order import OrderState, OrderUpdate
 
 SHIPPED = load_policy([Path(playbooks.__path__[0]) / "default.yaml"])
 GPU = Component(ComponentKind.GPU, "GPU-3b", "0000:3b:00.0", 0)
+TOLD_AT_ONCE = {Verb.ALERT.value, Verb.TICKET.value, Verb.COLLECT_EVIDENCE.value}
 START = 1_700_000_000.0
 
 
@@ -63,6 +65,11 @@ class Story:
             self.tell(FindingsReported(at=self.now, node=f"n{n}", boot_id="b", active=()))
 
     def tell(self, item: AnyInput) -> None:
+        self._tell(item)
+        for action in [a for a in self.state.actions.values() if a.verb in TOLD_AT_ONCE and not a.state.final]:
+            self._tell(ActionEnded(at=self.now, action=action.id, outcome=Outcome(Result.DONE, "told")))
+
+    def _tell(self, item: AnyInput) -> None:
         self.inputs.append(item)
         handle(self.state, item, self.rules)
         changes = self.state.take_changes()

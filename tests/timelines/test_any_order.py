@@ -41,7 +41,7 @@ class Anything(RuleBasedStateMachine):
     def placement(self, node: str, there: bool) -> None:  # noqa: FBT001 - a drawn value
         self.story.job("j1", node) if there else self.story.no_job(node)
 
-    @rule(node=NODES, verb=st.sampled_from(["drain", "resume"]), result=st.sampled_from(Result))
+    @rule(node=NODES, verb=st.sampled_from(["cordon", "resume"]), result=st.sampled_from(Result))
     def outcome(self, node: str, verb: str, result: Result) -> None:
         self.story.scheduler_answers(verb, result, node)
 

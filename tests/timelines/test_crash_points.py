@@ -23,7 +23,7 @@ def whole_story() -> Story:
     story = Story()
     story.job("j1", "n1", "n2")
     finding = story.finding("row_remap/pending", Severity.ERROR)
-    story.after(1).scheduler_answers("drain")
+    story.after(1).scheduler_answers("cordon")
     story.after(1).orders_end(OrderKind.CHECKPOINT_THEN_EJECT.value)
     story.no_job("n1", "n2")
     story.after(1).hold(drained=True)

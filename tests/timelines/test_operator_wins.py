@@ -16,7 +16,7 @@ def test_a_node_an_operator_drained_is_left_alone_but_its_trainer_is_told() -> N
     story = Story()
     story.job("j1", "n1", "n2")
     story.finding("row_remap/pending", Severity.ERROR)
-    story.scheduler_answers("drain", Result.REFUSED)
+    story.scheduler_answers("cordon", Result.REFUSED)
     assert story.node_state() == "operator-held"
     assert not story.state.nodes["n1"].held
     assert len(story.open_actions(OrderKind.CHECKPOINT_THEN_EJECT.value)) == 2
@@ -30,7 +30,7 @@ def test_a_node_an_operator_drained_is_left_alone_but_its_trainer_is_told() -> N
 def test_an_operator_who_lifts_our_hold_ends_the_incident_and_is_not_overruled() -> None:
     story = Story()
     finding = story.finding("row_remap/pending", Severity.ERROR)
-    story.scheduler_answers("drain")
+    story.scheduler_answers("cordon")
     story.after(5).hold(schedulable=True, owner=Owner.NOBODY)
     assert story.node_state() == "probation"
     assert not story.state.incidents
@@ -42,7 +42,7 @@ def test_an_operator_who_lifts_our_hold_ends_the_incident_and_is_not_overruled()
 def test_the_fact_an_operator_overruled_does_not_drain_again() -> None:
     story = Story()
     finding = story.finding("row_remap/pending", Severity.ERROR)
-    story.scheduler_answers("drain")
+    story.scheduler_answers("cordon")
     story.after(5).hold(schedulable=True, owner=Owner.NOBODY)
     again = replace(finding, count=2, last_seen=story.now)
     story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(again,), active=(again,)))
@@ -53,7 +53,7 @@ def test_the_fact_an_operator_overruled_does_not_drain_again() -> None:
 def test_our_own_resume_is_not_mistaken_for_an_operators() -> None:
     story = Story()
     finding = story.finding("fan/slow", Severity.ERROR)
-    story.scheduler_answers("drain")
+    story.scheduler_answers("cordon")
     story.after(1).hold(drained=True)
     story.orders_end("run_preflight")
     story.clear(finding)
@@ -66,7 +66,7 @@ def test_our_own_resume_is_not_mistaken_for_an_operators() -> None:
 def test_a_scheduler_that_cannot_be_asked_changes_nothing() -> None:
     story = Story()
     story.finding("xid/79", Severity.FATAL)
-    story.scheduler_answers("drain")
+    story.scheduler_answers("cordon")
     story.after(5).hold(schedulable=None, owner=Owner.NOBODY)
     assert story.state.nodes["n1"].held
     assert story.node_state() == "replacing"

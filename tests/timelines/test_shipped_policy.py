@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.timelines.story import SHIPPED, Story
+from tests.timelines.story import Story
 from vocabulary.finding import Severity
 from vocabulary.order import TRAINER_ORDERS
 
@@ -17,7 +17,7 @@ from vocabulary.order import TRAINER_ORDERS
         ("nvml/hang", Severity.FATAL, "driver-hangs"),
         ("gpu_presence/lost", Severity.FATAL, "gpu-lost"),
         ("gpu_presence/vanished", Severity.FATAL, "gpu-lost"),
-        ("xid/64", Severity.FATAL, "row-remap-failed"),
+        ("xid/64", Severity.FATAL, "uncorrectable-memory-error"),
         ("row_remap/failure", Severity.FATAL, "row-remap-failed"),
         ("row_remap/pending", Severity.ERROR, "row-remap-pending"),
         ("outbox/corrupt", Severity.ERROR, "history-lost"),
@@ -26,10 +26,10 @@ from vocabulary.order import TRAINER_ORDERS
         ("source/hung", Severity.WARNING, "agent-in-trouble"),
         ("check/failed", Severity.WARNING, "agent-in-trouble"),
         ("nvml/unavailable", Severity.WARNING, "agent-in-trouble"),
-        ("xid/48", Severity.FATAL, "fatal"),
-        ("sxid/20034", Severity.ERROR, "error"),
-        ("xid/4711", Severity.UNCLASSIFIED, "unclassified"),
-        ("xid/92", Severity.WARNING, "warning"),
+        ("xid/48", Severity.FATAL, "uncorrectable-memory-error"),
+        ("sxid/20034", Severity.ERROR, "switch-may-fail"),
+        ("xid/4711", Severity.UNCLASSIFIED, "unknown"),
+        ("xid/92", Severity.WARNING, "memory-wears"),
     ],
 )
 def test_every_kind_finds_its_rule(kind: str, severity: Severity, rule: str) -> None:
@@ -45,14 +45,3 @@ def test_a_fault_of_the_agent_takes_nothing_from_the_job() -> None:
     story.finding("outbox/corrupt", Severity.ERROR)
     story.finding("outbox/unwritable", Severity.ERROR)
     assert not [a for a in story.actions.values() if a.verb in {kind.value for kind in TRAINER_ORDERS}]
-
-
-def test_every_severity_but_info_has_a_rule() -> None:
-    covered = {s for rule in SHIPPED.rules if not rule.match.findings for s in rule.match.severities}
-    assert covered == set(Severity) - {Severity.INFO}
-
-
-def test_every_plan_that_isolates_has_a_way_out() -> None:
-    for rule in SHIPPED.rules:
-        last = [step.verb.value for step in rule.stages[-1]] if rule.stages else []
-        assert not rule.stages or last in (["return_to_service"], ["replace"]), rule.name

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from remediator.model.hold import Owner
 from remediator.model.inputs import FindingsReported
-from remediator.model.records import Answer, IncidentState, NodeState
+from remediator.model.records import Answer, IncidentState
+from remediator.model.rules import NodeState
 from tests.timelines.story import Story
 from vocabulary.finding import Severity
 from vocabulary.order import OrderKind
@@ -18,8 +19,8 @@ def test_a_mild_fact_seen_first_does_not_hide_a_grave_one() -> None:
     story = Story()
     story.finding("kernel_log/overrun", Severity.WARNING)
     story.finding("xid/48", Severity.FATAL)
-    assert [d.answer for d in story.decisions.values()] == [Answer.WATCH, Answer.ACT]
-    assert story.open_actions("drain")
+    assert [d.answer for d in story.decisions.values()] == [Answer.ACT, Answer.ACT]
+    assert story.open_actions("cordon")
 
 
 def test_a_mild_fact_seen_later_does_not_derail_a_plan() -> None:
@@ -42,13 +43,13 @@ def test_an_operator_who_gives_a_node_back_ends_its_incident_and_the_next_fault_
     story.after(1).hold("n1", owner=Owner.NOBODY, schedulable=True)
     assert not story.state.incidents
     story.finding("xid/79", Severity.FATAL)
-    assert story.open_actions("drain")
+    assert story.open_actions("cordon")
 
 
 def test_an_operator_who_takes_over_our_hold_has_the_node() -> None:
     story = Story()
     story.finding("row_remap/pending", Severity.ERROR)
-    story.scheduler_answers("drain")
+    story.scheduler_answers("cordon")
     story.after(5).hold(owner=Owner.OPERATOR, drained=True)
     assert story.node_state() == "operator-held"
     story.after(5)
@@ -60,8 +61,8 @@ def test_a_plan_that_does_not_fit_a_nodes_life_is_a_persons_and_starves_nobody()
     story.finding("xid/79", Severity.FATAL, node="n1")
     story.finding("xid/79", Severity.FATAL, node="n2")
     story.state.nodes["n1"] = replace(story.state.nodes["n1"], state=NodeState.RETIRED)
-    story.scheduler_answers("drain", node="n1")
-    story.scheduler_answers("drain", node="n2")
+    story.scheduler_answers("cordon", node="n1")
+    story.scheduler_answers("cordon", node="n2")
     assert story.state.incident_of("n1").state is IncidentState.WAITING  # type: ignore[union-attr]  # it is there
     assert story.node_state("n2") == "replacing"
 
@@ -78,7 +79,7 @@ def test_no_node_speaks_for_anothers_finding() -> None:
 def test_a_grave_fact_on_the_last_metres_of_a_return_is_an_incident_of_its_own() -> None:
     story = Story()
     finding = story.finding("fan/slow", Severity.ERROR)
-    story.scheduler_answers("drain")
+    story.scheduler_answers("cordon")
     story.after(1).hold(drained=True)
     story.orders_end("run_preflight")
     story.clear(finding)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from remediator.decide.budget import Budget
-from remediator.decide.settings import Mode
 from remediator.model.hold import Owner, Result
+from remediator.model.plan import Mode
 from remediator.model.records import Answer, IncidentState
-from tests.timelines.story import Story, settings
+from tests.timelines.story import TOLD_AT_ONCE, Story, settings
 from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderKind, OrderState
 
@@ -19,7 +19,7 @@ ABORT = OrderKind.ABORT.value
 def graceful_until_drained(story: Story) -> Finding:
     story.job("j1", "n1", "n2", "n3")
     pending = story.finding("row_remap/pending", Severity.ERROR)
-    story.scheduler_answers("drain")
+    story.scheduler_answers("cordon")
     story.after(2).orders_end(GRACEFUL)
     story.after(1).hold(drained=True)
     return pending
@@ -58,7 +58,7 @@ def test_abort_quarantines_for_replacement() -> None:
     story = Story()
     story.job("j1", "n1", "n2")
     story.finding("xid/79", Severity.FATAL)
-    story.scheduler_answers("drain")
+    story.scheduler_answers("cordon")
     story.orders_end(ABORT)
     assert story.node_state() == "replacing"
     (incident,) = story.state.incidents.values()
@@ -121,7 +121,7 @@ def test_the_next_attempt_of_a_job_is_left_alone() -> None:
 def test_without_a_trainer_there_is_nobody_to_tell() -> None:
     story = Story()
     story.finding("xid/79", Severity.FATAL)
-    story.scheduler_answers("drain")
+    story.scheduler_answers("cordon")
     assert story.node_state() == "replacing"
 
 
@@ -136,7 +136,7 @@ def test_a_failed_preflight_ends_in_replacement() -> None:
 def test_a_node_never_drained_is_handed_to_a_person() -> None:
     story = Story()
     story.finding("row_remap/pending", Severity.ERROR)
-    story.scheduler_answers("drain")
+    story.scheduler_answers("cordon")
     story.after(86401)
     (incident,) = story.state.incidents.values()
     assert incident.state is IncidentState.WAITING
@@ -147,12 +147,12 @@ def test_a_slow_scheduler_is_asked_again_until_the_deadline() -> None:
     story = Story()
     story.finding("xid/79", Severity.FATAL)
     for _ in range(3):
-        story.scheduler_answers("drain", Result.FAILED)
+        story.scheduler_answers("cordon", Result.FAILED)
         story.after(31)
-    (action,) = story.open_actions("drain")
+    (action,) = story.open_actions("cordon")
     assert action.attempts == 3
     story.after(300)
-    assert not story.open_actions("drain")
+    assert not story.open_actions("cordon")
     assert next(iter(story.state.incidents.values())).state is IncidentState.WAITING
 
 
@@ -170,8 +170,9 @@ def test_unknown_and_mild_findings_are_kept_in_sight_and_close_when_they_clear(s
     story = Story()
     finding = story.finding("xid/4711", severity)
     (incident,) = story.state.incidents.values()
-    assert incident.answer is Answer.WATCH
-    assert not story.actions
+    assert incident.answer is Answer.ACT
+    assert not {a.verb for a in story.actions.values()} - TOLD_AT_ONCE
+    assert story.node_state() == "healthy"
     story.clear(finding)
     assert not story.state.incidents
 
@@ -192,7 +193,7 @@ def test_what_was_only_recommended_is_done_once_people_say_act() -> None:
     story.rules = settings()
     story.after(1)
     assert [d.answer for d in story.decisions.values()] == [Answer.RECOMMEND, Answer.ACT]
-    assert story.open_actions("drain")
+    assert story.open_actions("cordon")
 
 
 def test_the_next_drain_does_not_believe_what_the_scheduler_said_before_the_return() -> None:
@@ -203,7 +204,7 @@ def test_the_next_drain_does_not_believe_what_the_scheduler_said_before_the_retu
     story.orders_end("run_preflight")
     story.scheduler_answers("resume")
     story.finding("fan/slow", Severity.ERROR)
-    story.scheduler_answers("drain")
+    story.scheduler_answers("cordon")
     story.orders_end(GRACEFUL)
     assert story.node_state() == "draining", "nobody has said that its new work has left"
 
@@ -217,7 +218,7 @@ def test_the_budget_holds_a_node_back_and_lets_it_go_when_there_is_room() -> Non
     assert "1 of at most 1 nodes isolated by us (n1)" in held_back[0].reason
     story.after(60).after(60)
     assert len([d for d in story.decisions.values() if d.answer is Answer.HOLD]) == 1, "the same answer is written once"
-    story.scheduler_answers("drain", node="n1")
+    story.scheduler_answers("cordon", node="n1")
     story.now += 1
     story.hold("n1", schedulable=True, owner=Owner.NOBODY)
     story.after(1)

@@ -69,8 +69,8 @@ def launch(event: str, attempt: int, nodes: tuple[str, ...] = (), condemned: tup
 
 @pytest.fixture
 def good() -> Facts:
-    first = incident("i1", "n1", "closed", "row_remap/pending", ("drain", "reset_gpu", "run_preflight", "resume"))
-    second = incident("i2", "n2", "waiting", "xid/79", ("drain", "abort"))
+    first = incident("i1", "n1", "closed", "row_remap/pending", ("cordon", "reset_gpu", "run_preflight", "resume"))
+    second = incident("i2", "n2", "waiting", "xid/79", ("cordon", "abort"))
     rows = [(1, step) for step in range(5)] + [(2, step) for step in range(5, 9)] + [(3, step) for step in range(8, 12)]
     return Facts(
         graceful_node="n1",

@@ -66,7 +66,7 @@ def event(kind: str, text: str, **data: str | float) -> EventView:
             event("decision", "i1.d1 act: gpu-lost: xid/79 on GPU 3 of n1: why"),
             "decision: act: gpu-lost: xid/79 on GPU 3: why",
         ),
-        (event("action_ended", "drain of n1 done: by Slurm", verb="drain"), "drain done: by Slurm"),
+        (event("action_ended", "cordon of n1 done: by Slurm", verb="cordon"), "cordon done: by Slurm"),
         (
             event("order_progress", "abort of n1 running: in the mailboxes", verb="abort", mailbox_at=1.0),
             "order 'abort' is in the ranks' mailboxes",

@@ -1,0 +1,96 @@
+"""Does a finding, in its node's present and past, fit a rule's `match`? The answer is the first thing that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from remediator.history import Subject
+from remediator.model.records import NodeRecord
+from remediator.model.rules import JobScope, Match, Together
+from remediator.state import ClusterState
+from vocabulary.finding import Finding
+
+FITS = ""
+
+
+def names(match: Match, kind: str) -> bool:
+    """Whether the rule speaks of findings of this kind at all."""
+    return not match.findings or any(fnmatchcase(kind, pattern) for pattern in match.findings)
+
+
+def misfit(match: Match, finding: Finding, state: ClusterState, now: float) -> str:
+    """Why the finding does not fit, in words; FITS (empty) if it does."""
+    return (
+        misfit_of_finding(match, finding)
+        or _of_node(match, state.nodes[finding.node])
+        or _of_company(match.together, finding, state, now)
+        or _of_past(match, finding, state, now)
+    )
+
+
+def misfit_of_finding(match: Match, finding: Finding) -> str:
+    """The same for what the finding alone says, without its node's present and past."""
+    if not names(match, finding.kind):
+        return f"it speaks of {', '.join(match.findings)}"
+    if match.severities and finding.severity not in match.severities:
+        return f"its severity is {finding.severity.value}, not {_either(s.value for s in match.severities)}"
+    if match.components and finding.component.kind not in match.components:
+        return f"it is about a {finding.component.kind.value}, not {_either(c.value for c in match.components)}"
+    for name, values in match.evidence.items():
+        said = finding.evidence.get(name)
+        if said is None or str(said) not in values:
+            return f"its {name} is {'not known' if said is None else said}, not {_either(values)}"
+    return FITS
+
+
+def _of_node(match: Match, node: NodeRecord) -> str:
+    if match.architectures and not set(match.architectures) & set(node.architectures):
+        known = _either(a.value for a in node.architectures) or "not known"
+        return f"the GPUs' architecture is {known}, not {_either(a.value for a in match.architectures)}"
+    if match.node_states and node.state not in match.node_states:
+        return f"the node is {node.state.value}, not {_either(s.value for s in match.node_states)}"
+    if match.job is JobScope.RUNNING and not node.jobs:
+        return "no job runs on the node"
+    if match.job is JobScope.NONE and node.jobs:
+        return f"{_either(ref.job for ref in node.jobs)} runs on the node"
+    return FITS
+
+
+def _of_company(together: Together | None, finding: Finding, state: ClusterState, now: float) -> str:
+    if together is None:
+        return FITS
+    company = {
+        other.kind
+        for other in state.findings_on(finding.node)
+        if other.id != finding.id and (other.active or now - other.last_seen <= together.within_s)
+    }
+    missing = [pattern for pattern in together.all if not _some(pattern, company)]
+    if missing:
+        return f"{', '.join(missing)} is not there"
+    if together.any and not any(_some(pattern, company) for pattern in together.any):
+        return f"none of {', '.join(together.any)} is there"
+    present = [pattern for pattern in together.none if _some(pattern, company)]
+    return f"{', '.join(present)} is there too" if present else FITS
+
+
+def _of_past(match: Match, finding: Finding, state: ClusterState, now: float) -> str:
+    for clause in match.history:
+        count = state.history.count(clause, subject_of(finding, state), now)
+        if not clause.accepts(count):
+            return f"{count} so far, it needs {clause}"
+    return FITS
+
+
+def subject_of(finding: Finding, state: ClusterState) -> Subject:
+    """The finding as a count refers to it."""
+    jobs = tuple(ref.job for ref in state.nodes[finding.node].jobs)
+    return Subject(finding.kind, finding.node, finding.component.key, jobs)
+
+
+def _some(pattern: str, kinds: Iterable[str]) -> bool:
+    return any(fnmatchcase(kind, pattern) for kind in kinds)
+
+
+def _either(words: Iterable[str]) -> str:
+    return " or ".join(words)

@@ -1,0 +1,131 @@
+"""What a playbook may ask of a situation: the words of `match` and `guards`, as records. Also the file's own layout.
+
+Patterns are shell patterns over ``check/code``: ``xid/79``, ``row_remap/*``. Empty lists mean: any.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+import msgspec
+
+from vocabulary.architecture import Architecture
+from vocabulary.finding import Severity
+from vocabulary.identity import ComponentKind
+
+DAY_S = 86400.0
+WINDOW_MAX_S = 30 * DAY_S  # how far back a rule may look, and so how long history is kept
+
+Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=200, description="Shell pattern over check/code.")]
+Window = Annotated[float, msgspec.Meta(gt=0, le=WINDOW_MAX_S, description="Seconds, at most 30 days.")]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Scope(str, enum.Enum):
+    """Where occurrences are counted: around the finding in question."""
+
+    COMPONENT = "component"
+    NODE = "node"
+    JOB = "job"  # every node of a job that ran on this node when the finding was seen
+    CLUSTER = "cluster"
+
+
+class Distinct(str, enum.Enum):
+    """What is counted. JOBS counts those that met it on this node and on no other: a job that meets it everywhere says nothing of the node."""
+
+    EVENTS = "events"
+    COMPONENTS = "components"
+    JOBS = "jobs"
+    NODES = "nodes"
+
+
+class Clause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How often something happened within a window.
+
+    `of` names findings, deeds (``action/reset_gpu``), their failures
+    (``failed/preflight``) or rules that acted (``rule/gpu-lost``); without it, the finding's own kind is meant.
+    """
+
+    within_s: Window
+    of: tuple[Pattern, ...] = ()
+    scope: Scope = Scope.NODE
+    distinct: Distinct = Distinct.EVENTS
+    at_least: Count | None = None
+    at_most: Count | None = None
+
+    def __post_init__(self) -> None:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("needs 'at_least' or 'at_most'")
+
+    def accepts(self, count: int) -> bool:
+        """Whether `count` lies within both bounds."""
+        return (self.at_least is None or count >= self.at_least) and (self.at_most is None or count <= self.at_most)
+
+    def __str__(self) -> str:
+        what = " or ".join(self.of) or "the same"
+        bounds = [
+            f"{word} {n}" for word, n in (("at least", self.at_least), ("at most", self.at_most)) if n is not None
+        ]
+        counted = "" if self.distinct is Distinct.EVENTS else f" distinct {self.distinct.value}"
+        return f"{' and '.join(bounds)}{counted} of {what} per {self.scope.value} in {self.within_s:g} s"
+
+
+class Together(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What else is known of the same node: active now, or last seen within `within_s`."""
+
+    all: tuple[Pattern, ...] = ()
+    any: tuple[Pattern, ...] = ()
+    none: tuple[Pattern, ...] = ()
+    within_s: Window = 60.0
+
+
+class JobScope(str, enum.Enum):
+    """Whether a job has ranks on the node."""
+
+    RUNNING = "running"
+    NONE = "none"
+
+
+class NodeState(str, enum.Enum):
+    """Where a node stands in its life. `lifecycle.py` says which steps are legal."""
+
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"
+    DRAINING = "draining"
+    QUARANTINED = "quarantined"
+    RESETTING = "resetting"
+    REPLACING = "replacing"
+    TESTING = "testing"
+    PROBATION = "probation"
+    OPERATOR_HELD = "operator-held"
+    RETIRED = "retired"
+
+
+class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """When a rule answers a finding. Everything given must hold."""
+
+    findings: tuple[Pattern, ...] = ()
+    severities: tuple[Severity, ...] = ()
+    components: tuple[ComponentKind, ...] = ()
+    architectures: tuple[Architecture, ...] = ()
+    evidence: dict[str, tuple[str, ...]] = {}  # of the finding: name → the values that fit, as text
+    job: JobScope | None = None
+    node_states: tuple[NodeState, ...] = ()
+    together: Together | None = None
+    history: tuple[Clause, ...] = ()
+
+    @property
+    def unconditional(self) -> bool:
+        """Whether the finding alone decides, without its node's present or past."""
+        situation = self.architectures or self.evidence or self.job or self.node_states or self.together
+        return not situation and not self.history
+
+
+class Guards(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What must hold before a rule, or one of its steps, may act. Unlike `match` it never lets another rule answer: it waits."""
+
+    idle: bool = False  # no job has ranks on the node
+    drained: bool = False  # the scheduler says that no work is left on it
+    spares: Count = 0  # so many other nodes are healthy, not held and without a job
+    history: tuple[Clause, ...] = ()

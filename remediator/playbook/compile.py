@@ -1,0 +1,106 @@
+"""One rule of a file to the rule that decides, its steps checked for an order that can work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET
+
+from remediator.decide.policy import Rule
+from remediator.model.plan import ISOLATING, Step, Verb
+from remediator.model.rules import DAY_S
+from remediator.playbook.document import PlaybookDocument, RuleDocument, Stage, StepDocument, Word
+from remediator.playbook.errors import PolicyError
+from remediator.playbook.text import Text
+
+TIMEOUT_S = 300.0
+_TIMEOUTS_S = {
+    Verb.DRAIN: 7 * DAY_S,
+    Verb.WATCH: 30 * DAY_S,
+    Verb.PREFLIGHT: 3600.0,
+    Verb.REBOOT: 1800.0,
+    Verb.COLLECT_EVIDENCE: 120.0,
+}
+_VERBS = {verb.value if verb is not Verb.EXEC else "exec_": verb for verb in Verb}
+_DEFAULTS = {Verb.PREFLIGHT: "gate", Verb.WATCH: "0"}
+_NEED_DRAINED = frozenset({Verb.RESET_GPU, Verb.REBOOT})  # would kill what still runs
+_NEED_CORDONED = frozenset({Verb.PREFLIGHT, Verb.RETURN_TO_SERVICE, Verb.REPLACE}) | _NEED_DRAINED
+
+Place = tuple[str | int, ...]
+
+
+def compiled(rule: RuleDocument, text: Text[PlaybookDocument], at: Place) -> Rule:
+    """The rule of a file.
+
+    Raises:
+        PolicyError: a step has no verb or several, or comes before what it needs.
+    """
+    return Rule(
+        name=rule.name,
+        why=" ".join(rule.why.split()),
+        match=rule.match,
+        stages=made_of(rule.steps, text, (*at, "steps")),
+        mode=rule.mode,
+        guards=rule.guards,
+        place=text.place(*at),
+    )
+
+
+def made_of(stages: Sequence[Stage], text: Text[PlaybookDocument], at: Place) -> tuple[tuple[Step, ...], ...]:
+    """The stages of a plan. Raises as `compiled`."""
+    plan = []
+    done: frozenset[Verb] = frozenset()
+    for i, stage in enumerate(stages):
+        parallel = list(stage) if isinstance(stage, list) else [stage]
+        places = [(*at, i, j) for j in range(len(parallel))] if isinstance(stage, list) else [(*at, i)]
+        steps = tuple(_step(item, text, place) for item, place in zip(parallel, places, strict=True))
+        if not steps:
+            raise PolicyError(f"{text.place(*at, i)}: a stage without steps")
+        for step, place in zip(steps, places, strict=True):
+            _check_order(step, done, text, place)
+        done |= {step.verb for step in steps}
+        plan.append(steps)
+    return tuple(plan)
+
+
+def _check_order(step: Step, done: frozenset[Verb], text: Text[PlaybookDocument], at: Place) -> None:
+    if step.verb in _NEED_DRAINED and Verb.DRAIN not in done:
+        raise PolicyError(f"{text.place(*at)}: '{step}' would hit running work; put 'drain' in a stage before it")
+    if step.verb in _NEED_CORDONED and not done & ISOLATING:
+        raise PolicyError(f"{text.place(*at)}: '{step}' needs 'cordon' or 'drain' in a stage before it")
+    before = done
+    for branch in step.on_failure:
+        _check_order(branch, before, text, at)
+        before |= {branch.verb}
+
+
+def _step(item: Word | StepDocument, text: Text[PlaybookDocument], at: Place) -> Step:
+    if isinstance(item, Word):
+        verb = Verb(item.value)
+        return Step(verb=verb, how=_DEFAULTS.get(verb, ""), timeout_s=_TIMEOUTS_S.get(verb, TIMEOUT_S))
+    given = [(verb, word) for name, verb in _VERBS.items() if (word := getattr(item, name)) is not UNSET]
+    if len(given) != 1:
+        found = " and ".join(verb.value for verb, _ in given) or "none"
+        raise PolicyError(
+            f"{text.place(*at)}: a step has exactly one of {', '.join(v.value for v in Verb)}; this has {found}"
+        )
+    ((verb, word),) = given
+    if item.retry is not None and not (1 <= item.retry.times <= 100 and 0 <= item.retry.after_s <= DAY_S):
+        raise PolicyError(f"{text.place(*at, 'retry')}: give 'times' from 1 to 100 and 'after_s' up to one day")
+    failure = item.on_failure
+    branch = failure if isinstance(failure, list) else [] if failure is None else [failure]
+    return Step(
+        verb=verb,
+        how=_DEFAULTS.get(verb, "") if word is None else f"{word:g}" if isinstance(word, float | int) else str(word),
+        timeout_s=item.timeout_s or _TIMEOUTS_S.get(verb, TIMEOUT_S),
+        retry=item.retry,
+        on_failure=tuple(_step(each, text, (*at, "on_failure", i)) for i, each in enumerate(branch)),
+        mode=item.mode,
+        guards=item.guards,
+    )
+
+
+def schema() -> bytes:
+    """The JSON Schema of a playbook file, for editors; kept in the tree by a test."""
+    return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(PlaybookDocument)), indent=2) + b"\n"
