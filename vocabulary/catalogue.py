@@ -20,6 +20,8 @@ from vocabulary.catalogue_entry import (
     undescribed_sxid,
 )
 from vocabulary.finding import Severity
+from vocabulary.nvlink_decode import NvlinkTables, nvlink_reading
+from vocabulary.reading import Basis, Reading
 from vocabulary.xid import KernelEvent, KernelEventKind
 from vocabulary.xid_detail import decode
 
@@ -43,6 +45,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     recovery_actions: Mapping[int, RecoveryAction]
     sxids: Mapping[int, SxidEntry]
     sxid_effects: Mapping[Reach, SxidEffect]
+    nvlink: NvlinkTables
 
     def entry(self, code: int) -> XidEntry:
         """What is known about `code`; for a number nobody has described, an entry that says exactly that."""
@@ -59,14 +62,41 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def severity_of(self, event: KernelEvent) -> Severity:
-        """How bad one kernel event is: by the number it carries, the word in its line, then the table."""
+        """How bad one kernel event is: by the number it carries, its other words, then the table. Cheap."""
         if event.kind is KernelEventKind.FALLEN_OFF_BUS:
             return self.entry(FALLEN_OFF_BUS_XID).severity
         if event.kind is KernelEventKind.SXID:
             return said_by_switch(event) or self.sxid_entry(event.code or 0).severity
         if event.recovery_action is not None:
             return self.recovery(event.recovery_action).severity
-        return self.entry(event.code or 0).severity
+        reading = nvlink_reading(event, self.nvlink)
+        return reading.severity if reading else self.entry(event.code or 0).severity
+
+    def reading(self, event: KernelEvent) -> Reading:
+        """What this very line asks for, and why. Its severity is that of `severity_of`."""
+        if event.kind is KernelEventKind.SXID:
+            return self._of_switch(event)
+        if event.kind is KernelEventKind.XID and event.recovery_action is not None:
+            recovery = self.recovery(event.recovery_action)
+            says = (f"Recovery action {event.recovery_action}: {recovery.meaning}.",)
+            return Reading(severity=recovery.severity, action=recovery.action, basis=Basis.LINE, says=says)
+        entry = self.entry(FALLEN_OFF_BUS_XID if event.kind is KernelEventKind.FALLEN_OFF_BUS else event.code or 0)
+        general = Reading(severity=entry.severity, action=entry.action, basis=Basis.ENTRY)
+        return nvlink_reading(event, self.nvlink) or general
+
+    def _of_switch(self, event: KernelEvent) -> Reading:
+        entry, said = self.sxid_entry(event.code or 0), said_by_switch(event)
+        if said is None:
+            return Reading(severity=entry.severity, action=entry.action, basis=Basis.ENTRY)
+        effect = self.sxid_effects[entry.effect]
+        if said is Severity.FATAL:
+            says = (
+                "The line calls it fatal.",
+                f"On an access port: {effect.access}",
+                f"On a trunk port: {effect.trunk}",
+            )
+            return Reading(severity=said, action=effect.fatal, basis=Basis.LINE, says=says)
+        return Reading(severity=said, action=Advice.WATCH, basis=Basis.LINE, says=("The line calls it non-fatal.",))
 
 
 def said_by_switch(event: KernelEvent) -> Severity | None:

@@ -51,6 +51,34 @@ class Advice(str, enum.Enum):
     BY_VALUE = "by_value"  # the number in the line decides
     TRIAGE = "triage"  # a person must look
 
+    @property
+    def rank(self) -> int:
+        """Order for comparisons: how much it takes away from running work."""
+        return _WEIGHT[self]
+
+
+_WEIGHT = {
+    advice: rank
+    for rank, advice in enumerate(
+        (
+            Advice.NONE,
+            Advice.WATCH,
+            Advice.RESTART_JOB,
+            Advice.UPDATE_SOFTWARE,
+            Advice.DECODE,
+            Advice.BY_VALUE,
+            Advice.TRIAGE,
+            Advice.DRAIN_RESET,
+            Advice.RESTART_VM,
+            Advice.RESET_GPU,
+            Advice.RESET_FABRIC,
+            Advice.REBOOT_NODE,
+            Advice.HANDS_ON,
+            Advice.ISOLATE_REPLACE,
+        )
+    )
+}
+
 
 class Generation(str, enum.Enum):
     """Generations that one fault differs between, as the catalogue's files write them."""

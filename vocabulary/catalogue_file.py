@@ -24,6 +24,7 @@ from vocabulary.catalogue_entry import (
     XidEntry,
 )
 from vocabulary.finding import Severity
+from vocabulary.nvlink_decode import Bucket, NvlinkTables, OtherBits, RegisterBits, Unit
 
 
 class CatalogueError(ValueError):
@@ -93,13 +94,20 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     xid: dict[int, Any]
     sxid: dict[int, Any]
     sxid_effects: dict[Reach, SxidEffect]
+    nvlink5: dict[int, tuple[Unit, ...]]
+    nvlink5_buckets: dict[str, Bucket]
+    nvlink5_printed: dict[str, Bucket]
+    xid_74_bits: tuple[RegisterBits, ...]
+    xid_74_other: OtherBits
 
 
 _SURVIVES: dict[_Process, bool | None] = {"survives": True, "dies": False, "unknown": None}
 T = TypeVar("T")
+K = TypeVar("K", bound=str)
+V = TypeVar("V")
 
 FOLDER = Path(__file__).parents[1] / "playbooks" / "catalogue"
-SHIPPED = ("xid.yaml", "sxid.yaml")
+SHIPPED = ("xid.yaml", "sxid.yaml", "nvlink.yaml")
 
 
 def load_catalogue(path: Path | None = None) -> Catalogue:
@@ -156,7 +164,21 @@ def _read(data: dict[str, Any], where: str) -> Catalogue:
             for value, row in file.recovery_actions.items()
         },
         sxids={code: _sxid(code, row, file, f"{where}: sxid {code}") for code, row in file.sxid.items()},
-        sxid_effects=_complete(file.sxid_effects, Reach, f"{where}: sxid_effects"),
+        sxid_effects=_complete(file.sxid_effects, tuple(Reach), f"{where}: sxid_effects"),
+        nvlink=_nvlink(file, where),
+    )
+
+
+def _nvlink(file: _File, where: str) -> NvlinkTables:
+    for code, units in file.nvlink5.items():
+        buckets = {bucket for unit in units for row in unit.rows for bucket in (row.immediate, row.later)}
+        _known(buckets, file.nvlink5_buckets, f"{where}: nvlink5 {code}: nvlink5_buckets")
+    return NvlinkTables(
+        units=file.nvlink5,
+        buckets=file.nvlink5_buckets,
+        printed=_complete(file.nvlink5_printed, ("fatal", "nonfatal"), f"{where}: nvlink5_printed"),
+        bits=file.xid_74_bits,
+        other_bits=file.xid_74_other,
     )
 
 
@@ -211,10 +233,10 @@ def _known(names: Collection[str], described: Collection[str], where: str) -> No
         raise CatalogueError(f"{where}: {', '.join(sorted(strange))} not described under that heading at the top")
 
 
-def _complete(effects: dict[Reach, SxidEffect], kinds: type[Reach], where: str) -> dict[Reach, SxidEffect]:
-    if missing := [kind.value for kind in kinds if kind not in effects]:
+def _complete(found: dict[K, V], keys: Collection[K], where: str) -> dict[K, V]:
+    if missing := [str(key) for key in keys if key not in found]:
         raise CatalogueError(f"{where}: {', '.join(missing)} missing")
-    return effects
+    return found
 
 
 def _convert(data: object, kind: type[T], where: str) -> T:

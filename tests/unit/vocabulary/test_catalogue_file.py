@@ -31,6 +31,11 @@ from vocabulary.finding import Severity
             "severity: error, action: triage, effect: moon",
             "sxid 11001",
         ),
+        (
+            "immediate: IGNORE, later: CONTACT_SUPPORT",
+            "immediate: SHRUG, later: CONTACT_SUPPORT",
+            "nvlink5 144: .*SHRUG",
+        ),
         ("others: {gpud: potentially fatal", "others: {gpud2: potentially fatal", "sxid 10001: others: gpud2"),
         ("sources: [SWH, FMG]", "sources: [SWH, RUMOUR]", "sxid 10001: sources: RUMOUR"),
         ("fatal: reset_gpu", "fatal: reset_moon", "sxid_effects"),
