@@ -1,0 +1,70 @@
+"""Bundles of evidence, one for each order, gzipped as they came. Written beside the journal, never through its thread."""
+
+from __future__ import annotations
+
+import msgspec
+from sqlalchemy import Connection, Engine, delete, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from remediator.model.evidence import EvidenceEntry
+from remediator.model.records import Action
+from remediator.store import schema
+
+KEPT_BYTES_MAX = 2 << 30  # the oldest make room
+
+
+class EvidenceStore:
+    """The bundles of one cluster. Callable from any thread."""
+
+    def __init__(self, engine: Engine, bytes_max: int = KEPT_BYTES_MAX) -> None:
+        self._engine = engine
+        self._bytes_max = bytes_max
+
+    def ordered_by(self, order: str) -> Action | None:
+        """The action whose order has this id, also of a closed incident."""
+        query = select(schema.actions.c.body).where(schema.actions.c.id == order)
+        with self._engine.connect() as db:
+            body = db.execute(query).scalar()
+        return None if body is None else msgspec.json.decode(body, type=Action)
+
+    def keep(self, entry: EvidenceEntry, content: bytes) -> bool:
+        """Store the bundle that answers an order. Durable when this returns. False if there was one already: it stays."""
+        table = schema.evidence
+        with self._engine.begin() as db:
+            insert = (postgresql if db.dialect.name == "postgresql" else sqlite).insert(table)
+            done = db.execute(
+                insert.on_conflict_do_nothing(index_elements=["order"]),
+                [{**msgspec.structs.asdict(entry), "body": content}],
+            )
+            self._make_room(db, entry.order)
+        return done.rowcount > 0
+
+    def of_incident(self, incident: str) -> list[EvidenceEntry]:
+        """What there is about an incident, oldest first."""
+        table = schema.evidence
+        columns = [table.c[name] for name in EvidenceEntry.__struct_fields__]
+        query = select(*columns).where(table.c.incident == incident).order_by(table.c.at, table.c.order)
+        with self._engine.connect() as db:
+            return [EvidenceEntry(*row) for row in db.execute(query)]
+
+    def content(self, incident: str, order: str) -> bytes | None:
+        """One gzipped bundle of an incident."""
+        table = schema.evidence
+        query = select(table.c.body).where(table.c.order == order, table.c.incident == incident)
+        with self._engine.connect() as db:
+            found: bytes | None = db.execute(query).scalar()
+        return found
+
+    def _make_room(self, db: Connection, newest: str) -> None:
+        table = schema.evidence
+        over = int(db.execute(select(func.coalesce(func.sum(table.c.bytes), 0))).scalar_one()) - self._bytes_max
+        if over <= 0:
+            return
+        oldest = select(table.c.order, table.c.bytes).where(table.c.order != newest).order_by(table.c.at)
+        gone = []
+        for order, size in db.execute(oldest):
+            gone.append(order)
+            over -= size
+            if over <= 0:
+                break
+        db.execute(delete(table).where(table.c.order.in_(gone)))

@@ -1,0 +1,59 @@
+"""A remediator process of its own, asked over real HTTP."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import requests
+
+START_DEADLINE_S = 30.0
+
+
+class Centre:
+    """One remediator on a free port, with tokens for two nodes and an operator."""
+
+    def __init__(self, place: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.config = place / "remediator.yaml"
+        self.config.write_text(
+            f"listen: 127.0.0.1:{self.port}\ndatabase: sqlite:///{place}/r.db\nmode: act\n"
+            f"scheduler: {{kind: local, state_file: {place}/holds.json, poll_busy_s: 0.1}}\n"
+        )
+        self.tokens = {name: self.issue("--node", name) for name in ("n1", "n2")} | {
+            "ann": self.issue("--operator", "ann")
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def issue(self, kind: str, name: str) -> str:
+        """A new token."""
+        command = [sys.executable, "-m", "remediator", "token", "issue", kind, name, "--config", str(self.config)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen([sys.executable, "-m", "remediator", "serve", "--config", str(self.config)])
+        deadline = time.monotonic() + START_DEADLINE_S
+        while time.monotonic() < deadline:
+            try:
+                if requests.get(f"{self.url}/healthz", timeout=1).ok:
+                    return
+            except requests.ConnectionError:
+                time.sleep(0.05)
+        raise AssertionError("the remediator did not come up")
+
+    def end(self, how: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(how)
+        self.process.wait(20)
+
+    def call(self, method: str, path: str, who: str, **more: Any) -> requests.Response:
+        headers = {"Authorization": f"Bearer {self.tokens.get(who, who)}"}
+        return requests.request(method, self.url + path, headers=headers, timeout=20, **more)

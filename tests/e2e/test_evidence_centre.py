@@ -1,0 +1,125 @@
+"""One healthd and one remediator, both real: an order for evidence, from the journal to the journal."""
+
+from __future__ import annotations
+
+import gzip
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from healthd_node import Node, eventually
+from real_centre import Centre
+
+from remediator.model.records import Action, Incident, IncidentState, NodeRecord
+from remediator.state import ClusterState
+from remediator.store.journal import Journal
+from vocabulary.evidence import BUNDLE_BYTES_MAX, EvidenceBundle
+from vocabulary.order import Order, OrderKind
+from vocabulary.wire import decode, encode
+
+MakeNode = Callable[..., Node]
+INCIDENT = "inc-evidence"
+ORDER_ID = f"{INCIDENT}.d1.s0.0.collect_evidence"
+
+
+@pytest.fixture
+def centre(tmp_path: Path) -> Iterator[Centre]:
+    centre = Centre(tmp_path)
+    yield centre
+    if centre.process is not None and centre.process.poll() is None:
+        centre.end(signal.SIGKILL)
+
+
+def plan(place: Path, node: str, kind: OrderKind = OrderKind.COLLECT_EVIDENCE) -> None:
+    """What a playbook would leave in the journal: an incident that waits for a person, and one order."""
+    journal, now = Journal(f"sqlite:///{place}/r.db"), time.time()
+    state = ClusterState()
+    state.put_node(NodeRecord(node=node, since=now))
+    state.put_incident(
+        Incident(id=INCIDENT, node=node, title="made for a test", opened_at=now, state=IncidentState.WAITING)
+    )
+    order = Order(
+        id=ORDER_ID, kind=kind, node=node, issued_at=now, expires_at=now + 120, incident=INCIDENT, reason="a test"
+    )
+    state.put_action(
+        Action(
+            id=ORDER_ID,
+            incident=INCIDENT,
+            decision="d1",
+            node=node,
+            verb=kind.value,
+            planned_at=now,
+            deadline=now + 120,
+            order=order,
+        )
+    )
+    journal.commit([], state.take_changes(), journal.lead())
+    journal.close()
+
+
+def bundle(node: str = "n1", order: str = ORDER_ID, version: int = 1) -> bytes:
+    return gzip.compress(
+        encode(EvidenceBundle(version=version, node=node, boot_id="b", taken_at=2.0, from_at=1.0, order=order))
+    )
+
+
+def test_an_order_in_the_journal_brings_the_evidence_into_it(
+    make_node: MakeNode, centre: Centre, tmp_path: Path
+) -> None:
+    token = tmp_path / "node.token"
+    remediator = {"url": centre.url, "token_file": str(token), "report_interval_s": 0.5}
+    node = make_node(kernel_log=tmp_path / "kern.log", remediator=remediator)
+    token.write_text(centre.issue("--node", node.name))
+    plan(tmp_path, node.name)
+    node.start()
+    centre.start()
+    path = f"/v1/incidents/{INCIDENT}/evidence"
+    (entry,) = eventually(lambda: centre.call("GET", path, "ann").json()["evidence"], "the evidence")
+    assert (entry["order"], entry["node"], entry["incident"]) == (ORDER_ID, node.name, INCIDENT)
+    found = decode(centre.call("GET", path, "ann", params={"order": ORDER_ID}).content, EvidenceBundle)
+    assert (found.node, found.order, found.incident) == (node.name, ORDER_ID, INCIDENT)
+    incident = f"/v1/incidents/{INCIDENT}"
+    eventually(lambda: centre.call("GET", incident, "ann").json()["actions"][0]["state"] == "succeeded", "the answer")
+    centre.end(signal.SIGKILL)
+    centre.start()
+    assert centre.call("GET", path, "ann").json()["evidence"] == [entry], "it is durable"
+
+
+def test_only_ordered_evidence_of_the_node_itself_is_taken(centre: Centre, tmp_path: Path) -> None:
+    plan(tmp_path, "n1")
+    centre.start()
+    path = f"/v1/nodes/n1/evidence/{ORDER_ID}"
+    bomb = gzip.compress(b" " * (64 << 20))
+    for body, who, at, status in (
+        (bundle(), "n2", path, 403),
+        (bundle(), "ann", path, 403),
+        (bundle(), "nobody", path, 401),
+        (bundle("n2"), "n2", f"/v1/nodes/n2/evidence/{ORDER_ID}", 404),
+        (bundle(order="another"), "n1", "/v1/nodes/n1/evidence/another", 404),
+        (bundle(order="another"), "n1", path, 403),
+        (bundle("n2"), "n1", path, 403),
+        (bundle(version=99), "n1", path, 400),
+        (b"{}", "n1", path, 400),
+        (gzip.compress(b"{}"), "n1", path, 400),
+        (bomb, "n1", path, 413),
+        (b"\0" * (BUNDLE_BYTES_MAX + 1), "n1", path, 413),
+    ):
+        answer = centre.call("POST", at, who, data=body)
+        assert answer.status_code == status, answer.text
+        assert answer.json()["error"]
+    assert centre.call("POST", path, "n1", data=bundle()).status_code == 204
+    assert centre.call("POST", path, "n1", data=bundle()).status_code == 204, "a repetition does no harm"
+    listed = f"/v1/incidents/{INCIDENT}/evidence"
+    assert len(centre.call("GET", listed, "ann").json()["evidence"]) == 1
+    assert centre.call("GET", listed, "n1").status_code == 403
+    assert centre.call("GET", listed, "ann", params={"order": "none"}).status_code == 404
+    assert centre.call("GET", "/healthz", "nobody").ok
+
+
+def test_an_order_for_something_else_brings_no_evidence(centre: Centre, tmp_path: Path) -> None:
+    plan(tmp_path, "n1", OrderKind.RUN_PREFLIGHT)
+    centre.start()
+    answer = centre.call("POST", f"/v1/nodes/n1/evidence/{ORDER_ID}", "n1", data=bundle())
+    assert (answer.status_code, "does not ask for evidence" in answer.json()["error"]) == (400, True)
