@@ -22,6 +22,7 @@ from vocabulary.catalogue_entry import (
 from vocabulary.finding import Severity
 from vocabulary.nvlink_decode import NvlinkTables, nvlink_reading
 from vocabulary.reading import Basis, Reading
+from vocabulary.reading_rules import judges, read_by_rules
 from vocabulary.xid import KernelEvent, KernelEventKind
 from vocabulary.xid_detail import decode
 
@@ -70,7 +71,10 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         if event.recovery_action is not None:
             return self.recovery(event.recovery_action).severity
         reading = nvlink_reading(event, self.nvlink)
-        return reading.severity if reading else self.entry(event.code or 0).severity
+        if reading is not None:
+            return reading.severity
+        entry = self.entry(event.code or 0)
+        return read_by_rules(event, entry).severity if judges(entry) else entry.severity
 
     def reading(self, event: KernelEvent) -> Reading:
         """What this very line asks for, and why. Its severity is that of `severity_of`."""
@@ -81,8 +85,12 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
             says = (f"Recovery action {event.recovery_action}: {recovery.meaning}.",)
             return Reading(severity=recovery.severity, action=recovery.action, basis=Basis.LINE, says=says)
         entry = self.entry(FALLEN_OFF_BUS_XID if event.kind is KernelEventKind.FALLEN_OFF_BUS else event.code or 0)
-        general = Reading(severity=entry.severity, action=entry.action, basis=Basis.ENTRY)
-        return nvlink_reading(event, self.nvlink) or general
+        reading = nvlink_reading(event, self.nvlink) or read_by_rules(event, entry)
+        if reading.follow is None:
+            return reading
+        cause = self.entry(reading.follow)
+        name = f"Xid {cause.code} {cause.mnemonic}".strip()
+        return msgspec.structs.replace(reading, says=(*reading.says, f"{name}: {cause.meaning}"))
 
     def _of_switch(self, event: KernelEvent) -> Reading:
         entry, said = self.sxid_entry(event.code or 0), said_by_switch(event)

@@ -90,6 +90,23 @@ class Generation(str, enum.Enum):
     GB200 = "gb200"
 
 
+Condition = str | int | tuple[str | int, ...]
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What some words of a line mean. `when` maps a part of the line to what it must be; empty: any line of this number.
+
+    A part is what `vocabulary.xid_detail.decode` names, or ``caused_by``, ``pid``, ``process``, ``mig``. What it must be:
+    a value, one of several, ``not VALUE`` (there, but another), ``any`` (there), ``none`` (not there). `says` may hold
+    parts in braces. `severity` and `action` come together, and replace those of the entry.
+    """
+
+    says: str
+    when: Mapping[str, Condition] = {}
+    severity: Severity | None = None
+    action: Advice | None = None
+
+
 class XidEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One Xid number. `process_survives` is None where nobody knows; `gpus` and `recovery_since` as in the file.
 
@@ -114,6 +131,7 @@ class XidEntry(msgspec.Struct, frozen=True, kw_only=True):
     others: Mapping[str, str] = {}
     why: str = ""
     note: str = ""
+    reads: tuple[Rule, ...] = ()
     sources: tuple[str, ...] = ()
 
 

@@ -19,12 +19,14 @@ from vocabulary.catalogue_entry import (
     Generation,
     Reach,
     RecoveryAction,
+    Rule,
     SxidEffect,
     SxidEntry,
     XidEntry,
 )
 from vocabulary.finding import Severity
 from vocabulary.nvlink_decode import Bucket, NvlinkTables, OtherBits, RegisterBits, Unit
+from vocabulary.reading_rules import parts_said
 
 
 class CatalogueError(ValueError):
@@ -70,6 +72,7 @@ class _XidRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     others: dict[str, str] = {}
     why: str = ""
     note: str = ""
+    reads: tuple[Rule, ...] = ()
 
 
 class _SxidRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -205,8 +208,21 @@ def _xid(code: int, data: object, file: _File, where: str) -> XidEntry:
         others=row.others,
         why=row.why,
         note=row.note,
+        reads=tuple(_rule(rule, f"{where}: reads: {rule.says!r}") for rule in row.reads),
         sources=row.sources,
     )
+
+
+def _rule(rule: Rule, where: str) -> Rule:
+    if (rule.severity is None) is not (rule.action is None):
+        raise CatalogueError(f"{where}: severity and action come together")
+    try:
+        unsure = parts_said(rule) - {name for name, wanted in rule.when.items() if wanted != "none"}
+    except ValueError as error:
+        raise CatalogueError(f"{where}: {error}") from None
+    if unsure:
+        raise CatalogueError(f"{where}: {', '.join(sorted(unsure))} in braces, but not under when")
+    return rule
 
 
 def _sxid(code: int, data: object, file: _File, where: str) -> SxidEntry:
