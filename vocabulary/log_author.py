@@ -26,6 +26,7 @@ class Undressed(NamedTuple):
     author: Author
 
 
+_QUOTED = re.compile(r"\s{0,8}>")  # a mail's answer: its author repeats what another said
 _OTHER = Undressed("", Author.OTHER)
 _FACILITIES = "kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]"
 _KMSG = re.compile(r"(?P<prio>\d{1,5}),\d{1,20},\d{1,20},[^;\s]{0,80};")
@@ -86,6 +87,8 @@ def undress(line: str) -> Undressed:
     """
     if match := _KMSG.match(line):
         return Undressed(line[match.end() :], Author.KERNEL) if _is_kernels(match["prio"]) else _OTHER
+    if _QUOTED.match(line):
+        return _OTHER
     if match := _RFC5424.match(line):
         app, prio = match["app"], match["prio"] or "0"
         return _stamped(line[match.end() :]) if app in ("kernel", "-") and _is_kernels(prio) else _OTHER

@@ -55,14 +55,20 @@ def test_what_a_line_says_cannot_steer_the_terminal(healthctl: Run) -> None:
     assert all(line.isprintable() for line in done.stdout.splitlines())
 
 
-def test_parse_finds_the_messages_of_a_log_and_nothing_else(healthctl: Run) -> None:
-    log = (CORPUS / "near_misses.log").read_text() + (CORPUS / "lines.log").read_text()
-    done = healthctl("xid", "parse", "-", stdin=log)
+KEYS = ["line_no", "kind", "xid", "sxid", "pci", "pid", "process", "detail", "injected"]
+KEYS_OF_OURS = ["mig", "caused_by", "recovery_action"]
+
+
+def test_parse_says_something_of_every_line(healthctl: Run) -> None:
+    near = (CORPUS / "near_misses.log").read_text().splitlines()
+    lines = (CORPUS / "lines.log").read_text().splitlines()
+    done = healthctl("xid", "parse", "-", stdin="\n".join(near + lines) + "\n")
     assert done.exit_code == 0
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    lines = log.splitlines()
-    first = len((CORPUS / "near_misses.log").read_text().splitlines()) + 2
-    assert [record["line_no"] for record in found] == list(range(first, len(lines) + 1))
+    assert [record["line_no"] for record in found] == list(range(1, len(near + lines) + 1))
+    assert all(list(record) == KEYS + KEYS_OF_OURS for record in found)
+    faults = [record["line_no"] for record in found if record["kind"] in ("xid", "sxid", "fallen_off_bus")]
+    assert faults == [number for number, line in enumerate(near + lines, 1) if number > len(near) and line[0] != "#"]
 
 
 def test_a_record_of_parse(healthctl: Run, tmp_path: Path) -> None:
@@ -74,19 +80,18 @@ def test_a_record_of_parse(healthctl: Run, tmp_path: Path) -> None:
     )
     done = healthctl("xid", "parse", str(log))
     assert done.exit_code == 0
-    first, second = (json.loads(line) for line in done.stdout.splitlines())
-    assert first == {
+    nothing, first, second = (json.loads(line) for line in done.stdout.splitlines())
+    absent = dict.fromkeys(("xid", "sxid", "pci", "pid", "caused_by", "recovery_action"))
+    texts = dict.fromkeys(("process", "detail", "mig"), "")
+    assert nothing == {"line_no": 1, "kind": "none", "injected": False} | absent | texts
+    assert first == absent | texts | {
         "line_no": 2,
         "kind": "xid",
         "xid": 13,
-        "sxid": None,
         "pci": "0000:07:00.0",
-        "mig": "",
         "pid": 9,
         "process": "py\\xff",
         "detail": "Graphics \x1b Exception",
-        "caused_by": None,
-        "recovery_action": None,
         "injected": False,
     }
     assert (second["line_no"], second["xid"], second["injected"]) == (3, 79, True)
@@ -103,11 +108,19 @@ def test_a_marked_line_counts_behind_any_transport(healthctl: Run) -> None:
 def test_a_line_without_an_end_fills_no_memory_and_hides_nothing(healthctl: Run) -> None:
     log = b"x" * 3_000_000 + b"\nNVRM: Xid (PCI:0000:07:00): 79, y\n" + b"\0" * 1_000_000
     done = healthctl("xid", "parse", "-", stdin=log)
-    assert [json.loads(line)["line_no"] for line in done.stdout.splitlines()] == [2]
+    assert [json.loads(line)["kind"] for line in done.stdout.splitlines()] == ["none", "xid", "none"]
+
+
+def test_an_empty_log_has_no_lines(healthctl: Run, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    done = healthctl("xid", "parse", str(log))
+    assert (done.exit_code, done.stdout) == (0, "")
 
 
 @pytest.mark.parametrize("file", ["/nowhere/log", "/"])
 def test_a_file_that_cannot_be_read_is_named(healthctl: Run, file: str) -> None:
     done = healthctl("xid", "parse", file)
-    assert done.exit_code == 2
-    assert file in done.stderr
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"healthctl: {file}: cannot be read: ")
+    assert done.stderr.count("\n") == 1

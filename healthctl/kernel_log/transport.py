@@ -1,0 +1,129 @@
+"""Lines of a log → what the kernel said in each. Knows every form in which a kernel record reaches a file or a pipe.
+
+Most forms are one line for one record, which `vocabulary.log_author` undresses. The journal's longer ones (verbose,
+export, JSON) say the author in fields of their own, some behind the message: those records are collected first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from healthctl.kernel_log.journal_record import Fields, is_kernels, message_of, of_json, of_lines
+from vocabulary.injection import MARK, unmark
+from vocabulary.log_author import Author, undress
+
+LINES_OF_RECORD_MAX = 2000  # a journal record has some twenty fields; what never ends is no record
+TEXT_CHARS_MAX = 64 << 10
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}[mK]")
+_KMSG = re.compile(r"\d{1,5},\d{1,20},\d{1,20},[^;\s]{0,80};")
+_ESCAPE = re.compile(r"(?:\\x[0-9a-fA-F]{2})+")
+_JSON = re.compile(r"(?:\x1e|data: )?\{(?!\d)")  # "{1}[Hardware Error]" is none
+_REPEATED = re.compile(r"message repeated \d{1,9} times: \[ (?P<message>.*)\]\s*$", re.DOTALL)
+_VERBOSE = re.compile(r"\S{1,12} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? \S{1,12} \[s=[0-9a-f]")
+
+
+class Heard(NamedTuple):
+    """What a line holds of the kernel's words: None if another wrote it. `by_name`: it names the kernel as author."""
+
+    text: str | None
+    by_name: bool = False
+    injected: bool = False
+
+
+NOTHING = Heard(None)
+
+
+def hear(lines: Iterable[str]) -> Iterator[Heard]:
+    """One answer for each line, in order. A record of several lines is answered when it has ended."""
+    listener = _Listener()
+    record: list[str] = []
+    for raw in lines:
+        line = _COLOUR.sub("", raw) if "\x1b[" in raw else raw
+        line = line.strip("\0\ufeff")  # a log that a crash cut short is filled up with NULs
+        if record and len(record) < LINES_OF_RECORD_MAX:
+            if _continues(record[0], line):
+                record.append(line)
+                continue
+            if record[0] == "{" and line.rstrip() == "}":
+                yield from _of_record([*record, line])
+                record = []
+                continue
+        if record:
+            yield from _of_record(record)
+            record = []
+        if _begins(line):
+            record = [line.rstrip()]
+        else:
+            yield listener.hear(line)
+    if record:
+        yield from _of_record(record)
+
+
+class _Listener:
+    """Hears lines that are records of their own. Remembers the line that an indented one may continue."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def hear(self, line: str) -> Heard:
+        if _JSON.match(line):
+            fields = of_json(line.lstrip("\x1e").removeprefix("data: "))
+            return NOTHING if fields is None else _of_fields(fields)
+        indented = line[:1].isspace()
+        if not indented:
+            self._last = line
+        elif line[0] == " " and _KMSG.match(self._last):
+            return NOTHING  # a field of the record before
+        line = line[:TEXT_CHARS_MAX]
+        if MARK in line and (marked := unmark(line)):
+            return Heard(_unescaped(marked.text) if _KMSG.match(line) else marked.text, by_name=True, injected=True)
+        text, author = undress(line.lstrip() if indented else line)
+        if author is Author.KERNEL and (repeated := _REPEATED.match(text)):  # rsyslog, for the sake of brevity
+            text, author = undress(repeated["message"])
+        if author is Author.OTHER:
+            return NOTHING
+        if indented and author is Author.UNNAMED and self._last:
+            author = undress(self._last).author  # as journalctl and dmesg show the further lines of a message
+            if author is Author.OTHER:
+                return NOTHING
+        return Heard(_unescaped(text) if _KMSG.match(line) else text, by_name=author is Author.KERNEL)
+
+
+def _of_record(lines: list[str]) -> Iterator[Heard]:
+    """The lines of one journal record: only those of its message say anything."""
+    fields, spoken = of_lines(lines)
+    for line_no in range(len(lines)):
+        yield _of_fields({**fields, "MESSAGE": spoken[line_no]}) if line_no in spoken else NOTHING
+
+
+def _of_fields(fields: Fields) -> Heard:
+    text = message_of(fields)
+    if text is None:
+        return NOTHING
+    if MARK in text and (marked := unmark(text[:TEXT_CHARS_MAX])):
+        return Heard(marked.text, by_name=True, injected=True)
+    whose = is_kernels(fields)
+    return NOTHING if whose is False else Heard(text[:TEXT_CHARS_MAX], by_name=whose is True)
+
+
+def _begins(line: str) -> bool:
+    """Whether a journal record of several lines begins here: verbose, export, or JSON for people."""
+    return line.rstrip() == "{" or line.startswith("__CURSOR=") or (" [s=" in line and bool(_VERBOSE.match(line)))
+
+
+def _continues(first: str, line: str) -> bool:
+    if first == "{":
+        return line.rstrip() != "}"
+    if first.startswith("__CURSOR="):
+        return bool(line.strip("\r\n")) and not line.startswith("__CURSOR=")
+    return line.startswith("    ")
+
+
+def _unescaped(text: str) -> str:
+    r"""The text that kmsg wrote with ``\xNN`` for every byte it does not like; what is no UTF-8 then stays so."""
+    if "\\x" not in text:
+        return text
+    return _ESCAPE.sub(lambda match: bytes.fromhex(match[0].replace("\\x", "")).decode(errors="backslashreplace"), text)
