@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from vocabulary.catalogue import Catalogue, said_by_switch
-from vocabulary.catalogue_entry import Advice, XidEntry
+from healthctl.asked import understand
+from vocabulary.catalogue import FALLEN_OFF_BUS_XID, Catalogue
+from vocabulary.catalogue_entry import Advice
 from vocabulary.finding import Severity
-from vocabulary.injection import unmark
-from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
-
-DIGITS_MAX = 5
-FALLEN_OFF_BUS_XID = 79  # what the driver prints as well when it still can
+from vocabulary.reading import Reading
+from vocabulary.xid import KernelEvent, KernelEventKind
 
 GENERATIONS = {"A": "A100", "H": "H100", "B": "B100", "G": "GB200", "?": "not documented"}
 PROCESS = {True: "survives", False: "dies", None: "unknown"}
 ADVICE = {
     Advice.NONE: "nothing",
     Advice.WATCH: "nothing now; look into it when it comes again",
-    Advice.RESTART_JOB: "restart the job; look at the program",
+    Advice.RESTART_JOB: "restart the job",
     Advice.DRAIN_RESET: "let running work finish, take no new work, reset the GPU",
     Advice.RESET_GPU: "drain now, reset the GPU",
     Advice.RESET_FABRIC: "drain now; stop the fabric manager, reset all GPUs and switches together, start it again",
@@ -34,7 +34,11 @@ ADVICE = {
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Flat, as printed. `known` is false for a number that no source describes; `event` only for a whole line."""
+    """Flat, as printed. `known` is false for a number that no source describes.
+
+    `event` and `reading` only for a line: `severity`, `action` and `advice` are then the line's. `others` maps who to
+    what they do; `ports` what an error of a switch does on either kind of port.
+    """
 
     kind: str
     code: int
@@ -52,31 +56,41 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     nvidia_investigatory: str
     gpus: tuple[str, ...]
     recovery_since: str
+    look_at: tuple[str, ...]
+    differs: Mapping[str, str]
+    others: Mapping[str, str]
+    why: str
+    ports: Mapping[str, str]
     note: str
     sources: tuple[str, ...]
     catalogue: str
     event: KernelEvent | None = None
+    reading: Reading | None = None
 
 
 def explain(text: str, catalogue: Catalogue) -> Explanation | None:
-    """Explain a number (``79``, ``xid 79``, the number of an SXid) or a whole line of a log; None if `text` is neither."""
-    word = text.strip().lower().removeprefix("xid").strip(" :")
-    if word.isascii() and word.isdecimal() and len(word) <= DIGITS_MAX:
-        code = int(word)
-        if code not in catalogue.xids and code in catalogue.sxids:
-            return _of_sxid(KernelEvent(kind=KernelEventKind.SXID, code=code), catalogue)
-        return _of_xid(catalogue.entry(code), catalogue)
-    marked = unmark(text)
-    event = parse_line(marked.text if marked else text)
-    if event is None:
+    """Explain a number (``79``, ``xid 79``, ``sxid 12028``), a line of a log or a piece of one; None if it is neither."""
+    asked = understand(text)
+    if asked is None:
         return None
-    if event.kind is KernelEventKind.SXID:
-        return _of_sxid(event, catalogue)
-    code = FALLEN_OFF_BUS_XID if event.kind is KernelEventKind.FALLEN_OFF_BUS else event.code or 0
-    return _of_line(event, _of_xid(catalogue.entry(code), catalogue), catalogue)
+    event = asked.event
+    general = (_of_sxid if event.kind is KernelEventKind.SXID else _of_xid)(event, catalogue)
+    if not asked.is_line:
+        return general
+    reading = catalogue.reading(event)
+    return msgspec.structs.replace(
+        general,
+        severity=reading.severity,
+        action=reading.action.value,
+        advice=ADVICE[reading.action],
+        event=event,
+        reading=reading,
+    )
 
 
-def _of_xid(entry: XidEntry, catalogue: Catalogue) -> Explanation:
+def _of_xid(event: KernelEvent, catalogue: Catalogue) -> Explanation:
+    fallen = event.kind is KernelEventKind.FALLEN_OFF_BUS
+    entry = catalogue.entry(FALLEN_OFF_BUS_XID if fallen else event.code or 0)
     return Explanation(
         kind="xid",
         code=entry.code,
@@ -94,43 +108,31 @@ def _of_xid(entry: XidEntry, catalogue: Catalogue) -> Explanation:
         nvidia_investigatory=entry.nvidia_investigatory,
         gpus=tuple(GENERATIONS.get(letter, letter) for letter in entry.gpus),
         recovery_since=entry.recovery_since,
+        look_at=entry.look_at,
+        differs={generation.value: text for generation, text in entry.differs.items()},
+        others=_others(entry.others, catalogue),
+        why=entry.why,
+        ports={},
         note=entry.note,
         sources=tuple(catalogue.sources[tag] for tag in entry.sources),
         catalogue=catalogue.version,
     )
 
 
-def _of_line(event: KernelEvent, general: Explanation, catalogue: Catalogue) -> Explanation:
-    """The general entry, with what this very line adds: Xid 154 carries its own meaning."""
-    explained = msgspec.structs.replace(general, event=event, severity=catalogue.severity_of(event))
-    if event.recovery_action is None:
-        return explained
-    recovery = catalogue.recovery(event.recovery_action)
-    return msgspec.structs.replace(
-        explained,
-        meaning=f"{general.meaning} Here: {recovery.meaning}.",
-        action=recovery.action.value,
-        advice=ADVICE[recovery.action],
-    )
-
-
 def _of_sxid(event: KernelEvent, catalogue: Catalogue) -> Explanation:
     entry = catalogue.sxid_entry(event.code or 0)
-    said = f" The line calls it {event.word.lower()}." if event.word else ""
-    severity = catalogue.severity_of(event)
-    action = entry.action
-    if said_by_switch(event) is Severity.FATAL:
-        action = catalogue.sxid_effects[entry.effect].fatal
+    effect = catalogue.sxid_effects[entry.effect]
+    bad = catalogue.severity_of(event).rank >= Severity.UNCLASSIFIED.rank
     return Explanation(
         kind="sxid",
         code=entry.code,
-        known=bool(entry.sources),
+        known=entry.code in catalogue.sxids,
         name=entry.mnemonic,
         alias="",
-        meaning=f"{entry.meaning}{said}",
-        severity=severity,
-        action=action.value,
-        advice=ADVICE[action],
+        meaning=entry.meaning,
+        severity=entry.severity,
+        action=entry.action.value,
+        advice=ADVICE[entry.action],
         blame=entry.blame.value,
         causes=(),
         process="unknown",
@@ -138,8 +140,16 @@ def _of_sxid(event: KernelEvent, catalogue: Catalogue) -> Explanation:
         nvidia_investigatory="",
         gpus=(),
         recovery_since="",
+        look_at=(),
+        differs={},
+        others=_others(entry.others, catalogue),
+        why=entry.why,
+        ports={"access": effect.access, "trunk": effect.trunk} if bad else {},
         note=entry.note,
         sources=tuple(catalogue.sources[tag] for tag in entry.sources),
         catalogue=catalogue.version,
-        event=event if event.switch is not None else None,
     )
+
+
+def _others(others: Mapping[str, str], catalogue: Catalogue) -> dict[str, str]:
+    return {catalogue.parties[party]: does for party, does in others.items()}

@@ -96,15 +96,11 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         entry, said = self.sxid_entry(event.code or 0), said_by_switch(event)
         if said is None:
             return Reading(severity=entry.severity, action=entry.action, basis=Basis.ENTRY)
-        effect = self.sxid_effects[entry.effect]
         if said is Severity.FATAL:
-            says = (
-                "The line calls it fatal.",
-                f"On an access port: {effect.access}",
-                f"On a trunk port: {effect.trunk}",
-            )
-            return Reading(severity=said, action=effect.fatal, basis=Basis.LINE, says=says)
-        return Reading(severity=said, action=Advice.WATCH, basis=Basis.LINE, says=("The line calls it non-fatal.",))
+            action, says = self.sxid_effects[entry.effect].fatal, ("The line calls it fatal.",)
+        else:
+            action, says = Advice.WATCH, ("The line calls it non-fatal.",)
+        return Reading(severity=said, action=action, basis=Basis.LINE, says=says)
 
 
 def said_by_switch(event: KernelEvent) -> Severity | None:

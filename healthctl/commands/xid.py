@@ -5,16 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 import click
 import msgspec
 
 from healthctl.exits import Exit, Failure
-from healthctl.output import clean, facts, json_text, output_option
-
-if TYPE_CHECKING:
-    from healthctl.explanation import Explanation
+from healthctl.output import json_text, output_option
 
 LINE_BYTES_MAX = 1 << 20  # a log's lines are far shorter; a file that is no log must not fill the memory
 
@@ -26,52 +24,28 @@ def xid() -> None:
 
 @xid.command()
 @click.argument("what", nargs=-1, required=True, metavar="CODE|LINE")
+@click.option("--catalogue", type=click.Path(path_type=Path), help="A file of this site that changes the catalogue.")
 @output_option
-def explain(what: tuple[str, ...], output: str) -> None:
-    """Say what an Xid number, or a whole line of the kernel log, means.
+def explain(what: tuple[str, ...], catalogue: Path | None, output: str) -> None:
+    """Say what an Xid or SXid number, or a line of a log, means and what to do about it.
 
-    Ends with 3 if nobody has described it.
+    WHAT is 79, "xid 79", "sxid 12028", a whole line as any log shows it, or a piece of one. Ends with 3 if nobody has
+    described the number.
     """
-    from healthctl import explanation
+    from healthctl.explanation import explain as explain_it
+    from healthctl.explanation_page import page
     from vocabulary.catalogue_file import CatalogueError, load_catalogue
 
     text = " ".join(what)
     try:
-        found = explanation.explain(text, load_catalogue())
+        found = explain_it(text, load_catalogue(catalogue))
     except CatalogueError as error:
-        raise Failure(str(error)) from None
+        raise Failure(str(error), Exit.USAGE if catalogue else Exit.UNKNOWN) from None
     if found is None:
         todo = "give a number such as 79, or quote a whole line of the kernel log"
         raise Failure(f"neither an Xid number nor a driver's message: {text[:200]!r}; {todo}", Exit.USAGE)
-    click.echo(json_text(found) if output == "json" else _page(found))
+    click.echo(json_text(found) if output == "json" else page(found))
     sys.exit(Exit.OK if found.known else Exit.UNKNOWN)
-
-
-def _page(found: Explanation) -> str:
-    vendor = "; when it recurs: ".join(part for part in (found.nvidia_immediate, found.nvidia_investigatory) if part)
-    event = found.event
-    lines = facts(
-        [
-            ("severity", found.severity.value),
-            ("do", f"{found.advice} ({found.action})"),
-            ("blame", found.blame),
-            ("causes", ", ".join(found.causes)),
-            ("process", found.process),
-            ("vendor says", vendor),
-            ("used on", " ".join(found.gpus)),
-            ("with Xid 154", f"from driver {found.recovery_since}" if found.recovery_since else ""),
-            ("note", found.note),
-            ("sources", "; ".join(found.sources)),
-            ("catalogue", found.catalogue),
-            ("PCI", event.pci if event else ""),
-            ("MIG", event.mig if event else ""),
-            ("pid", f"{event.pid} {event.process}".strip() if event and event.pid is not None else ""),
-            ("caused by", f"Xid {event.caused_by}" if event and event.caused_by else ""),
-            ("detail", event.detail if event else ""),
-        ]
-    )
-    title = " ".join(part for part in ({"xid": "Xid", "sxid": "SXid"}[found.kind], str(found.code), found.name) if part)
-    return f"{title}{f' ({found.alias})' if found.alias else ''}\n{clean(found.meaning)}\n\n{lines}"
 
 
 @xid.command()
