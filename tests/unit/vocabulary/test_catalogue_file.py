@@ -103,3 +103,13 @@ def test_a_site_changes_one_field_and_keeps_the_rest(tmp_path: Path) -> None:
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(CatalogueError, match=r"none\.yaml: cannot be read"):
         load_catalogue(tmp_path / "none.yaml")
+
+
+def test_the_example_in_the_docs_works(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "catalogue.md").read_text()
+    example = next(part for part in text.split("```") if part.startswith("yaml\nversion: site-1"))
+    mine = tmp_path / "site.yaml"
+    mine.write_text(example.removeprefix("yaml\n"))
+    changed = load_catalogue(mine)
+    assert changed.entry(92).action is Advice.DRAIN_RESET
+    assert changed.entry(4711).mnemonic == "SOMETHING_NEW"
