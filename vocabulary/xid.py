@@ -55,13 +55,14 @@ _XID = re.compile(
     r"\):[ ]{0,2}(?P<code>\d{1,5})(?:,|(?=\s|$))(?P<rest>.*)",
     re.DOTALL,
 )
+_XID_OF_2005 = re.compile(r"NVRM:[ ]{1,4}Xid:[ ]{1,2}(?P<code>\d{1,5}),(?P<rest>[ ].*)", re.DOTALL)  # of no address
 _SXID = re.compile(
     r"(?:nvidia-nvswitch(?P<switch>\d{1,4}):[ ]{1,4}|^)SXid[ ]{0,2}\((?P<address>[^()\s]{1,40})\):[ ]{0,2}"
     r"(?P<code>\d{1,7})(?:,|(?=\s|$))(?P<rest>.*)",
     re.DOTALL,
 )
 _FALLEN = re.compile(  # drivers before about 2017 said "GPU at 0000:01:00.0 has fallen"
-    r"NVRM:[ ]{1,4}GPU (?:at )?(?:PCI:)?(?P<address>[0-9A-Fa-f:.]{5,18}) (?:GPU )?has fallen off the bus\b"
+    r"NVRM:[ ]{1,4}GPU (?:(?:at )?(?:PCI:)?(?P<address>[0-9A-Fa-f:.]{5,18}) )?(?:GPU )?has fallen off the bus\b"
 )
 _FALLEN_AT_PROBE = re.compile(
     r"NVRM:[ ]{1,4}The NVIDIA GPU (?P<address>[0-9A-Fa-f:.]{5,16})\b.{0,400}?fallen off the bus and is not responding",
@@ -126,8 +127,8 @@ def _read_xid(match: re.Match[str]) -> KernelEvent:
     return KernelEvent(
         kind=KernelEventKind.XID,
         code=int(match["code"]),
-        pci=_pci(match["address"]),
-        mig=match["mig"].strip(),
+        pci=_pci(match.groupdict().get("address", "")),
+        mig=match.groupdict().get("mig", "").strip(),
         pid=pid,
         process=process,
         detail=detail,
@@ -156,6 +157,7 @@ def _read_fallen(match: re.Match[str]) -> KernelEvent:
 
 _READERS = (
     (_XID, _read_xid),
+    (_XID_OF_2005, _read_xid),
     (_SXID, _read_sxid),
     (_FALLEN, _read_fallen),
     (_FALLEN_AT_PROBE, _read_fallen),

@@ -28,7 +28,7 @@ _DEVICE = rf"(?:[\w.-]{{1,40}} )?{_ADDRESS}(?: [\w.-]{{1,20}})?:\s{{1,8}}"
 _GAP = r"(?:\s|\^I|#011){1,8}"  # syslog's daemons show a tab as ^I or #011
 
 _OOM = (
-    r"(?:Out of [Mm]emory|Memory cgroup out of memory)(?: \([a-z_]{1,40}\))?: (?:OOM victim|[Kk]ill)",
+    r"(?:Out of [Mm]emory|Memory cgroup out of memory)(?: \([a-z_]{1,40}\))?: (?:OOM victim|[Kk]ill(?:ed|ing)? process)",
     r"(?:Kernel panic - not syncing: )?(?:Out of [Mm]emory and no killable process|System is deadlocked on memory)",
     r"Killed process \d{1,10}(?:, UID \d{1,10})?,? \(",
     r"oom-kill: ?constraint=",
@@ -61,6 +61,7 @@ _ECC = (
     r"\{\d{1,9}\}\[Hardware Error\](?!:\s{1,8}section_type: (?:\w{1,10} )?(?:general )?processor)",
     r"\[Hardware Error\]:\s{1,8}(?:Hardware error from APEI|event severity|section_type: memory|physical_address|fru_)",
     r"\[Hardware Error\]:\s{1,8}(?:Error \d{1,3}, type|It has been corrected by h/w|error_type: \d|error_status: |node: ?\d)",
+    r"K8 ECC error|Northbridge Error, node \d",
     r"amdgpu (?:\S{1,20} )?[^\n]{0,40}?(?:un)?correctable hardware errors? detected",
 )
 _MCE = (
@@ -73,6 +74,7 @@ _MCE = (
     r"(?:Fatal|Non-fatal|Panicing|Unrecoverable|Timeout: )[^\n]{0,40}?[Mm]achine check",
     r"Kernel panic - not syncing: [^\n]{0,60}?[Mm]achine check",
     r"HARDWARE ERROR",
+    r"(?:CPU \d{1,5}: )?Bank \d{1,2}: [0-9a-f]{8,16}\b|Kernel panic(?: - not syncing)?: CPU context corrupt",
 )
 _IB_QUIET = (
     r"(?![^\n]{0,80}?(?:firmware version|available PCIe bandwidth|Rate limit: |E-Switch: |MLX5E: |enabling device"
@@ -116,8 +118,35 @@ _CLASSES = tuple(
                 "VendorID=",
             ),
         ),
-        ("ecc", _ECC, ("EDAC ", "emory failure:", "[Hardware Error]", "offlin", "MCE 0x", "hardware error")),
-        ("mce", _MCE, ("[Hardware Error]", "achine check", "achine Check", "MCE: ", "mce: ", "CMCI", "HARDWARE ERROR")),
+        (
+            "ecc",
+            _ECC,
+            (
+                "EDAC ",
+                "emory failure:",
+                "[Hardware Error]",
+                "offlin",
+                "MCE 0x",
+                "hardware error",
+                "K8 ECC",
+                "Northbridge",
+            ),
+        ),
+        (
+            "mce",
+            _MCE,
+            (
+                "[Hardware Error]",
+                "achine check",
+                "achine Check",
+                "MCE: ",
+                "mce: ",
+                "CMCI",
+                "HARDWARE ERROR",
+                "Bank ",
+                "corrupt",
+            ),
+        ),
         ("ib", _IB, ("mlx", "infiniband", "ib")),
     )
 )

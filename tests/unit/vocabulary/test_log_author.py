@@ -53,6 +53,8 @@ Tue 2025-03-04 12:00:00 UTC n1 kernel:_
 Tue 2025-03-04 12:00:00.123456 CEST n1 kernel:_
 [  117.984502] n1 kernel:_
 1741089600.123456 n1 kernel:_
+sep 03 13:48:46 <hostname-redacted> kernel:_
+2025-03-04T12:00:00+03:00 <pc> kernel:_
 n1 kernel:_
 kernel: [  117.984502]_
 <4>Mar  4 12:00:00 n1 kernel: [  117.984502]_
