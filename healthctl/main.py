@@ -15,6 +15,7 @@ COMMANDS = {
     "status": ("healthctl.commands.status:status", "The cluster in one look."),
     "nodes": ("healthctl.commands.nodes:nodes", "Nodes: state, health, GPUs, findings."),
     "incidents": ("healthctl.commands.incidents:incidents", "Incidents: what happened, was decided and done."),
+    "playbook": ("healthctl.commands.playbook:playbook", "Read, test and compare policies."),
     "events": ("healthctl.commands.events:events", "The audit log, now or as it grows."),
     "node": ("healthctl.commands.node:node", "Ask the daemon on this node."),
     "doctor": ("healthctl.commands.doctor:doctor", "What this machine lacks, and why it matters."),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from healthctl.exits import Exit, Failure
-from vocabulary.wire import Problem, WireError, decode
+from vocabulary.wire import Problem, WireError, decode, encode
 
 if TYPE_CHECKING:
     import requests
@@ -44,13 +44,26 @@ class Server:
             Unreachable: no answer, or a broken one.
             Failure: the server says no, or speaks another language.
         """
-        import requests
-
         if wait_s:
             query["wait_s"] = wait_s
+        answer = self._ask("GET", path, ANSWER_DEADLINE_S + wait_s, params=query)
         try:
-            answer = self._session.get(
-                f"{self._url}{path}", params=query, timeout=(CONNECT_DEADLINE_S, ANSWER_DEADLINE_S + wait_s)
+            return decode(answer.content, kind)
+        except WireError as error:
+            raise Failure(
+                f"{self._url}{path}: the answer cannot be read: {error}; is this a remediator of our version?"
+            ) from None
+
+    def post(self, path: str, message: Any) -> None:
+        """Send a message that is answered without words. Raises as `get`."""
+        self._ask("POST", path, ANSWER_DEADLINE_S, data=encode(message))
+
+    def _ask(self, method: str, path: str, deadline_s: float, **more: Any) -> requests.Response:
+        import requests
+
+        try:
+            answer = self._session.request(
+                method, f"{self._url}{path}", timeout=(CONNECT_DEADLINE_S, deadline_s), **more
             )
         except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL):
             raise Failure(f"not a server address: {self._url!r}; it looks like http://host:8443", Exit.USAGE) from None
@@ -58,12 +71,7 @@ class Server:
             raise Unreachable(f"{self._url}: no answer: {_root(error)}; is the remediator running there?") from None
         if answer.status_code >= 400:
             raise self._refusal(answer)
-        try:
-            return decode(answer.content, kind)
-        except WireError as error:
-            raise Failure(
-                f"{self._url}{path}: the answer cannot be read: {error}; is this a remediator of our version?"
-            ) from None
+        return answer
 
     def _refusal(self, answer: requests.Response) -> Failure:
         try:

@@ -7,10 +7,11 @@ from urllib.parse import quote
 import click
 
 from healthctl.commands.nodes import findings_table
+from healthctl.exits import Exit, Failure
 from healthctl.listing import ListsByDefault
-from healthctl.output import facts, json_text, moment, output_option, table
+from healthctl.output import clean, facts, json_text, moment, output_option, table
 from healthctl.server import Server, server_options
-from remediator.model.views import IncidentList, IncidentView
+from remediator.model.views import Approval, IncidentList, IncidentView
 
 
 @click.group(cls=ListsByDefault)
@@ -45,6 +46,25 @@ def show(server: Server, incident_id: str, output: str) -> None:
     click.echo(json_text(incident) if output == "json" else _page(incident))
 
 
+@incidents.command()
+@click.argument("incident_id", metavar="ID")
+@click.option("--what", help="The id that ID is said to wait for; needed only if it waits for several.")
+@server_options
+def approve(server: Server, incident_id: str, what: str | None) -> None:
+    """Let what incident ID waits for be done: a whole plan, or one step of it."""
+    path = f"/v1/incidents/{quote(incident_id, safe='')}"
+    awaited = server.get(path, IncidentView).awaits
+    if not awaited:
+        raise Failure(f"{incident_id} waits for nobody's approval", Exit.USAGE)
+    if what is None and len(awaited) > 1:
+        listed = "; ".join(f"{each.id} ({each.text})" for each in awaited)
+        raise Failure(f"{incident_id} waits for several things, say which with --what: {listed}", Exit.USAGE)
+    chosen = what or awaited[0].id
+    server.post(f"{path}/approve", Approval(chosen))
+    text = next((each.text for each in awaited if each.id == chosen), chosen)
+    click.echo(f"approved: {clean(text)} ({clean(chosen)})")
+
+
 def _title(incident: IncidentView) -> str:
     marked = incident.injected and "injected" not in incident.title
     return f"[injected] {incident.title}" if marked else incident.title
@@ -64,6 +84,8 @@ def _page(incident: IncidentView) -> str:
             ]
         )
     ]
+    if incident.awaits:
+        parts.append(table(("WAITS FOR APPROVAL", "ID"), [(a.text, a.id) for a in incident.awaits]))
     if incident.steps:
         parts.append(table(("STEP", "STATE", "DETAIL"), [(s.text, s.state, s.detail) for s in incident.steps]))
     if incident.findings:

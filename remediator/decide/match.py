@@ -39,8 +39,9 @@ def misfit_of_finding(match: Match, finding: Finding) -> str:
         return f"it is about a {finding.component.kind.value}, not {_either(c.value for c in match.components)}"
     for name, values in match.evidence.items():
         said = finding.evidence.get(name)
-        if said is None or str(said) not in values:
-            return f"its {name} is {'not known' if said is None else said}, not {_either(values)}"
+        wanted = [str(value) for value in values]
+        if said is None or str(said) not in wanted:
+            return f"its {name} is {'not known' if said is None else said}, not {_either(wanted)}"
     return FITS
 
 

@@ -8,7 +8,7 @@ from remediator.decide.begin import begin
 from remediator.decide.context import Context, failed
 from remediator.decide.lifecycle import move
 from remediator.decide.steps import HANDS_OFF_EXEMPT, STEPS
-from remediator.model.plan import PASSED_OVER, StepRun, StepState
+from remediator.model.plan import PASSED_OVER, StepRun, StepState, Verb
 from remediator.model.records import ActionState, Incident, IncidentState
 from remediator.model.rules import NodeState
 from remediator.state import ClusterState
@@ -21,7 +21,7 @@ def advance(state: ClusterState, incident_id: str, now: float) -> None:
     """Run every step that can run. The stages of a plan follow each other; the steps of a stage run side by side."""
     while (incident := state.incidents.get(incident_id)) is not None and incident.state is IncidentState.ACTING:
         stage = next((i for i, runs in enumerate(incident.plan) if not all(map(_passed, runs))), None)
-        if stage is None:
+        if stage is None or _given_up(incident):
             _finish(state, incident, now)
             return
         if _operator_stops(state, incident, stage, now):
@@ -41,6 +41,13 @@ def advance(state: ClusterState, incident_id: str, now: float) -> None:
 def _passed(run: StepRun) -> bool:
     """Done, or no reason to stop: that nobody could be told must not keep a bad node in service."""
     return run.state is StepState.SUCCEEDED or (run.state is StepState.FAILED and run.step.verb in PASSED_OVER)
+
+
+def _given_up(incident: Incident) -> bool:
+    """A step came to `replace`, wherever in the plan: whatever was to follow would bring a bad node back."""
+    return any(
+        run.step.verb is Verb.REPLACE and run.state is StepState.SUCCEEDED for stage in incident.plan for run in stage
+    )
 
 
 def _finish(state: ClusterState, incident: Incident, now: float) -> None:

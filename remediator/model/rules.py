@@ -109,7 +109,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     severities: tuple[Severity, ...] = ()
     components: tuple[ComponentKind, ...] = ()
     architectures: tuple[Architecture, ...] = ()
-    evidence: dict[str, tuple[str, ...]] = {}  # of the finding: name → the values that fit, as text
+    evidence: dict[str, tuple[str | int, ...]] = {}  # of the finding: name → the values that fit, as text
     job: JobScope | None = None
     node_states: tuple[NodeState, ...] = ()
     together: Together | None = None

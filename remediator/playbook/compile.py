@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import UNSET
 
 from remediator.decide.policy import Rule
@@ -59,9 +58,23 @@ def made_of(stages: Sequence[Stage], text: Text[PlaybookDocument], at: Place) ->
             raise PolicyError(f"{text.place(*at, i)}: a stage without steps")
         for step, place in zip(steps, places, strict=True):
             _check_order(step, done, text, place)
+        _check_end(steps, i == len(stages) - 1, text, (*at, i))
         done |= {step.verb for step in steps}
         plan.append(steps)
     return tuple(plan)
+
+
+def _check_end(steps: Sequence[Step], is_last: bool, text: Text[PlaybookDocument], at: Place) -> None:  # noqa: FBT001 - a fact, not a switch
+    """Nothing may follow `replace`, in a plan or on a branch of it."""
+    for step in steps:
+        _check_end_of_branch(step.on_failure, text, at)
+    if any(step.verb is Verb.REPLACE for step in steps) and not (is_last and len(steps) == 1):
+        raise PolicyError(f"{text.place(*at)}: 'replace' ends a plan; put it last, in a stage of its own")
+
+
+def _check_end_of_branch(branch: Sequence[Step], text: Text[PlaybookDocument], at: Place) -> None:
+    for number, step in enumerate(branch):
+        _check_end((step,), number == len(branch) - 1, text, at)
 
 
 def _check_order(step: Step, done: frozenset[Verb], text: Text[PlaybookDocument], at: Place) -> None:
@@ -99,8 +112,3 @@ def _step(item: Word | StepDocument, text: Text[PlaybookDocument], at: Place) ->
         mode=item.mode,
         guards=item.guards,
     )
-
-
-def schema() -> bytes:
-    """The JSON Schema of a playbook file, for editors; kept in the tree by a test."""
-    return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(PlaybookDocument)), indent=2) + b"\n"

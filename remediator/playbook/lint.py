@@ -1,0 +1,176 @@
+"""What is wrong with a policy although every file of it is well formed. Pure: rules and what can be reported in, problems out."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from remediator.decide.match import FITS, misfit_of_finding
+from remediator.decide.policy import Policy, Rule
+from remediator.model.plan import Verb
+from remediator.model.rules import Match
+from vocabulary.finding import Finding, Severity
+from vocabulary.identity import Component, ComponentKind
+
+VERDICTS = ("straggler", "hang", "lemon")  # checks whose findings the centre's own analysis raises
+DEEDS = ("action", "failed", "rule")  # what history can name beside findings
+_WILD = frozenset("*?[")  # a pattern with one of these is also for what nobody knows yet
+_WAYS_OUT = frozenset({Verb.RETURN_TO_SERVICE, Verb.REPLACE})
+
+OPEN = "*"  # in place of a code: the check has codes that are not listed
+ANY_CODE = "any"
+
+Known = Mapping[str, frozenset[Severity]]  # check/code → the severities it can have; check/* for an open check
+
+
+class Level(str, enum.Enum):
+    """ERROR: the policy does not do what it seems to. WARNING: probably not meant so."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing to mend: where, and what."""
+
+    level: Level
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.level.value}: {self.text}"
+
+
+def lint(policy: Policy, known: Known) -> list[Problem]:
+    """Everything found, in the order of the rules; what concerns the whole policy comes last."""
+    known = _with_codes(policy, known)
+    taken = _Taken(policy, known)
+    found = [problem for rule in policy.rules for problem in _of_rule(rule, known, taken)]
+    return [*found, *_uncovered(policy, known)]
+
+
+def _with_codes(policy: Policy, known: Known) -> Known:
+    """Codes of open checks that the policy itself names, and one that it does not."""
+    named = [pattern for rule in policy.rules for pattern in rule.match.findings if not set(pattern) & _WILD]
+    found: dict[str, frozenset[Severity]] = {}
+    for kind, severities in known.items():
+        check, _, code = kind.partition("/")
+        if code != OPEN:
+            found[kind] = severities
+            continue
+        codes = [pattern for pattern in named if pattern.startswith(f"{check}/")]
+        found |= dict.fromkeys([*codes, f"{check}/{ANY_CODE}"], severities)
+    return found
+
+
+def _of_rule(rule: Rule, known: Known, taken: _Taken) -> Iterator[Problem]:
+    yield from _strangers(rule, known)
+    yield from taken.problems(rule)
+    if rule.isolates and not any(step.verb in _WAYS_OUT for stage in rule.stages for step in stage):
+        text = f"{rule.name} takes a node out of service and knows no way out; end it with return_to_service or replace"
+        yield Problem(Level.ERROR, rule.place, text)
+
+
+class _Taken:
+    """Which rule comes first for whatever can be reported, as far as the finding alone tells."""
+
+    def __init__(self, policy: Policy, known: Known) -> None:
+        self._first: dict[tuple[str, Severity], Rule] = {}
+        self._specimens = [_specimen(kind, severity) for kind, severities in known.items() for severity in severities]
+        self._accepted: dict[str, list[Finding]] = {}
+        self._rank = {rule.name: rank for rank, rule in enumerate(policy.rules)}
+        for rule in policy.rules:
+            fitting = [s for s in self._specimens if misfit_of_finding(_general(rule.match), s) == FITS]
+            self._accepted[rule.name] = fitting
+            for specimen in fitting if rule.match.unconditional and not rule.match.components else ():
+                self._first.setdefault((specimen.kind, specimen.severity), rule)
+
+    def problems(self, rule: Rule) -> Iterator[Problem]:
+        """Patterns of the rule, or all of it, that an earlier rule leaves nothing to."""
+        accepted = self._accepted[rule.name]
+        hidden = {s.id: self._hider(s, rule) for s in accepted}
+        if not rule.match.findings:
+            return  # a fallback is there for what nobody knows yet
+        if accepted and all(hidden.values()):
+            names = ", ".join(sorted({h.name for h in hidden.values() if h is not None}))
+            yield Problem(Level.ERROR, rule.place, f"{rule.name} is never reached: {names} answers before it")
+            return
+        dead = []
+        for pattern in rule.match.findings:
+            mine = [s for s in accepted if fnmatchcase(s.kind, pattern)]
+            if not set(pattern) & _WILD and mine and all(hidden[s.id] for s in mine):
+                dead.append(pattern)
+        if dead:
+            names = ", ".join(
+                sorted({h.name for s in accepted if (h := hidden[s.id]) and any(fnmatchcase(s.kind, d) for d in dead)})
+            )
+            text = f"{rule.name}: {', '.join(dead)} never reach it: {names} answers before"
+            yield Problem(Level.WARNING, rule.place, text)
+
+    def _hider(self, specimen: Finding, rule: Rule) -> Rule | None:
+        first = self._first.get((specimen.kind, specimen.severity))
+        if first is None or first is rule:
+            return None
+        return first if self._rank[first.name] < self._rank[rule.name] else None
+
+
+def _strangers(rule: Rule, known: Known) -> Iterator[Problem]:
+    """Patterns that nothing known fits: most likely a slip of the pen."""
+    for pattern in rule.match.findings:
+        if not any(fnmatchcase(kind, pattern) for kind in known):
+            yield _stranger(rule, pattern, known)
+    for clause in rule.match.history + rule.guards.history:
+        for pattern in clause.of:
+            deed = pattern.partition("/")[0] in DEEDS
+            if not deed and not any(fnmatchcase(kind, pattern) for kind in known):
+                yield _stranger(rule, pattern, known)
+
+
+def _stranger(rule: Rule, pattern: str, known: Iterable[str]) -> Problem:
+    near = difflib.get_close_matches(pattern, known, n=1)
+    hint = f"; did you mean '{near[0]}'?" if near else ""
+    return Problem(Level.WARNING, rule.place, f"{rule.name}: nothing known is called '{pattern}'{hint}")
+
+
+def _uncovered(policy: Policy, known: Known) -> Iterator[Problem]:
+    """What only the fallbacks answer: nobody has thought about it."""
+    last = policy.rules[-1]
+    if last.match != Match():
+        yield Problem(
+            Level.ERROR, last.place, f"the last rule, {last.name}, does not answer everything: give it no 'match'"
+        )
+    for kind, severities in known.items():
+        for severity in sorted(severities, key=lambda s: s.rank):
+            specimen = _specimen(kind, severity)
+            named = any(
+                rule.match.findings and rule.match.unconditional and misfit_of_finding(rule.match, specimen) == FITS
+                for rule in policy.rules
+            )
+            if not named:
+                text = f"{kind} ({severity.value}) is not covered: no rule names it whatever its node's situation"
+                yield Problem(Level.ERROR, policy.source, text)
+
+
+def _general(match: Match) -> Match:
+    """Without what a specimen cannot show."""
+    return msgspec.structs.replace(match, evidence={}, components=())
+
+
+def _specimen(kind: str, severity: Severity) -> Finding:
+    check, _, code = kind.partition("/")
+    return Finding(
+        id=f"{kind} {severity.value}",
+        node="",
+        check=check,
+        code=code,
+        component=Component(ComponentKind.GPU),
+        severity=severity,
+        summary="",
+        first_seen=0.0,
+        last_seen=0.0,
+        origin="",
+    )

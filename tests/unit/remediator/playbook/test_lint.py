@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from remediator.playbook.lint import Level, lint
+from remediator.playbook.load import load_policy
+from vocabulary.finding import Severity
+
+KNOWN = {
+    "xid/79": frozenset({Severity.FATAL}),
+    "xid/31": frozenset({Severity.INFO}),
+    "ecc/*": frozenset({Severity.WARNING, Severity.ERROR}),
+}
+LAST = "  - {name: unknown, why: x}\n"
+
+
+def problems(tmp_path: Path, rules: str, last: str = LAST) -> list[tuple[Level, str]]:
+    path = tmp_path / "p.yaml"
+    path.write_text(f"playbook: 1\nrules:\n{rules}{last}")
+    return [(p.level, p.text) for p in lint(load_policy([path]), KNOWN)]
+
+
+ALL = "  - {name: all, why: x, match: {findings: [xid/*, ecc/*]}}\n"
+
+
+def test_a_policy_that_covers_everything_is_clean(tmp_path: Path) -> None:
+    assert problems(tmp_path, ALL) == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "level", "says"),
+    [
+        ("  - {name: a, why: x, match: {findings: [xid/79]}}\n" + ALL.replace("all", "b"), None, ""),
+        (ALL + "  - {name: b, why: x, match: {findings: [xid/79]}}\n", Level.ERROR, "b is never reached: all answers"),
+        (ALL + "  - {name: b, why: x, match: {findings: [ecc/any]}}\n", Level.ERROR, "b is never reached"),
+        (
+            ALL + "  - {name: b, why: x, match: {findings: [ecc/any], severities: [error]}}\n",
+            Level.ERROR,
+            "b is never reached",
+        ),
+        ("  - {name: a, why: x, match: {findings: [xid/31, xid/79]}}\n" + ALL, None, ""),
+        (
+            "  - {name: a, why: x, match: {findings: [xid/31]}}\n" + ALL.replace("xid/*,", "xid/31, xid/79,"),
+            Level.WARNING,
+            "all: xid/31 never reach it: a answers before",
+        ),
+        ("  - {name: a, why: x, match: {findings: [xid/7]}}\n" + ALL, Level.WARNING, "did you mean 'xid/79'?"),
+        (
+            "  - {name: a, why: x, match: {findings: [xid/79], history: [{of: [exx/1], at_least: 1, within_s: 9}]}}\n"
+            + ALL,
+            Level.WARNING,
+            "nothing known is called 'exx/1'",
+        ),
+        (
+            "  - {name: a, why: x, match: {findings: [xid/79], history: [{of: [action/reboot], at_least: 1, within_s: 9}]}}\n"
+            + ALL,
+            None,
+            "",
+        ),
+        ("  - {name: a, why: x, match: {findings: [xid/*]}}\n", Level.ERROR, "ecc/any (error) is not covered"),
+        (
+            "  - {name: a, why: x, match: {findings: [xid/*], job: running}}\n" + ALL.replace("xid/*, ", ""),
+            Level.ERROR,
+            "xid/79 (fatal) is not covered: no rule names it whatever its node's situation",
+        ),
+        (ALL.replace("}}", "}, steps: [cordon]}"), Level.ERROR, "all takes a node out of service and knows no way out"),
+        (ALL.replace("}}", "}, steps: [cordon, return_to_service]}"), None, ""),
+        (ALL.replace("}}", "}, steps: [cordon, replace]}"), None, ""),
+    ],
+)
+def test_what_lint_says(tmp_path: Path, rules: str, level: Level | None, says: str) -> None:
+    found = problems(tmp_path, rules)
+    if level is None:
+        assert found == []
+    else:
+        assert any(said is level and says in text for said, text in found), found
+
+
+def test_a_policy_needs_an_answer_to_the_unknown(tmp_path: Path) -> None:
+    found = problems(tmp_path, ALL, last="")
+    assert (Level.ERROR, "the last rule, all, does not answer everything: give it no 'match'") in found
