@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from healthd.bursts import Bursts
 from healthd.facts import Raise
 from healthd.samples.kernel import KernelRecord
+from healthd.switch_words import SwitchWords
 from healthd.witness import Witness
-from vocabulary.catalogue import Catalogue
-from vocabulary.finding import Evidence
+from vocabulary.catalogue import Catalogue, said_by_switch
+from vocabulary.finding import Evidence, Severity
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.wire import Gpu
 from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
@@ -26,6 +27,7 @@ class XidCheck:
         self._witness = witness
         self._catalogue = catalogue
         self._bursts = Bursts()
+        self._switch_words = SwitchWords()
         self._last_at = -1  # position of the last record that was evidence: its continuation is not another
 
     def judge(self, record: KernelRecord, gpus: Mapping[str, Gpu]) -> Raise | None:
@@ -52,13 +54,28 @@ class XidCheck:
             check="sxid" if event.kind is KernelEventKind.SXID else "xid",
             code=code,
             component=component,
-            severity=self._catalogue.severity_of(event),
+            severity=self._severity(event, component, record.at),
             summary=self._summary(event)[:SUMMARY_CHARS_MAX],
             at=record.at,
             event=True,
             origin=record.origin,
             injected=injected,
-            evidence=_evidence(event, record) | {"burst_first": burst.first, "burst_position": burst.position},
+            evidence=self._reading(event)
+            | _evidence(event, record)
+            | {"burst_first": burst.first, "burst_position": burst.position},
+        )
+
+    def _severity(self, event: KernelEvent, component: Component, at: float) -> Severity:
+        if event.kind is not KernelEventKind.SXID:
+            return self._catalogue.severity_of(event)
+        said = self._switch_words.severity(component.key, event.code, said_by_switch(event), at)
+        return said or self._catalogue.severity_of(event)
+
+    def _reading(self, event: KernelEvent) -> Evidence:
+        """What the catalogue makes of this very line."""
+        reading = self._catalogue.reading(event)
+        return {"advice": reading.action.value} | (
+            {"reading": " ".join(reading.says)[:SUMMARY_CHARS_MAX]} if reading.says else {}
         )
 
     def _summary(self, event: KernelEvent) -> str:
