@@ -74,9 +74,10 @@ class XidCheck:
     def _reading(self, event: KernelEvent) -> Evidence:
         """What the catalogue makes of this very line."""
         reading = self._catalogue.reading(event)
-        return {"advice": reading.action.value} | (
-            {"reading": " ".join(reading.says)[:SUMMARY_CHARS_MAX]} if reading.says else {}
-        )
+        evidence: Evidence = {"advice": reading.action.value}
+        if reading.says:
+            evidence["reading"] = " ".join(reading.says)[:SUMMARY_CHARS_MAX]
+        return evidence
 
     def _summary(self, event: KernelEvent) -> str:
         if event.kind is not KernelEventKind.XID or event.code is None:

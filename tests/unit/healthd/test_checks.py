@@ -53,6 +53,7 @@ def test_the_kernel_is_a_witness() -> None:
         "line": LINE,
         "pid": 42,
         "process": "python3",
+        "advice": "isolate_replace",
         "burst_first": "79",
         "burst_position": 1,
     }
