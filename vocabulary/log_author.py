@@ -54,7 +54,7 @@ _CONSOLE = re.compile(
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)"
 _DATED = re.compile(
-    rf"(?:(?:[A-Z]\w\w\s)?(?:[^\s\d\[<]\S{{0,11}}|\d{{1,2}}月)\s{{1,2}}\d{{1,2}}(?:\s\d{{4}})?\s{_CLOCK}(?:\s\d{{4}})?"
+    rf"(?:(?:[A-Z]\w\w\s|\d{{4}}\s)?(?:[^\s\d\[<]\S{{0,11}}|\d{{1,2}}月)\s{{1,2}}\d{{1,2}}(?:\s\d{{4}})?\s{_CLOCK}(?:\s\d{{4}})?"
     rf"|(?P<kernels>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{{6}}{_ZONE})"  # only dmesg writes a comma so
     rf"|(?:\S{{1,8}}\s)?\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:\s?{_ZONE}|\s[A-Z]{{2,5}}|\s[+-]\d\d)?"
     rf"|\d{{9,11}}\.\d{{1,9}}"  # seconds since 1970
@@ -62,7 +62,7 @@ _DATED = re.compile(
 )
 _HOST = r"(?:<[A-Za-z][\w.-]{0,60}>\s|[^\s\[\]<>\"']{0,254}[^\s:\[\]<>\"']\s{1,8})?"
 _KERNEL_TAG = re.compile(
-    rf"{_HOST}(?:(?P<facility>{_FACILITIES})\.\w{{3,8}}\s{{1,4}})?(?:In\(\d{{1,3}}\)\s)?(?:vm)?kernel(?:\[0\])?:(?:\s|(?=[\[<N]))"
+    rf"(?:<kern\.\w{{3,8}}>\s)?{_HOST}(?:(?P<facility>{_FACILITIES})\.\w{{3,8}}\s{{1,4}})?(?:In\(\d{{1,3}}\)\s)?(?:vm)?kernel(?:\[0\])?:(?:\s|(?=[\[<N]))"
 )
 _VMKERNEL_TAG = re.compile(r"^(?:WARNING: )?cpu\d{1,4}:\d{1,10}(?:\s\S{1,40})?\)")
 _OTHERS_TAG = re.compile(
@@ -74,6 +74,8 @@ _SPEAKER = re.compile(
     r"NVRM: |nvidia-nvswitch\d|(?:\{\d{1,9}\})?\[Hardware Error\]|mce: |EDAC |[\w.-]{1,40} [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:"
     r"[0-9a-fA-F]{2}\.[0-7]\b|oom-kill:|Out of [Mm]emory|Memory (?:cgroup|failure)|infiniband |nvidia-modeset: "
 )
+# What gathers logs puts a host before them, and a serial console its prompt.
+_GATHERED = re.compile(r"(?:(?=[\w.-]{0,80}\d)[A-Za-z][\w.-]{0,80}:\s{0,4}|[\w.-]{1,64} login: {1,4})")
 _NUMBERED = re.compile(
     r"\s{0,8}(?:[^\s:]{0,200}(?:log|syslog|messages|dmesg|txt)[^\s:]{0,20}:)?(?:\d{1,8}[:\s-]\s{0,8})?"
 )
@@ -106,6 +108,8 @@ def undress(line: str) -> Undressed:
 
 def _tagged(line: str, author: Author) -> Undressed:
     """What stands behind date, host and name, if these are there."""
+    if (match := _GATHERED.match(line)) and (_DMESG.match(line, match.end()) or _DATED.match(line, match.end())):
+        line = line[match.end() :]
     skipped = _NUMBERED.match(line)
     dated = _DATED.match(line) or (_DATED.match(line, skipped.end()) if skipped else None)
     rest = line[dated.end() :] if dated else line

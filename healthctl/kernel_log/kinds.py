@@ -29,10 +29,10 @@ _GAP = r"(?:\s|\^I|#011){1,8}"  # syslog's daemons show a tab as ^I or #011
 
 _OOM = (
     r"(?:Out of [Mm]emory|Memory cgroup out of memory)(?: \([a-z_]{1,40}\))?: (?:OOM victim|[Kk]ill(?:ed|ing)? process)",
-    r"(?:Kernel panic - not syncing: )?(?:Out of [Mm]emory and no killable process|System is deadlocked on memory)",
+    r"(?:Kernel panic - not syncing: )?(?:Out of [Mm]emory(?: and no killable process|: [\w-]{1,20} panic_on_oom)|System is deadlocked on memory)",
     r"Killed process \d{1,10}(?:, UID \d{1,10})?,? \(",
     r"oom-kill: ?constraint=",
-    r"[^\n]{1,60}? invoked oom-killer: ",
+    r"(?:[^\n]{1,60}? invoked )?oom-killer: gfp_mask=",
     r"oom_reaper: ",
     r"Tasks? in [^\n]{1,4096}? (?:are going to be killed due to memory\.oom\.group set|killed as a result of limit)",
     r"memory: usage \d{1,16}kB, limit \d{1,20}kB, failcnt",
@@ -83,7 +83,7 @@ _IB_QUIET = (
 )
 _IB = (
     rf"mlx[45]_core {_ADDRESS}{_IB_QUIET}",
-    rf"(?:mlx[45]_(?:core|ib|en)|infiniband \S{{1,40}}|ib_\w{{2,12}}|ib\d{{1,3}}|ib[ps]\w{{1,12}}): {_IB_QUIET}\S",
+    rf"(?:mlx[45]_(?:core|ib|en|\d{{1,3}})|infiniband \S{{1,40}}|ib_\w{{2,12}}|ib\d{{1,3}}|ib[ps]\w{{1,12}}): {_IB_QUIET}\S",
     r"NETDEV WATCHDOG: \S{1,20} \(mlx[45]_",
     r"IPv6: ADDRCONF\(\w{1,20}\): ib\w{1,14}: link ",
 )
@@ -155,7 +155,7 @@ _KILLED = re.compile(
 )
 _VICTIM = re.compile(r",task=(?P<name>.{0,60}?),pid=(?P<pid>\d{1,10}),uid=\d{1,10}\s{0,4}$")
 _REAPED = re.compile(r"oom_reaper: \w{1,20}(?: to reap)? (?:process )?(?P<pid>\d{1,10}) \((?P<name>.{1,60}?)\)")
-_INVOKED = re.compile(r"(?P<name>.{1,60}?) invoked oom-killer: ")
+_INVOKED = re.compile(r"(?P<name>.{1,60}?) invoked oom-killer: gfp_mask=")
 _SOURCE = re.compile(rf"(?:received|from)(?: from)?:? (?P<pci>{_ADDRESS})")
 _PRINTED = re.compile(rf"(?P<pci>{_ADDRESS})")
 _BEFORE = re.compile(r"(?:.*[\]:}),-])?\s*", re.DOTALL)

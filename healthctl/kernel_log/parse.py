@@ -42,7 +42,7 @@ _CLEAN = re.compile(rf"\s*(?:\[(?:\.{{2,3}}|…)\]\s{{0,4}})?(?:{_PCI_DEVICE})?"
 _REPORTED = re.compile(
     r"^\s*[\w./@-]{1,64}(?:\(\w{1,20}\))?: ?$|^[\w.-]{1,64} [A-Za-z][\w./()-]{0,60}: ?$"
     r"|\b(?:saw|seen|found|detected|got|reports?|reported|logged|matched|match|line|event|message|msg|log|echo|grep)\b\W{0,4}$"
-    r"|\b\w+=\S*\s*$|\b(?:DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|level=\w{1,9})\b",
+    r"|\b\w+=\S*\s*$|\b(?:DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b\W{0,4}$",
     re.IGNORECASE,
 )
 

@@ -67,6 +67,12 @@ n1: kern: warning: [2025-03-04T12:00:00.123456789Z]:_
 kern.log.1:412:Mar  4 12:00:00 n1 kernel:_
    24  Mar  4 12:00:00 n1 kernel:_
 412:[  117.984502]_
+node01: [  117.984502]_
+x4115c7s4b0n0:[Wed Nov  8 13:03:59 2023]_
+gpu-001: Mar  4 12:00:00 n1 kernel:_
+n1 login: [  117.984502]_
+2025 Mar  4 12:00:00 n1 kernel:_
+Mar  4 12:00:00 <kern.warn> n1 kernel:_
 """
 
 BY_OTHERS = """\
@@ -78,6 +84,9 @@ Mar  4 12:00:00 n1 (sd-pam)[12]:_
 Mar  4 12:00:00 n1 gnome shell[12]:_
 Mar  4 12:00:00 n1 nvc:[driver][12]:_
 Mar  4 12:00:00 n1 kernel[4242]:_
+Mar  4 12:00:00 n1 app[77]: Mar  4 11:59:59 n1 kernel:_
+Mar  4 12:00:00 n1 app: [  117.984502]_
+node01: Mar  4 12:00:00 n1 app[77]:_
 Mar  4 12:00:00 n1 user.warn kernel:_
 Mar  4 12:00:00 app: kernel:_
 2025-03-04T12:00:00+0000 n1 app[991]:_
