@@ -72,6 +72,7 @@ class OrdersConfig(_Section, frozen=True):
 
     allow: frozenset[OrderKind] = frozenset(OrderKind)
     reset_gpu_command: Argv = ("nvidia-smi", "--gpu-reset", "-i", "{gpu}")
+    reboot_command: Argv = ("systemctl", "reboot")
     preflight_command: Argv = (sys.executable, "-m", "preflight", "run", "--level", "{level}", "-o", "json")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from healthd.config import Config
 from healthd.host import Host
 from healthd.orders.program import ProgramTask, filled, judge_preflight, judge_reset
+from healthd.orders.reboot import RebootTask
 from healthd.orders.store import OrderStore
 from healthd.orders.task import Proof, Task, says
 from healthd.orders.trainer import TrainerTask
@@ -19,8 +20,6 @@ TICK_S = 0.05
 OUTBOX_PAUSE_S = 1.0
 ORDERS_AT_ONCE_MAX = 16
 DEFAULT_LEVEL = "gate"
-
-_PERFORMED = TRAINER_ORDERS | {OrderKind.RUN_PREFLIGHT, OrderKind.RESET_GPU, OrderKind.COLLECT_EVIDENCE}
 
 _log = logging.getLogger("healthd.orders")
 
@@ -135,8 +134,6 @@ class Performer:
             return says(order, OrderState.REFUSED, now, f"for node {order.node}, this is {self._config.node}")
         if order.kind not in self._config.orders.allow:
             return says(order, OrderState.REFUSED, now, f"orders.allow does not list {order.kind.value} on this node")
-        if order.kind not in _PERFORMED:
-            return says(order, OrderState.REFUSED, now, f"this version cannot do {order.kind.value}")
         if order.kind in TRAINER_ORDERS and not order.job:
             return says(order, OrderState.REFUSED, now, "it names no job")
         if order.kind is OrderKind.RESET_GPU and not order.gpu:
@@ -155,5 +152,7 @@ class Performer:
             command = filled(self._config.orders.reset_gpu_command, words)
             self._resets.add(order.id)
             return ProgramTask(order, answer, command, self._host, judge_reset, lambda: self._rest_nvml(True))
+        if order.kind is OrderKind.REBOOT:
+            return RebootTask(order, answer, filled(self._config.orders.reboot_command, words), self._host)
         command = filled(self._config.orders.preflight_command, words)
         return ProgramTask(order, answer, command, self._host, judge_preflight)
