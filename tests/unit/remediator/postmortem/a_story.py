@@ -59,7 +59,9 @@ def findings() -> list[Finding]:
     burst: Evidence = {"burst_first": "79", "burst_position": 2}
     return [
         finding("79", T, Severity.FATAL, "GPU has fallen off the bus."),
-        finding("154", T + 0.3, Severity.ERROR, "GPU recovery action changed to 0x2 (Node Reboot Required)", evidence=burst),
+        finding(
+            "154", T + 0.3, Severity.ERROR, "GPU recovery action changed to 0x2 (Node Reboot Required)", evidence=burst
+        ),
     ]
 
 
@@ -93,9 +95,7 @@ def abort(node: str, job: str, took: float) -> Action:
         condemned=(NODE,),
     )
     data: Facts = {"mailbox_at": T + 1.2, "ranks": 8, "left_at": T + took}
-    return action(
-        "abort", node, T + 1, took, ActionState.SUCCEEDED, order=order, detail="8 ranks left", data=data
-    )
+    return action("abort", node, T + 1, took, ActionState.SUCCEEDED, order=order, detail="8 ranks left", data=data)
 
 
 def actions(job: str) -> list[Action]:
@@ -126,9 +126,7 @@ def events() -> list[AuditEvent]:
 def curve(number: int, base: float, swing: float, *, until: float = 60.0) -> tuple[tuple[float, float], ...]:
     """A value every ten seconds of a quarter of an hour before, and up to `until` seconds after."""
     moments = [T - 840 + 10 * n for n in range(91)]
-    return tuple(
-        (at, round(base + swing * math.sin(at / 47 + number), 1)) for at in moments if at <= T + until
-    )
+    return tuple((at, round(base + swing * math.sin(at / 47 + number), 1)) for at in moments if at <= T + until)
 
 
 def rising(points: tuple[tuple[float, float], ...], by: float) -> tuple[tuple[float, float], ...]:
@@ -171,7 +169,9 @@ def bundle(job: str = "llama-70b", lines: tuple[str, ...] = ()) -> EvidenceBundl
         order=f"{INCIDENT}.d1.s0.collect_evidence",
         incident=INCIDENT,
         series=tuple(series),
-        kernel_lines=tuple(KernelLine(T + 0.1 * n, text, n, 1 if "backup" in text else 0) for n, text in enumerate(texts)),
+        kernel_lines=tuple(
+            KernelLine(T + 0.1 * n, text, n, 1 if "backup" in text else 0) for n, text in enumerate(texts)
+        ),
         ranks=ranks,
         gpus=GPUS,
         missing=(Missing("ethernet", "absent: no such interface"),),
@@ -194,7 +194,10 @@ def story(job: str = "llama-70b", **more: Any) -> Story:
     )
     replace = StepRun(Step(Verb.REPLACE), state=StepState.RUNNING)
     ticket = StepRun(
-        Step(Verb.TICKET, how="a GPU fell off the bus"), state=StepState.FAILED, detail="https://tickets.example: 503"
+        Step(Verb.TICKET, how="a GPU fell off the bus"),
+        state=StepState.FAILED,
+        detail="https://tickets.example: 503",
+        actions=(f"{INCIDENT}.d1.s0.ticket.{NODE}",),
     )
     incident = Incident(
         id=INCIDENT,

@@ -1,0 +1,100 @@
+"""What was most likely behind an incident, and what is still to be done about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from remediator.model.plan import StepState, Verb
+from remediator.model.records import ActionState, Answer, IncidentState
+from remediator.postmortem.document import Cause
+from remediator.postmortem.story import Story, evidence_orders
+from vocabulary.finding import Finding, Severity
+
+FALLEN_OFF_BUS_XID = 79
+NOT_BLAMED = "not known"
+MISSING_SHOWN = 10
+
+
+def cause_of(story: Story) -> Cause:
+    """By the catalogue for what the driver numbers, else by the reason of the rule that answered."""
+    culprit = story.culprit
+    if culprit is None:
+        return Cause("No finding of it is known any more.", NOT_BLAMED, "nothing is left to judge by")
+    known = _by_catalogue(story, culprit)
+    if known is not None:
+        return known
+    reason = next((d.reason for d in reversed(story.decisions) if d.answer is not Answer.WATCH), "")
+    reason = reason or next((d.reason for d in reversed(story.decisions)), "")
+    if reason:
+        return Cause(reason, _blamed(culprit), f"the reason of rule {story.incident.rule or 'none'}", culprit.kind)
+    return Cause(culprit.summary, _blamed(culprit), "the finding itself; no rule has spoken", culprit.kind)
+
+
+def _by_catalogue(story: Story, culprit: Finding) -> Cause | None:
+    code = str(FALLEN_OFF_BUS_XID) if culprit.code == "fallen_off_bus" else culprit.code
+    if culprit.check not in {"xid", "sxid"} or not code.isdecimal():
+        return None
+    entry = story.catalogue.entry(int(code)) if culprit.check == "xid" else story.catalogue.sxid_entry(int(code))
+    basis = f"the catalogue's entry for {culprit.kind}"
+    first = culprit.evidence.get("burst_first")
+    if first and str(first) != culprit.code:
+        basis += f"; it is not the first of its burst, that was Xid {first}"
+    return Cause(entry.meaning, entry.blame.value.replace("_", " "), basis, culprit.kind)
+
+
+def _blamed(culprit: Finding) -> str:
+    """The component, which says where, not why."""
+    return str(culprit.component)
+
+
+def follow_ups(story: Story) -> tuple[str, ...]:
+    """What a person should still do or know, the most pressing first; each once."""
+    return tuple(dict.fromkeys((*_open(story), *_failed(story), *_recurring(story), *_unanswered(story))))
+
+
+def _open(story: Story) -> Iterator[str]:
+    incident = story.incident
+    for run in (run for stage in incident.plan for run in stage):
+        if run.step.verb is Verb.REPLACE and run.state in {StepState.PENDING, StepState.RUNNING} and not story.over:
+            what = str(story.culprit.component) if story.culprit else "what failed"
+            yield f"Replace {what} on {incident.node}, then give the node back."
+    if incident.state is IncidentState.WAITING:
+        yield f"It waits for a person: {incident.outcome or 'no reason is given'}."
+    if story.over and story.isolated is not None and story.isolated[1] is None:
+        yield f"The incident is closed, but {incident.node} has not come back into service."
+    active = sorted({f.kind for f in story.findings if f.active and f.severity is not Severity.INFO})
+    if story.over and active:
+        yield f"Still asserted by the node: {', '.join(active)}."
+
+
+def _failed(story: Story) -> Iterator[str]:
+    told: set[str] = set()
+    for run in (run for stage in story.incident.plan for run in stage):
+        if run.state is StepState.FAILED:
+            told |= set(run.actions)
+            yield f"The step '{run.step}' failed: {run.detail or 'no reason is given'}. Find out why."
+    for action in story.actions:
+        if action.id not in told and action.state in {ActionState.FAILED, ActionState.REFUSED, ActionState.EXPIRED}:
+            yield f"{action.verb} of {action.node} {action.state.value}: {action.detail or 'no reason is given'}."
+
+
+def _recurring(story: Story) -> Iterator[str]:
+    culprit = story.culprit
+    if story.earlier and culprit is not None:
+        same = sum(earlier.title.startswith(f"{culprit.kind} on {culprit.component}") for earlier in story.earlier)
+        count = len(story.earlier)
+        words = f"{count} earlier {'incident' if count == 1 else 'incidents'} of {story.incident.node}"
+        yield f"It recurs: {words}, {same or 'none'} of the same kind on the same component. Look for what they share."
+
+
+def _unanswered(story: Story) -> Iterator[str]:
+    if not story.evidence:
+        orders = evidence_orders(story.actions)
+        why = f"ordered, and {orders[-1].state.value}" if orders else "none was ordered"
+        yield f"No evidence of the minutes before was kept ({why})."
+    missing = [f"{bundle.node}: {m.what} ({m.why})" for bundle in story.evidence for m in bundle.missing]
+    if missing:
+        more = f"; and {len(missing) - MISSING_SHOWN} more" if len(missing) > MISSING_SHOWN else ""
+        yield f"The evidence is not whole. {'; '.join(missing[:MISSING_SHOWN])}{more}."
+    if any(f.severity is Severity.UNCLASSIFIED for f in story.findings):
+        yield "Nobody has described what was seen: describe it in the catalogue, so that the next one is answered."
