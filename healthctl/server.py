@@ -54,6 +54,11 @@ class Server:
                 f"{self._url}{path}: the answer cannot be read: {error}; is this a remediator of our version?"
             ) from None
 
+    def page(self, path: str, **query: str) -> bytes:
+        """Fetch `path` as it is. Raises as `get`."""
+        content: bytes = self._ask("GET", path, ANSWER_DEADLINE_S, params=query).content
+        return content
+
     def post(self, path: str, message: Any) -> None:
         """Send a message that is answered without words. Raises as `get`."""
         self._ask("POST", path, ANSWER_DEADLINE_S, data=encode(message))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import quote
 
 import click
@@ -12,6 +13,8 @@ from healthctl.listing import ListsByDefault
 from healthctl.output import clean, facts, json_text, moment, output_option, table
 from healthctl.server import Server, server_options
 from remediator.model.views import Approval, IncidentList, IncidentView
+
+FORMS = ("md", "html", "json")
 
 
 @click.group(cls=ListsByDefault)
@@ -63,6 +66,28 @@ def approve(server: Server, incident_id: str, what: str | None) -> None:
     server.post(f"{path}/approve", Approval(chosen))
     text = next((each.text for each in awaited if each.id == chosen), chosen)
     click.echo(f"approved: {clean(text)} ({clean(chosen)})")
+
+
+@incidents.command()
+@click.argument("incident_id", metavar="ID")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMS),
+    help="Markdown, one HTML page, or JSON. Without it as FILE's name ends, else md.",
+)
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there, not to standard output.")
+@server_options
+def postmortem(server: Server, incident_id: str, form: str | None, out: Path | None) -> None:
+    """Tell an incident afterwards: timeline, cause, actions, cost in GPU-hours, follow-ups, curves."""
+    ending = out.suffix.lstrip(".").lower() if out is not None else ""
+    form = form or (ending if ending in FORMS else FORMS[0])
+    page = server.page(f"/v1/incidents/{quote(incident_id, safe='')}/postmortem", format=form)
+    if out is None:
+        click.echo(page, nl=False)
+        return
+    out.write_bytes(page)
+    click.echo(f"{out}: {len(page)} bytes", err=True)
 
 
 def _title(incident: IncidentView) -> str:

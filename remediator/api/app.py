@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from remediator.api import evidence, nodes, operators
+from remediator.api import evidence, nodes, operators, postmortems
 from remediator.api.metrics import render_metrics
 from remediator.api.service import Refusal, Service, reply, service_of
 from vocabulary.wire import Problem
@@ -63,6 +63,7 @@ ROUTES = [
     Route("/v1/incidents", operators.incidents, methods=["GET"]),
     Route("/v1/incidents/{incident}", operators.incident, methods=["GET"]),
     Route("/v1/incidents/{incident}/evidence", evidence.show, methods=["GET"]),
+    Route("/v1/incidents/{incident}/postmortem", postmortems.show, methods=["GET"]),
     Route("/v1/incidents/{incident}/approve", operators.approve, methods=["POST"]),
     Route("/v1/events", operators.events, methods=["GET"]),
     Route("/healthz", healthz, methods=["GET"]),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +14,9 @@ import pytest
 from healthd_node import Node, eventually
 from real_centre import Centre
 
+from healthd.trainer.beacon import Beacon, Place
 from remediator.model.records import Action, Incident, IncidentState, NodeRecord
+from remediator.postmortem.document import PostMortem
 from remediator.state import ClusterState
 from remediator.store.journal import Journal
 from vocabulary.evidence import BUNDLE_BYTES_MAX, EvidenceBundle
@@ -20,6 +24,7 @@ from vocabulary.order import Order, OrderKind
 from vocabulary.wire import decode, encode
 
 MakeNode = Callable[..., Node]
+HEALTHCTL = Path(sys.executable).with_name("healthctl")
 INCIDENT = "inc-evidence"
 ORDER_ID = f"{INCIDENT}.d1.s0.0.collect_evidence"
 
@@ -123,3 +128,56 @@ def test_an_order_for_something_else_brings_no_evidence(centre: Centre, tmp_path
     centre.start()
     answer = centre.call("POST", f"/v1/nodes/n1/evidence/{ORDER_ID}", "n1", data=bundle())
     assert (answer.status_code, "does not ask for evidence" in answer.json()["error"]) == (400, True)
+
+
+def test_an_incident_is_told_afterwards_in_every_form(make_node: MakeNode, centre: Centre, tmp_path: Path) -> None:
+    """A fault, the shipped playbook, evidence of the node itself, and what a person reads of it."""
+    token, operator = tmp_path / "node.token", tmp_path / "operator.token"
+    remediator = {"url": centre.url, "token_file": str(token), "report_interval_s": 0.5}
+    node = make_node(kernel_log=tmp_path / "kern.log", remediator=remediator)
+    token.write_text(centre.issue("--node", node.name))
+    operator.write_text(centre.tokens["ann"])
+    centre.start()
+    node.start()
+    job = "<script>alert(1)</script>|{{7*7}}`\x1b[2J"
+    rank = Beacon.create(str(node.beacons), Place(job, 1, 0, 8, 0, node.name))
+    for step in range(30):
+        rank.begin_step(step)
+        rank.end_step()
+    eventually(lambda: node.verdict()["health"] == "healthy", "a first sweep")
+    node.xid(79, gpu=3)
+    listed = eventually(lambda: centre.call("GET", "/v1/incidents", "ann").json()["incidents"], "an incident")
+    path = f"/v1/incidents/{listed[0]['id']}"
+    eventually(lambda: centre.call("GET", f"{path}/evidence", "ann").json()["evidence"], "the evidence")
+
+    said = decode(centre.call("GET", f"{path}/postmortem", "ann", params={"format": "json"}).content, PostMortem)
+    assert (said.node, said.injected, said.cause.blame) == (node.name, True, "pcie")
+    assert {chart.title for chart in said.charts} >= {"temperature", "power", "SM clock", "time of a training step"}
+    assert any("Xid" in line.text for line in said.kernel_lines)
+    assert said.ranks[0].job == job
+    assert {"incident_opened", "decision"} <= {entry.kind for entry in said.timeline}
+
+    command = [str(HEALTHCTL), "incidents", "postmortem", listed[0]["id"]]
+    asked = [*command, "--server", centre.url, "--token-file", str(operator)]
+    markdown = subprocess.run(asked, check=True, capture_output=True, text=True, timeout=60).stdout
+    page = tmp_path / "incident.html"
+    subprocess.run([*asked, "--out", str(page)], check=True, capture_output=True, timeout=60)
+    html = page.read_text()
+    assert markdown.startswith("# xid/79 on GPU 3")
+    assert html.startswith("<!DOCTYPE html>")
+    for text in (markdown, html):
+        assert "<script" not in text
+        assert "\x1b" not in text
+        assert "7*7" in text.replace("\\", ""), "told, not calculated"
+
+    answer = centre.call("GET", f"{path}/postmortem", "ann", params={"format": "html"})
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert answer.headers["Content-Security-Policy"] == "sandbox"
+    for where, who, status in (
+        (f"{path}/postmortem", "n1", 403),
+        (f"{path}/postmortem", "nobody", 401),
+        (f"{path}/postmortem?format=pdf", "ann", 400),
+        ("/v1/incidents/none/postmortem", "ann", 404),
+    ):
+        assert centre.call("GET", where, who).status_code == status
+    rank.close()
