@@ -54,11 +54,13 @@ def follow_ups(story: Story) -> tuple[str, ...]:
 
 def _open(story: Story) -> Iterator[str]:
     incident = story.incident
-    for run in (run for stage in incident.plan for run in stage):
-        if run.step.verb is Verb.REPLACE and run.state in {StepState.PENDING, StepState.RUNNING} and not story.over:
-            what = str(story.culprit.component) if story.culprit else "what failed"
-            yield f"Replace {what} on {incident.node}, then give the node back."
-    if incident.state is IncidentState.WAITING:
+    reached = {StepState.RUNNING, StepState.SUCCEEDED}
+    runs = [run for stage in incident.plan for run in stage]
+    replacing = not story.over and any(r.step.verb is Verb.REPLACE and r.state in reached for r in runs)
+    if replacing:
+        what = str(story.culprit.component) if story.culprit else "what failed"
+        yield f"Replace {what} on {incident.node}, then give the node back."
+    elif incident.state is IncidentState.WAITING:
         yield f"It waits for a person: {incident.outcome or 'no reason is given'}."
     if story.over and story.isolated is not None and story.isolated[1] is None:
         yield f"The incident is closed, but {incident.node} has not come back into service."

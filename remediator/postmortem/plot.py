@@ -151,7 +151,7 @@ def _grid(frame: _Frame) -> Iterator[Markup]:
 def _times(frame: _Frame, mark_at: float) -> Iterator[Markup]:
     """Minutes before and after the moment, since it is that which one compares with."""
     span_s = frame.ended - frame.began
-    step_s = next((s for s in (10, 30, 60, 120, 300, 600, 1800) if span_s / s <= TICKS + 3), 3600)
+    step_s = next((s for s in (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800) if span_s / s <= TICKS + 3), 3600)
     for number in range(math.ceil((frame.began - mark_at) / step_s), math.floor((frame.ended - mark_at) / step_s) + 1):
         if number == 0:
             continue

@@ -192,7 +192,7 @@ def story(job: str = "llama-70b", **more: Any) -> Story:
         findings=("f-79",),
         guards=("1 of 4 nodes may be isolated, none is",),
     )
-    replace = StepRun(Step(Verb.REPLACE), state=StepState.RUNNING)
+    replace = StepRun(Step(Verb.REPLACE), state=StepState.SUCCEEDED)
     ticket = StepRun(
         Step(Verb.TICKET, how="a GPU fell off the bus"),
         state=StepState.FAILED,
@@ -210,7 +210,7 @@ def story(job: str = "llama-70b", **more: Any) -> Story:
         answer=Answer.ACT,
         decisions=1,
         plan=((ticket,), (replace,)),
-        outcome="replace GPU 3",
+        outcome="waits for replacement",
     )
     parts: dict[str, Any] = {
         "incident": incident,

@@ -174,6 +174,13 @@ def test_follow_ups_name_what_is_open() -> None:
     assert any("ethernet (absent: no such interface)" in word for word in words)
 
 
+def test_whatever_else_waits_for_a_person_is_said_in_its_words() -> None:
+    told = story()
+    waiting = msgspec.structs.replace(told.incident, plan=(), outcome="nobody knows this node")
+    words = post_mortem(msgspec.structs.replace(told, incident=waiting)).follow_ups
+    assert words[0] == "It waits for a person: nobody knows this node."
+
+
 def test_follow_ups_name_what_recurs_and_what_is_missing() -> None:
     told = story(evidence=[])
     same = msgspec.structs.replace(told.incident, id="inc-0", closed_at=T - 1000)
