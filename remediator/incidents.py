@@ -71,9 +71,13 @@ def clear_unasserted(state: ClusterState, node: str, asserted: set[str], now: fl
 
 def open_missing(state: ClusterState, now: float) -> None:
     """Whatever is active and was dealt with by nobody has an incident, however it came to have none."""
-    for finding in sorted(state.findings.values(), key=lambda f: (f.first_seen, f.id)):
-        unanswered = finding.active and finding.severity is not Severity.INFO and finding.id not in state.settled
-        if unanswered and state.incident_of(finding.node) is None:
+    unanswered = [
+        f
+        for f in state.findings.values()
+        if f.active and f.severity is not Severity.INFO and f.id not in state.settled and not state.incident_of(f.node)
+    ]
+    for finding in sorted(unanswered, key=lambda f: (f.first_seen, f.id)):
+        if state.incident_of(finding.node) is None:
             _open(state, finding, now)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from remediator import incidents
-from remediator.decide.choose import decide
+from remediator.decide.choose import decide, may_change
 from remediator.decide.lifecycle import IllegalTransition, move
 from remediator.decide.plan import advance, close, hand_over
 from remediator.decide.settings import Settings
@@ -52,7 +52,8 @@ def handle(state: ClusterState, item: AnyInput, settings: Settings) -> None:
     touched = _apply(state, item, settings)
     for incident_id in _incidents_on(state, touched):
         try:
-            decide(state, state.incidents[incident_id], settings, item.at)
+            if touched is not None or may_change(state.incidents[incident_id]):
+                decide(state, state.incidents[incident_id], settings, item.at)
             advance(state, incident_id, item.at)
             _close_if_moot(state, incident_id, item.at)
         except (
@@ -243,7 +244,7 @@ def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
     state.history.forget(item.at)
     incidents.open_missing(state, item.at)
     state.isolated_at[:] = [at for at in state.isolated_at if item.at - at < 86400.0]
-    for node in [n for n in state.nodes.values() if n.state is NodeState.PROBATION]:
+    for node in state.nodes_in(NodeState.PROBATION):
         if item.at - node.since >= settings.probation_s and state.incident_of(node.node) is None:
             state.put_node(
                 move(node, NodeState.HEALTHY, item.at, f"{settings.probation_s:g} s on probation without an incident")

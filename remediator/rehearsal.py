@@ -23,12 +23,13 @@ from remediator.model.inputs import (
     Tick,
 )
 from remediator.model.occurrence import Occurrence
-from remediator.model.records import Action, Decision, Incident, JobRef
+from remediator.model.records import Action, Decision, Incident, IncidentState, JobRef
 from remediator.pipeline import handle
 from remediator.state import ClusterState
 from vocabulary.order import TRAINER_ORDERS, OrderKind, OrderState, OrderUpdate
 
 IDLE_STEP_S = 3600.0  # how far time may jump when nothing is due
+TICK_S = 60.0  # how often time alone is looked at while things happen
 GOOD = "done"
 NEVER = "never"
 
@@ -65,6 +66,7 @@ class Rehearsal:
         self.occurrences: list[Occurrence] = []
         self.isolated_s = 0.0  # summed over nodes
         self._world = world
+        self._ticked_at = 0.0
         self._agenda: list[tuple[float, int, AnyInput]] = []
         self._order = itertools.count()
         self._answered: set[str] = set()
@@ -77,8 +79,8 @@ class Rehearsal:
         """Let time pass to `until`: everything due happens in its order, and deadlines are met to the moment."""
         while True:
             due = self._agenda[0][0] if self._agenda else until
-            step_to = min(due, until, self._next_deadline())
-            self.pass_to(max(step_to, self.now))
+            deadline = self._next_deadline()
+            self._to(max(min(due, until, deadline), self.now), tick=deadline <= min(due, until))
             while self._agenda and self._agenda[0][0] <= self.now:
                 self.tell(heapq.heappop(self._agenda)[2])
             if self.now >= until and not (self._agenda and self._agenda[0][0] <= until):
@@ -99,18 +101,22 @@ class Rehearsal:
         if isinstance(item, PlacementChanged) and self.state.nodes[item.node].held:
             self._observe(item.node, item.at, schedulable=False)
 
-    def pass_to(self, now: float) -> None:
-        """Time is now `now`."""
-        self.tell(Tick(at=now))
+    def _to(self, now: float, *, tick: bool) -> None:
+        if tick or now - self._ticked_at >= TICK_S:
+            self._ticked_at = now
+            self.tell(Tick(at=now))
+        self._count_isolated(now)
 
     def _count_isolated(self, now: float) -> None:
-        self.isolated_s += max(0.0, now - self.now) * sum(n.held for n in self.state.nodes.values())
+        self.isolated_s += max(0.0, now - self.now) * len(self.state.held)
         self.now = max(self.now, now)
 
     def _next_deadline(self) -> float:
         """The next time at which something happens by itself."""
-        times = [self.now + IDLE_STEP_S]
+        times = [self._ticked_at + IDLE_STEP_S]
         for incident in self.state.incidents.values():
+            if incident.state is not IncidentState.ACTING:
+                continue
             for run in itertools.chain.from_iterable(incident.plan):
                 times += [t for t in (run.deadline, run.not_before) if t is not None and t > self.now]
         return min(times)

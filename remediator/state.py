@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable
 from remediator.history import History
 from remediator.model.hold import NodeHold
 from remediator.model.occurrence import Occurrence
-from remediator.model.records import Action, AuditEvent, Decision, Facts, Incident, IncidentState, NodeRecord
+from remediator.model.records import Action, AuditEvent, Decision, Facts, Incident, IncidentState, JobRef, NodeRecord
+from remediator.model.rules import NodeState
 from vocabulary.finding import Finding, Severity
 
 CONTEXT_S = 300.0  # what was seen so lately belongs to the present
@@ -49,6 +50,9 @@ class ClusterState:
     holds: dict[str, NodeHold] = dataclasses.field(default_factory=dict)
     history: History = dataclasses.field(default_factory=History)
     changes: Changes = dataclasses.field(default_factory=Changes)
+    _in_state: dict[NodeState, set[str]] = dataclasses.field(default_factory=dict)
+    _with_job: dict[JobRef, set[str]] = dataclasses.field(default_factory=dict)
+    _held: set[str] = dataclasses.field(default_factory=set)
     _on_node: dict[str, dict[str, Finding]] = dataclasses.field(default_factory=dict)
     _incident_on: dict[str, str] = dataclasses.field(default_factory=dict)
     _actions_of: dict[str, list[str]] = dataclasses.field(default_factory=dict)
@@ -63,8 +67,10 @@ class ClusterState:
         occurrences: Iterable[Occurrence],
     ) -> ClusterState:
         """The state that these rows describe; nothing of it counts as changed."""
-        state = cls(nodes={n.node: n for n in nodes})
-        state.isolated_at += [n.isolated_at for n in state.nodes.values() if n.isolated_at is not None]
+        state = cls()
+        for node in nodes:
+            state.put_node(node)
+        state.isolated_at += sorted(n.isolated_at for n in state.nodes.values() if n.isolated_at is not None)
         for finding in findings:
             state.put_finding(finding)
         for incident in incidents:
@@ -87,6 +93,16 @@ class ClusterState:
         if before == node:
             return
         self.nodes[node.node] = self.changes.nodes[node.node] = node
+        if before is not None:
+            self._in_state[before.state].discard(node.node)
+            for ref in before.jobs:
+                self._with_job[ref].discard(node.node)
+                if not self._with_job[ref]:
+                    del self._with_job[ref]
+        for ref in node.jobs:
+            self._with_job.setdefault(ref, set()).add(node.node)
+        self._in_state.setdefault(node.state, set()).add(node.node)
+        (self._held.add if node.held else self._held.discard)(node.node)
         if before is None:
             self.note(node.since, "node_joined", f"{node.node} reported for the first time", node=node.node)
         elif before.state is not node.state:
@@ -161,6 +177,19 @@ class ClusterState:
             data=data or {},
         )
         self.changes.audit.append(event)
+
+    @property
+    def held(self) -> Collection[str]:
+        """Names of the nodes that we hold out of service."""
+        return self._held
+
+    def nodes_with(self, job: JobRef) -> list[str]:
+        """Names of the nodes that hold ranks of an attempt of a job."""
+        return sorted(self._with_job.get(job, ()))
+
+    def nodes_in(self, state: NodeState) -> list[NodeRecord]:
+        """The nodes in a state of their life, by name."""
+        return [self.nodes[name] for name in sorted(self._in_state.get(state, ()))]
 
     def incident_of(self, node: str) -> Incident | None:
         """The open incident of a node; there is at most one."""

@@ -5,14 +5,16 @@ Un-isolating is never asked about here, so it can never be blocked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from heapq import nsmallest
 
 import msgspec
 
 from remediator.decide.guards import Guarded
-from remediator.model.records import NodeRecord
 
 HOUR_S = 3600.0
+NAMED_MAX = 10  # nodes told by name in a reason
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,25 +31,25 @@ def level_max(budget: Budget, nodes_total: int) -> int:
 
 
 def isolation_guards(
-    budget: Budget, nodes: Iterable[NodeRecord], isolated_at: Iterable[float], now: float
+    budget: Budget, held: Collection[str], nodes_total: int, isolated_at: Sequence[float], now: float
 ) -> tuple[Guarded, ...]:
     """May one more node be isolated now?
 
     Args:
         budget: the limits.
-        nodes: every node known.
-        isolated_at: times of our isolations, any order, at least those of the last hour.
+        held: the nodes that we hold now.
+        nodes_total: how many nodes are known.
+        isolated_at: times of our isolations, in order, at least those of the last hour.
         now: UTC seconds.
     """
-    all_nodes = list(nodes)
-    held = sorted(n.node for n in all_nodes if n.held)
-    most = level_max(budget, len(all_nodes))
-    recent = sum(1 for at in isolated_at if now - at < HOUR_S)
+    most = level_max(budget, nodes_total)
+    named = nsmallest(NAMED_MAX, held)
+    recent = len(isolated_at) - bisect_right(isolated_at, now - HOUR_S)
     return (
         Guarded(
             "level",
             len(held) < most,
-            f"{len(held)} of at most {most} nodes isolated by us ({', '.join(held) or 'none'})",
+            f"{len(held)} of at most {most} nodes isolated by us ({', '.join(named) or 'none'})",
         ),
         Guarded(
             "rate",

@@ -24,6 +24,11 @@ _ASKED_AGAIN = {Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND, Answer.OBSERVE}
 _BY_MODE = {Mode.OBSERVE: Answer.OBSERVE, Mode.RECOMMEND: Answer.RECOMMEND, Mode.APPROVE: Answer.APPROVE}
 
 
+def may_change(incident: Incident) -> bool:
+    """Whether time alone may lead to another answer: the incident has none yet, or one that something holds back."""
+    return incident.answer is None or incident.answer in _ASKED_AGAIN
+
+
 def decide(state: ClusterState, incident: Incident, settings: Settings, now: float) -> None:
     """Decide, or leave the decision in force as it is."""
     policy = settings.policy
@@ -109,7 +114,7 @@ def _guards(
     own = ask(found.rule.guards, found.finding, state, now)
     if not found.rule.isolates or state.nodes[incident.node].held:
         return own
-    return (*own, *isolation_guards(settings.budget, state.nodes.values(), state.isolated_at, now))
+    return (*own, *isolation_guards(settings.budget, state.held, len(state.nodes), state.isolated_at, now))
 
 
 def _cancel_plan(state: ClusterState, incident: Incident, now: float) -> None:

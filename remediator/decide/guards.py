@@ -33,11 +33,8 @@ def ask(guards: Guards, finding: Finding, state: ClusterState, now: float) -> tu
         drained = hold is not None and hold.drained
         answers.append(Guarded("drained", drained, "no work is left" if drained else "the scheduler does not say so"))
     if guards.spares:
-        free = sum(
-            1
-            for other in state.nodes.values()
-            if other.node != node.node and other.state is NodeState.HEALTHY and not other.held and not other.jobs
-        )
+        healthy = state.nodes_in(NodeState.HEALTHY)
+        free = sum(1 for other in healthy if other.node != node.node and not other.held and not other.jobs)
         answers.append(Guarded("spares", free >= guards.spares, f"{free} free, {guards.spares} wanted"))
     for clause in guards.history:
         count = state.history.count(clause, subject_of(finding, state), now)

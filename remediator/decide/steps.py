@@ -6,6 +6,7 @@ looks at what became of them, and returns the step's new state. It never waits: 
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ def cordon(context: Context, run: StepRun) -> StepRun:
             context.enter(NodeState.DRAINING)
         if not context.node.held:
             context.state.put_node(replace(context.node, held=True, isolated_at=context.now))
-            context.state.isolated_at.append(context.now)
+            insort(context.state.isolated_at, context.now)
         return context.plan_action(run, Verb.CORDON.value, context.incident.node)
     (action,) = context.actions(run)
     if action.state is ActionState.REFUSED:
@@ -69,7 +70,7 @@ def notify_trainer(context: Context, run: StepRun) -> StepRun:
     told = {(o.job, o.node) for o in ordered}
     if not ordered or after_actions(context, run) is run:
         for ref in jobs:
-            for node in sorted(n.node for n in context.state.nodes.values() if ref in n.jobs):
+            for node in context.state.nodes_with(ref):
                 if (ref.job, node) not in told:
                     run = _tell(context, run, kind, ref, node)
     return after_actions(context, run)

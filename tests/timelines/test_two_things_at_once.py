@@ -60,7 +60,7 @@ def test_a_plan_that_does_not_fit_a_nodes_life_is_a_persons_and_starves_nobody()
     story = Story()
     story.finding("xid/79", Severity.FATAL, node="n1")
     story.finding("xid/79", Severity.FATAL, node="n2")
-    story.state.nodes["n1"] = replace(story.state.nodes["n1"], state=NodeState.RETIRED)
+    story.state.put_node(replace(story.state.nodes["n1"], state=NodeState.RETIRED))
     story.scheduler_answers("cordon", node="n1")
     story.scheduler_answers("cordon", node="n2")
     assert story.state.incident_of("n1").state is IncidentState.WAITING  # type: ignore[union-attr]  # it is there
