@@ -120,11 +120,11 @@ def evidence(path: str, out: Path | None, deadline_s: float) -> None:
     Temperatures, power, clocks, fabric counters, kernel lines, the trainers' last steps, and what is missing. It holds
     job names and kernel lines: look before you pass it on. FILE is made readable by you alone.
     """
-    from healthctl.node_check.evidence import fetch, write
+    from healthctl.node_check.evidence import fetch, visible, write
 
     bundle = fetch(path, deadline_s)
     if out is None:
-        click.echo(bundle)
+        click.echo(visible(bundle))
     else:
         write(out, bundle)
         click.echo(f"{out}: {len(bundle)} bytes", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import socket
 from pathlib import Path
@@ -55,6 +56,21 @@ def fetch(path: str, timeout_s: float) -> bytes:
     return body
 
 
+def visible(bundle: bytes) -> str:
+    r"""The same JSON in ASCII, for a terminal: a kernel line may hold what it would act upon.
+
+    >>> visible('{"text": "\u202e"}'.encode())
+    '{"text":"\\u202e"}'
+
+    Raises:
+        Failure: it is no JSON.
+    """
+    try:
+        return json.dumps(json.loads(bundle), separators=(",", ":")).replace("\x7f", "\\u007f")
+    except ValueError as error:
+        raise Failure(f"the answer is no JSON: {error}; is that healthd's socket?") from None
+
+
 def write(out: Path, bundle: bytes) -> None:
     """Make or replace the file `out`, which then only its owner may read.
 
@@ -63,6 +79,7 @@ def write(out: Path, bundle: bytes) -> None:
     """
     part = out.with_name(f"{out.name}.part")
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE), "wb") as file:  # noqa: PTH123 - a descriptor
+        os.fchmod(file.fileno(), PRIVATE)  # one that was left there may have been anybody's
         file.write(bundle)
     part.replace(out)
 
