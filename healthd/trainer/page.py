@@ -10,10 +10,12 @@ from __future__ import annotations
 import enum
 import json
 import struct
+from math import isfinite
 from typing import Any, NamedTuple
 from zlib import crc32
 
 MAGIC = b"gpu-hlth"
+NUMBER_MAX = 2.0**63  # any user can write a page: what no report could carry must not silence the node
 VERSION = 1
 
 _HEADER = struct.Struct("<8sIIII")  # magic, version, page bytes, ring entries, ring entry bytes; then its CRC-32
@@ -204,6 +206,8 @@ def unpack_state(block: bytes) -> State:
     first, step, since, at, completed, phase, _, last = STATE.unpack(body)
     if first != last or CRC.unpack_from(block, STATE.size)[0] != crc32(body):
         raise FieldError("state", "checksum does not match its content (torn or damaged)")
+    if not isfinite(since) or not isfinite(at):
+        raise FieldError("state", "holds a time that is none")
     try:
         return State(step, Phase(phase), since, at, completed)
     except ValueError as error:
@@ -217,7 +221,8 @@ def unpack_ring(ring: bytes, completed: int, last: int) -> list[StepRecord]:
         at = ordinal % RING_ENTRIES * RING_ENTRY_BYTES
         body = ring[at : at + RING_ENTRY.size]
         written, step, started_at, seconds = RING_ENTRY.unpack(body)
-        if written == ordinal and CRC.unpack_from(ring, at + RING_ENTRY.size)[0] == crc32(body):
+        sound = isfinite(started_at) and isfinite(seconds)
+        if sound and written == ordinal and CRC.unpack_from(ring, at + RING_ENTRY.size)[0] == crc32(body):
             records.append(StepRecord(step, started_at, seconds))
     return records
 
@@ -231,7 +236,20 @@ def take(document: dict[str, Any], field: str, name: str, kind: type | tuple[typ
     value = document.get(name)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise FieldError(f"{field}.{name}", "missing" if value is None else f"has the wrong type: {value!r}")
+    if isinstance(value, str) and not _is_text(value):
+        raise FieldError(f"{field}.{name}", "is no text that a report could carry")
+    if isinstance(value, int | float) and not (isfinite(value) and abs(value) < NUMBER_MAX):
+        raise FieldError(f"{field}.{name}", "is no number that a report could carry")
     return value
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written as UTF-8: JSON may hold half of a surrogate pair."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 _NUMBER = (int, float)

@@ -86,6 +86,15 @@ def test_a_state_mixed_from_two_writes_is_refused(cut: int) -> None:
         page.unpack_state(mixed)
 
 
+@pytest.mark.parametrize("moment", [float("nan"), float("inf")])
+def test_a_time_that_is_none_is_refused(moment: float) -> None:
+    for since, at in ((moment, 1.0), (1.0, moment)):
+        with pytest.raises(FieldError, match="holds a time that is none"):
+            page.unpack_state(page.pack_checked(page.STATE.pack(3, 42, since, at, 42, 1, 0, 3)))
+    entry = page.pack_checked(page.RING_ENTRY.pack(0, 7, 1.0, moment)).ljust(page.RING_ENTRY_BYTES, b"\0")
+    assert page.unpack_ring(entry, 1, 1) == []
+
+
 def test_phases_keep_their_numbers() -> None:
     assert [(phase.value, phase.name) for phase in Phase] == [
         (0, "STARTING"),
@@ -116,6 +125,9 @@ def test_the_header_says_what_is_wrong() -> None:
         ({"rank": "0"}, "identity.rank: has the wrong type: '0'"),
         ({"job": None}, "identity.job: missing"),
         ({"pid": True}, "pid"),
+        ({"pid": 10**30}, "identity.pid: is no number that a report could carry"),
+        ({"created_at": float("nan")}, "identity.created_at: is no number"),
+        ({"job": "half \ud800"}, "identity.job: is no text that a report could carry"),
     ],
 )
 def test_a_wrong_member_is_named(change: dict[str, object], text: str) -> None:
