@@ -86,7 +86,8 @@ class Deeds:
             )
         except requests.RequestException as error:
             return f"{_host(url)}: {type(error).__name__}"
-        return "" if answer.ok else f"{_host(url)}: status {answer.status_code}"
+        taken = 200 <= answer.status_code < 300  # a redirect took nothing
+        return "" if taken else f"{_host(url)}: status {answer.status_code}"
 
     def _run(self, name: str, message: Message) -> Outcome:
         hook = self._hooks.get(name)
