@@ -13,7 +13,8 @@ from remediator.decide.choose import decide, may_change
 from remediator.decide.lifecycle import IllegalTransition, move
 from remediator.decide.plan import advance, close, hand_over
 from remediator.decide.settings import Settings
-from remediator.model.hold import NodeHold, Owner, Result
+from remediator.holds import compare
+from remediator.model.hold import Result
 from remediator.model.inputs import (
     ActionEnded,
     AnyInput,
@@ -89,7 +90,7 @@ def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] 
         return None
     if isinstance(item, HoldsObserved):
         for hold in item.holds:
-            _hold(state, hold, item.at)
+            compare(state, hold, item.at)
         return {hold.node for hold in item.holds}
     if isinstance(item, ActionEnded):
         return _action_ended(state, item)
@@ -140,51 +141,6 @@ def _approved(state: ClusterState, item: Approved) -> set[str]:
         )
     )
     return {incident.node}
-
-
-def _hold(state: ClusterState, hold: NodeHold, now: float) -> None:
-    """Compare what the scheduler says with what we want. Where a person changed it, the person wins."""
-    state.holds[hold.node] = hold
-    node = state.nodes.get(hold.node)
-    if node is None or hold.schedulable is None:
-        return
-    if node.held and hold.owner is Owner.OPERATOR and _confirmed_before(node, now):
-        state.put_node(
-            move(replace(node, held=False), NodeState.OPERATOR_HELD, now, f"an operator took over: {hold.reason}")
-        )
-    elif node.held and hold.schedulable:
-        incident = state.incident_of(node.node)
-        actions = state.actions_of(incident) if incident is not None else []
-        lifting = any(a.verb == "resume" and not a.state.final for a in actions)
-        if _confirmed_before(node, now) and not lifting:
-            _lifted_by_operator(state, node, now)
-    elif node.held and node.hold_confirmed_at is None:
-        state.put_node(replace(node, hold_confirmed_at=now))  # whoever placed it, it holds
-    elif not node.held and hold.owner is Owner.OPERATOR and node.state is not NodeState.OPERATOR_HELD:
-        state.put_node(move(node, NodeState.OPERATOR_HELD, now, f"an operator holds it: {hold.reason}"))
-    elif node.state is NodeState.OPERATOR_HELD and hold.schedulable:
-        state.put_node(move(node, NodeState.PROBATION, now, "the operator gave it back"))
-        incident = state.incident_of(node.node)
-        if incident is not None:
-            close(state, incident, "an operator held the node and gave it back", now)
-
-
-def _confirmed_before(node: NodeRecord, now: float) -> bool:
-    return node.hold_confirmed_at is not None and now > node.hold_confirmed_at
-
-
-def _lifted_by_operator(state: ClusterState, node: NodeRecord, now: float) -> None:
-    state.put_node(
-        move(
-            replace(node, held=False, hold_confirmed_at=None),
-            NodeState.PROBATION,
-            now,
-            "an operator lifted our hold",
-        )
-    )
-    incident = state.incident_of(node.node)
-    if incident is not None:
-        close(state, incident, "an operator lifted our hold", now)
 
 
 def _action_ended(state: ClusterState, item: ActionEnded) -> set[str]:

@@ -62,7 +62,7 @@ def test(file: Path | None, shipped: bool, output: str) -> None:  # noqa: FBT001
     """
     from remediator.playbook.errors import PolicyError
     from remediator.playbook.load import SHIPPED, SHIPPED_FOLDER, files_of
-    from remediator.playbook.scenario import run_file, scenarios_beside
+    from remediator.playbook.trial import run_file, scenarios_beside
 
     policy, catalogue = _load(file), _catalogue()
     top = file or SHIPPED

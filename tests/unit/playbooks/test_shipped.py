@@ -13,9 +13,10 @@ from remediator.decide.policy import Policy
 from remediator.model.plan import Verb
 from remediator.playbook.lint import lint
 from remediator.playbook.load import SHIPPED, SHIPPED_FOLDER, files_of, load_policy
-from remediator.playbook.scenario import ScenarioDocument, run, scenarios_beside
+from remediator.playbook.scenario import ScenarioDocument
 from remediator.playbook.schema import schema_of
 from remediator.playbook.text import read
+from remediator.playbook.trial import run, scenarios_beside
 from vocabulary.catalogue_file import load_catalogue
 
 CATALOGUE = load_catalogue()
