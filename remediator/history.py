@@ -6,8 +6,9 @@ count smaller, and so an answer milder.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -16,7 +17,7 @@ from remediator.model.occurrence import Occurrence
 from remediator.model.rules import WINDOW_MAX_S, Clause, Distinct, Scope
 
 LOOK_S = 3600.0
-NODE_MAX, JOB_MAX, KIND_MAX = 1000, 5000, 20_000
+NODE_MAX, JOB_MAX, CLUSTER_MAX = 1000, 5000, 20_000  # of one kind
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -29,39 +30,40 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class History:
-    """Occurrences in the order they came; times never run backwards by more than a late report's delay."""
+    """Occurrences by the time they speak of, whenever they came."""
 
     def __init__(self) -> None:
-        self._by_node: defaultdict[str, deque[Occurrence]] = defaultdict(lambda: deque(maxlen=NODE_MAX))
-        self._by_job: defaultdict[str, deque[Occurrence]] = defaultdict(lambda: deque(maxlen=JOB_MAX))
-        self._by_kind: defaultdict[str, deque[Occurrence]] = defaultdict(lambda: deque(maxlen=KIND_MAX))
+        self._by_node: dict[str, _Log] = {}
+        self._by_job: dict[str, _Log] = {}
+        self._everywhere = _Log(CLUSTER_MAX)
         self._looked_at = 0.0
 
     def add(self, occurrence: Occurrence) -> None:
         """Remember one more."""
-        self._by_node[occurrence.node].append(occurrence)
-        self._by_kind[occurrence.kind].append(occurrence)
+        self._everywhere.add(occurrence)
+        self._by_node.setdefault(occurrence.node, _Log(NODE_MAX)).add(occurrence)
         for job in occurrence.jobs:
-            self._by_job[job].append(occurrence)
+            self._by_job.setdefault(job, _Log(JOB_MAX)).add(occurrence)
 
     def forget(self, now: float) -> None:
         """Drop what no window reaches any more; looks once an hour, however often it is called."""
         if now - self._looked_at < LOOK_S:
             return
         self._looked_at = now
-        for index in (self._by_node, self._by_job, self._by_kind):
-            for key in [key for key, kept in index.items() if _trim(kept, now)]:
+        self._everywhere.trim(now - WINDOW_MAX_S)
+        for index in (self._by_node, self._by_job):
+            for key in [key for key, log in index.items() if log.trim(now - WINDOW_MAX_S)]:
                 del index[key]
 
     def count(self, clause: Clause, subject: Subject, now: float) -> int:
         """How often what `clause` names happened around `subject` until `now`. Of several jobs, the largest count."""
         if clause.scope is Scope.JOB:
-            return max((_tally(self._within(clause, subject, self._by_job.get(job, ()), now), clause.distinct)
-                        for job in subject.jobs), default=0)  # fmt: skip
+            logs = [self._by_job[job] for job in subject.jobs if job in self._by_job]
+            return max((_tally(_recent(log, clause, subject, now), clause.distinct) for log in logs), default=0)
         if clause.scope is Scope.CLUSTER:
-            kinds = [kept for kind, kept in self._by_kind.items() if _names(clause, subject, kind)]
-            return _tally([o for kept in kinds for o in self._within(clause, subject, kept, now)], clause.distinct)
-        found = self._within(clause, subject, self._by_node.get(subject.node, ()), now)
+            return _tally(_recent(self._everywhere, clause, subject, now), clause.distinct)
+        log = self._by_node.get(subject.node)
+        found: Iterable[Occurrence] = () if log is None else _recent(log, clause, subject, now)
         if clause.scope is Scope.COMPONENT:
             found = [o for o in found if o.component == subject.component]
         if clause.distinct is Distinct.JOBS:
@@ -69,22 +71,58 @@ class History:
         return _tally(found, clause.distinct)
 
     def _only_here(self, job: str, clause: Clause, subject: Subject, now: float) -> bool:
-        met_at = {o.node for o in self._within(clause, subject, self._by_job.get(job, ()), now)}
-        return met_at == {subject.node}
-
-    @staticmethod
-    def _within(clause: Clause, subject: Subject, kept: Iterable[Occurrence], now: float) -> list[Occurrence]:
-        since = now - clause.within_s
-        return [o for o in kept if o.at > since and _names(clause, subject, o.kind)]
+        return all(o.node == subject.node for o in _recent(self._by_job[job], clause, subject, now))
 
 
-def _names(clause: Clause, subject: Subject, kind: str) -> bool:
+class _Log:
+    """The newest occurrences of each kind, oldest first."""
+
+    def __init__(self, kept_max: int) -> None:
+        self._kept_max = kept_max
+        self._by_kind: dict[str, deque[Occurrence]] = {}
+
+    def add(self, occurrence: Occurrence) -> None:
+        kept = self._by_kind.setdefault(occurrence.kind, deque())
+        if not kept or kept[-1].at <= occurrence.at:
+            kept.append(occurrence)
+        else:  # a late report
+            kept.insert(bisect_right(kept, occurrence.at, key=lambda o: o.at), occurrence)
+        if len(kept) > self._kept_max:
+            kept.popleft()
+
+    def trim(self, since: float) -> bool:
+        """Drop what is older. Returns whether nothing is left."""
+        for kind, kept in list(self._by_kind.items()):
+            while kept and kept[0].at < since:
+                kept.popleft()
+            if not kept:
+                del self._by_kind[kind]
+        return not self._by_kind
+
+    def kinds(self) -> Iterable[str]:
+        return self._by_kind
+
+    def newest_first(self, kind: str) -> Iterator[Occurrence]:
+        return reversed(self._by_kind.get(kind, ()))
+
+
+def _recent(log: _Log, clause: Clause, subject: Subject, now: float) -> Iterator[Occurrence]:
+    """What the clause names, newest first, back to the beginning of its window."""
+    since = now - clause.within_s
+    for kind in _kinds(log, clause, subject):
+        for occurrence in log.newest_first(kind):
+            if occurrence.at <= since:
+                break
+            yield occurrence
+
+
+def _kinds(log: _Log, clause: Clause, subject: Subject) -> Iterable[str]:
     if not clause.of:
-        return kind == subject.kind
-    return any(fnmatchcase(kind, pattern) for pattern in clause.of)
+        return (subject.kind,)
+    return [kind for kind in log.kinds() if any(fnmatchcase(kind, pattern) for pattern in clause.of)]
 
 
-def _tally(found: list[Occurrence], distinct: Distinct) -> int:
+def _tally(found: Iterable[Occurrence], distinct: Distinct) -> int:
     if distinct is Distinct.NODES:
         return len({o.node for o in found})
     if distinct is Distinct.COMPONENTS:
@@ -92,9 +130,3 @@ def _tally(found: list[Occurrence], distinct: Distinct) -> int:
     if distinct is Distinct.JOBS:
         return len({job for o in found for job in o.jobs})
     return sum(o.count for o in found)
-
-
-def _trim(kept: deque[Occurrence], now: float) -> bool:
-    while kept and now - kept[0].at > WINDOW_MAX_S:
-        kept.popleft()
-    return not kept

@@ -20,9 +20,9 @@ def names(match: Match, kind: str) -> bool:
 
 
 def misfit(match: Match, finding: Finding, state: ClusterState, now: float) -> str:
-    """Why the finding does not fit, in words; FITS (empty) if it does."""
+    """Why a finding of a kind that the rule speaks of does not fit, in words; FITS (empty) if it does."""
     return (
-        misfit_of_finding(match, finding)
+        _of_finding(match, finding)
         or _of_node(match, state.nodes[finding.node])
         or _of_company(match.together, finding, state, now)
         or _of_past(match, finding, state, now)
@@ -30,9 +30,11 @@ def misfit(match: Match, finding: Finding, state: ClusterState, now: float) -> s
 
 
 def misfit_of_finding(match: Match, finding: Finding) -> str:
-    """The same for what the finding alone says, without its node's present and past."""
-    if not names(match, finding.kind):
-        return f"it speaks of {', '.join(match.findings)}"
+    """The same for what the finding alone says, its kind included, without its node's present and past."""
+    return _of_finding(match, finding) if names(match, finding.kind) else f"it speaks of {', '.join(match.findings)}"
+
+
+def _of_finding(match: Match, finding: Finding) -> str:
     if match.severities and finding.severity not in match.severities:
         return f"its severity is {finding.severity.value}, not {_either(s.value for s in match.severities)}"
     if match.components and finding.component.kind not in match.components:
