@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from remediator.model.plan import Mode
 from remediator.pipeline import handle
 from remediator.playbook.load import SHIPPED_FOLDER, load_policy
 from remediator.replay import differences, replayed, what_if
+from remediator.state import ClusterState
 from remediator.store.journal import Journal
 from tests.timelines.story import Story
 from vocabulary.finding import Severity
@@ -59,6 +61,27 @@ def test_a_record_replays_to_the_same_bytes(events: list[tuple[object, ...]]) ->
     first = msgspec.json.encode(list(story.decisions.values()))
     assert msgspec.json.encode(replayed(story.inputs, story.rules)) == first
     assert msgspec.json.encode(replayed(story.inputs, story.rules)) == first
+
+
+@given(EVENTS, st.integers(0, 60))
+@settings(max_examples=40, deadline=None)
+def test_a_restart_anywhere_changes_no_decision(
+    tmp_path_factory: pytest.TempPathFactory, events: list[tuple[object, ...]], cut: int
+) -> None:
+    story = told(events)
+    before, after = story.inputs[:cut], story.inputs[cut:]
+    journal = Journal(f"sqlite:///{tmp_path_factory.mktemp('r')}/r.db")
+    epoch, lasting = journal.lead(), ClusterState()
+    for item in before:
+        handle(lasting, item, story.rules)
+        journal.commit([item], lasting.take_changes(), epoch)
+    restarted = journal.load()
+    journal.close()
+    for item in after:
+        handle(lasting, item, story.rules)
+        handle(restarted, item, story.rules)
+        first, second = lasting.take_changes().decisions, restarted.take_changes().decisions
+        assert msgspec.json.encode(first) == msgspec.json.encode(second)
 
 
 def journalled(tmp_path: Path, story: Story) -> Journal:
