@@ -131,7 +131,7 @@ def diff(a: Path, b: Path, config: Path, output: str) -> None:
     policies = [_load(a), _load(b)]
     try:
         found = load_config(config)
-        journal = Journal(found.database)
+        journal = Journal(found.database, create=False)
     except (ConfigError, StoreError) as error:
         raise Failure(str(error), Exit.USAGE) from None
     settings = [Settings(policy=p, mode=Mode.ACT, budget=found.budget, probation_s=found.probation_s) for p in policies]

@@ -32,8 +32,11 @@ class StoreError(Exception):
 class Journal:
     """The database of one cluster. One process writes it: a lock file beside a SQLite file sees to that."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, create: bool = True) -> None:
         self.url = make_url(url)
+        file = self.url.database or ":memory:"
+        if not create and self.url.get_backend_name() == "sqlite" and not Path(file).is_file():
+            raise StoreError(f"there is no database {file}; run this where the remediator keeps it")
         self._lock_fd: int | None = None
         self.engine = _engine(self.url.render_as_string(hide_password=False))
         try:

@@ -82,6 +82,15 @@ def test_a_rule_without_a_scenario_is_named(site: Path) -> None:
     assert "no scenario reaches: other" in run("test", str(site)).output
 
 
+def test_a_comparison_makes_no_database_where_there_is_none(site: Path) -> None:
+    config = site.with_name("remediator.yaml")
+    config.write_text(f"database: sqlite:///{site.parent}/r.db\n")
+    found = run("diff", str(site), str(site), "--config", str(config))
+    assert found.exit_code == 2
+    assert "there is no database" in found.output
+    assert not site.with_name("r.db").exists()
+
+
 @pytest.mark.parametrize("what", ["playbook", "scenarios"])
 def test_the_schema_is_json(what: str) -> None:
     assert "$defs" in json.loads(run("schema", what).output)
