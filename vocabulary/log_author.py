@@ -29,7 +29,7 @@ class Undressed(NamedTuple):
 _QUOTED = re.compile(r"\s{0,8}>")  # a mail's answer: its author repeats what another said
 _OTHER = Undressed("", Author.OTHER)
 _FACILITIES = "kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]"
-_KMSG = re.compile(r"(?P<prio>\d{1,5}),\d{1,20},\d{1,20},[^;\s]{0,80};")
+_KMSG = re.compile(r"(?P<prio>\d{1,5}),\d{1,20},\d{1,20}(?:,[^;\s]{0,80})?;")
 _SYSLOG_PRIORITY = re.compile(r"<(?P<prio>\d{1,5})>")
 _DECODED = re.compile(rf"(?P<facility>{_FACILITIES})\s{{0,8}}:\s{{0,8}}\w{{3,6}}\s{{0,8}}:\s{{0,8}}")
 _TALOS = re.compile(
@@ -46,23 +46,26 @@ _CTIME = (
     r"\[\S{1,12}\s{1,4}\S{1,12}\s{1,4}\d{1,2}\s\d\d:\d\d:\d\d\s\d{4}(?:\s{0,4}<\s{0,12}[+\d.]{1,20}\s{0,4}>)?\]"
     r"|\[\S{1,12}\s{1,2}\d{1,2}\s\d\d:\d\d\]"  # the minute that dmesg -H says once
 )
-_DMESG = re.compile(rf"\s{{0,80}}(?:{_SECONDS}|{_CTIME}){_CALLER}\s?")
+# "[0]: text" is how a launcher labels the lines of its ranks.
+_DMESG = re.compile(rf"\s{{0,80}}(?:{_SECONDS}|{_CTIME}){_CALLER}(?:\s|(?!:))")
 _CONSOLE = re.compile(
     r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]\s?(?=\[)"
 )  # a console server's, before dmesg's
 
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)"
+_ZONE_NAME = r"(?:UTC|MSK|WI[BT]A?|(?!CRIT)[A-Z]{1,3}T)"  # a capital word behind a date is mostly a level: INFO, WARN
 _DATED = re.compile(
     rf"(?:(?:[A-Z]\w\w\s|\d{{4}}\s)?(?:[^\s\d\[<]\S{{0,11}}|\d{{1,2}}月)\s{{1,2}}\d{{1,2}}(?:\s\d{{4}})?\s{_CLOCK}(?:\s\d{{4}})?"
     rf"|(?P<kernels>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{{6}}{_ZONE})"  # only dmesg writes a comma so
-    rf"|(?:\S{{1,8}}\s)?\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:\s?{_ZONE}|\s[A-Z]{{2,5}}|\s[+-]\d\d)?"
+    rf"|(?:\S{{1,8}}\s)?\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:\s?{_ZONE}|\s{_ZONE_NAME}(?=\s)|\s[+-]\d\d)?"
+    rf"|\[\d{{4}}-\d\d-\d\d[T ]{_CLOCK}{_ZONE}?\](?=\s(?:[\w.-]{{1,255}}\s)?kernel:\s)"  # else it is a program's own
     rf"|\d{{9,11}}\.\d{{1,9}}"  # seconds since 1970
     rf"|{_CLOCK})(?:\s{{1,8}}|$)"
 )
 _HOST = r"(?:<[A-Za-z][\w.-]{0,60}>\s|[^\s\[\]<>\"']{0,254}[^\s:\[\]<>\"']\s{1,8})?"
 _KERNEL_TAG = re.compile(
-    rf"(?:<kern\.\w{{3,8}}>\s)?{_HOST}(?:(?P<facility>{_FACILITIES})\.\w{{3,8}}\s{{1,4}})?(?:In\(\d{{1,3}}\)\s)?(?:vm)?kernel(?:\[0\])?:(?:\s|(?=[\[<N]))"
+    rf"(?:<kern\.\w{{3,8}}>\s)?{_HOST}(?:(?P<facility>{_FACILITIES})\.\w{{3,8}}\s{{1,4}})?(?:In\(\d{{1,3}}\)\s)?(?:vm)?kernel(?:\[0\])?:(?:\s|(?=[\[<{{A-Za-z]))"
 )
 _VMKERNEL_TAG = re.compile(r"^(?:WARNING: )?cpu\d{1,4}:\d{1,10}(?:\s\S{1,40})?\)")
 _OTHERS_TAG = re.compile(
@@ -72,8 +75,9 @@ _OTHERS_PID = re.compile(r"[\w.-]{1,255}\s[^\s:\[\]]{1,64}\[\d{1,10}\]:\s")
 # Words with which the kernel's own records begin, where a log left its author's name out.
 _SPEAKER = re.compile(
     r"NVRM: |nvidia-nvswitch\d|(?:\{\d{1,9}\})?\[Hardware Error\]|mce: |EDAC |[\w.-]{1,40} [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:"
-    r"[0-9a-fA-F]{2}\.[0-7]\b|oom-kill:|Out of [Mm]emory|Memory (?:cgroup|failure)|infiniband |nvidia-modeset: "
+    r"[0-9a-fA-F]{2}\.[0-7]\b|oom-kill:|Out of [Mm]emory|Memory (?:cgroup|failure)|infiniband |nvidia-modeset: |mlx[45]_\w{2,4}: |oom_reaper: |Kernel panic - "
 )
+_LEFT_OUT = re.compile(r"\s{0,8}\[(?:\.{2,3}|…)\]\s{0,4}")  # manuals put this in the place of a stamp
 # What gathers logs puts a host before them, and a serial console its prompt.
 _GATHERED = re.compile(r"(?:(?=[\w.-]{0,80}\d)[A-Za-z][\w.-]{0,80}:\s{0,4}|[\w.-]{1,64} login: {1,4})")
 _NUMBERED = re.compile(
@@ -109,6 +113,8 @@ def undress(line: str) -> Undressed:
 def _tagged(line: str, author: Author) -> Undressed:
     """What stands behind date, host and name, if these are there."""
     if (match := _GATHERED.match(line)) and (_DMESG.match(line, match.end()) or _DATED.match(line, match.end())):
+        line = line[match.end() :]
+    if match := _LEFT_OUT.match(line):
         line = line[match.end() :]
     skipped = _NUMBERED.match(line)
     dated = _DATED.match(line) or (_DATED.match(line, skipped.end()) if skipped else None)

@@ -57,7 +57,7 @@ _XID = re.compile(
 )
 _XID_OF_2005 = re.compile(r"NVRM:[ ]{1,4}Xid:[ ]{1,2}(?P<code>\d{1,5}),(?P<rest>[ ].*)", re.DOTALL)  # of no address
 _SXID = re.compile(
-    r"(?:nvidia-nvswitch(?P<switch>\d{1,4}):[ ]{1,4}|^)SXid[ ]{0,2}\((?P<address>[^()\s]{1,40})\):[ ]{0,2}"
+    r"(?:nvidia-nvswitch(?P<switch>\d{1,4}):?[ ]{1,4}|^)SXid[ ]{0,2}\((?P<address>[^()\s]{1,40})\):[ ]{0,2}"
     r"(?P<code>\d{1,7})(?:,|(?=\s|$))(?P<rest>.*)",
     re.DOTALL,
 )
@@ -76,7 +76,7 @@ _PID = re.compile(r"\s*pid=(?P<quote>'?)(?P<pid>\d{1,10}|<unknown>|)(?P=quote)(?
 _NAME = re.compile(rf"\s*name=(?P<name>.{{0,{NAME_CHARS_MAX}}}?)(?:,[ ]|,?$)", re.DOTALL)
 _CAUSED_BY = re.compile(r"caused by previous Xid (\d{1,5})\W{0,3}$")
 _RECOVERY = re.compile(r"GPU recovery action changed from 0x[0-9a-fA-F]{1,8} .{0,80}?\bto 0x([0-9a-fA-F]{1,8})\b")
-_TWO_PART = re.compile(r"(?P<bus>[0-9A-Fa-f]{1,4}):(?P<device>[0-9A-Fa-f]{1,2})")
+_TWO_PART = re.compile(r"(?P<bus>[0-9A-Fa-f]{1,4}):(?P<device>[0-9A-Fa-f]{1,2})(?:\.[0-7])?")
 _SXID_HEAD = re.compile(r"\s*(?P<word>Fatal|Non-fatal)\b(?:,?\s*Link (?P<link>\d{1,4})\b)?", re.IGNORECASE)
 
 
@@ -113,7 +113,7 @@ def format_xid(code: int, pci: str, *, pid: int | None = None, process: str = ""
 
 
 def _read_xid(match: re.Match[str]) -> KernelEvent:
-    rest = match["rest"]
+    rest = match["rest"].rstrip()  # a file from another system ends its lines with CR
     pid, process = None, ""
     if found := _PID.match(rest):
         pid = int(found["pid"]) if found["pid"].isdigit() else None

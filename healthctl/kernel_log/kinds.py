@@ -32,7 +32,7 @@ _OOM = (
     r"(?:Kernel panic - not syncing: )?(?:Out of [Mm]emory(?: and no killable process|: [\w-]{1,20} panic_on_oom)|System is deadlocked on memory)",
     r"Killed process \d{1,10}(?:, UID \d{1,10})?,? \(",
     r"oom-kill: ?constraint=",
-    r"(?:[^\n]{1,60}? invoked )?oom-killer: gfp_mask=",
+    r"(?:(?![\"'`#<>|+*/([])(?:\\x[0-9a-f]{2}|(?!: )[^\n]){1,15}? invoked )?oom-killer: gfp_mask=",
     r"oom_reaper: ",
     r"Tasks? in [^\n]{1,4096}? (?:are going to be killed due to memory\.oom\.group set|killed as a result of limit)",
     r"memory: usage \d{1,16}kB, limit \d{1,20}kB, failcnt",
@@ -55,6 +55,7 @@ _AER = (
 )
 _ECC = (
     r"EDAC (?:\w{1,20} )?MC#?\d{1,3}: (?!Giving out|Removed device)",
+    r"(?:EDAC )?\w{1,12}: HANDLING \w{1,8} MEMORY ERROR|EDAC \w{1,20}: New (?:Unc|C)orrected error",
     r"EDAC (?:PCI|DEVICE)\d{0,3}: (?!Giving out|Removed device)[^\n]{0,80}?\b(?:[Ee]rror|[Pp]arity|CE|UE)\b",
     r"Memory failure: 0x|(?:MCE|soft offline:) 0x[0-9a-f]{1,16}: |(?:RAS: )?Soft-offlining pfn",
     r"(?:\{\d{1,9}\}|mce: )?\[Hardware Error\]:[^\n]{0,120}? ECC error",
@@ -123,6 +124,7 @@ _CLASSES = tuple(
             _ECC,
             (
                 "EDAC ",
+                "MEMORY ERROR",
                 "emory failure:",
                 "[Hardware Error]",
                 "offlin",
@@ -151,10 +153,10 @@ _CLASSES = tuple(
     )
 )
 _KILLED = re.compile(
-    r"[Kk]ill(?:ed)? process (?P<pid>\d{1,10})(?:, UID \d{1,10})?,?(?: \((?P<name>.{1,60}?)\)(?:,| |$))?"
+    r"(?:[Kk]ill(?:ed)? process|OOM victim) (?P<pid>\d{1,10})(?:, UID \d{1,10})?,?(?: \((?P<name>.{1,60}?)\)(?:[,. ]|$))?"
 )
 _VICTIM = re.compile(r",task=(?P<name>.{0,60}?),pid=(?P<pid>\d{1,10}),uid=\d{1,10}\s{0,4}$")
-_REAPED = re.compile(r"oom_reaper: \w{1,20}(?: to reap)? (?:process )?(?P<pid>\d{1,10}) \((?P<name>.{1,60}?)\)")
+_REAPED = re.compile(r"oom_reaper: \w{1,20}(?: to reap)? (?:process |pid:)?(?P<pid>\d{1,10}) \((?P<name>.{1,60}?)\)")
 _INVOKED = re.compile(r"(?P<name>.{1,60}?) invoked oom-killer: gfp_mask=")
 _SOURCE = re.compile(rf"(?:received|from)(?: from)?:? (?P<pci>{_ADDRESS})")
 _PRINTED = re.compile(rf"(?P<pci>{_ADDRESS})")

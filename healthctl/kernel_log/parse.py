@@ -67,7 +67,7 @@ def _judge(line_no: int, text: str, heard: Heard) -> ParsedLine:
     if ("NVRM" in text or "SXid" in text) and (found := find_event(text)):
         event, before = found
         return _of_event(line_no, event, heard) if _is_spoken(before, heard) else ParsedLine(line_no)
-    classed = classify(text.lstrip(), by_name=heard.by_name)
+    classed = classify(text.strip(), by_name=heard.by_name)
     if classed is None:
         return ParsedLine(line_no)
     return ParsedLine(

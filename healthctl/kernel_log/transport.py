@@ -18,9 +18,9 @@ LINES_OF_RECORD_MAX = 2000  # a journal record has some twenty fields; what neve
 TEXT_CHARS_MAX = 64 << 10
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}[mK]")
-_KMSG = re.compile(r"\d{1,5},\d{1,20},\d{1,20},[^;\s]{0,80};")
+_KMSG = re.compile(r"\d{1,5},\d{1,20},\d{1,20}(?:,[^;\s]{0,80})?;")
 _ESCAPE = re.compile(r"(?:\\x[0-9a-fA-F]{2})+")
-_JSON = re.compile(r"(?:\x1e|data: )?\{(?!\d)")  # "{1}[Hardware Error]" is none
+_JSON = re.compile(r"(?:\x1e|data: |\s{1,8})?\{(?!\d)")  # "{1}[Hardware Error]" is none
 _REPEATED = re.compile(r"message repeated \d{1,9} times: \[ (?P<message>.*)\]\s*$", re.DOTALL)
 _VERBOSE = re.compile(r"\S{1,12} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? \S{1,12} \[s=[0-9a-f]")
 
@@ -70,7 +70,7 @@ class _Listener:
 
     def hear(self, line: str) -> Heard:
         if _JSON.match(line):
-            fields = of_json(line.lstrip("\x1e").removeprefix("data: "))
+            fields = of_json(line.lstrip("\x1e").removeprefix("data: ").strip().rstrip(","))
             return NOTHING if fields is None else _of_fields(fields)
         indented = line[:1].isspace()
         if not indented:

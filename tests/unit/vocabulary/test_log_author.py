@@ -23,12 +23,18 @@ BY_THE_KERNEL = """\
 [Tue Mar  4 12:00:00 2025 <    0.000001>]_
 [二 4月 28 21:22:27 2020]_
 [2023-06-22 21:55:31.352444][5975153.869131]_
+[2025-03-04 12:00:00] n1 kernel:_
+[2025-03-04T12:00:00.123456+00:00] kernel: [  117.984502]_
+[  117.984502] kernel:_
+/var/log/dmesg.0:[  117.984502] kernel:_
 2025-03-04T12:00:00,123456+00:00_
 kern  :warn  : [  117.984502]_
 kern  :err   : 2025-03-04T12:00:00,123456+00:00_
 kern  :err   : [Tue Mar  4 12:00:00 2025]_
 4,362,34101472,c;
 4,363,34101473,-,caller=T99;
+4,364,34101474;
+[...] n1 kernel:_
 <4>
 <4>[  117.984502]_
 Mar 04 12:00:00 n1 kernel:_
@@ -51,6 +57,7 @@ févr. 04 12:00:00 n1 kernel:_
 2025-03-04 12:00:00 n1 kernel:_
 Tue 2025-03-04 12:00:00 UTC n1 kernel:_
 Tue 2025-03-04 12:00:00.123456 CEST n1 kernel:_
+2025-03-04 12:00:00 UTC n1 kernel:_
 [  117.984502] n1 kernel:_
 1741089600.123456 n1 kernel:_
 sep 03 13:48:46 <hostname-redacted> kernel:_
@@ -97,6 +104,7 @@ Tue 2025-03-04 12:00:00 UTC n1 foo.service[12]:_
 user  :warn  : [  117.984502]_
 syslog:err   : 2025-03-04T12:00:00,123456+00:00_
 12,362,34101472,-;
+12,363,34101473;
 <12>
 <12>[38889.018130]_
 <12>Mar  4 12:00:00 n1 kernel:_
@@ -108,7 +116,7 @@ n1: user: warning: [2025-03-04T12:00:00.123456789Z]:_
 >> Mar  4 12:00:00 n1 kernel:_
 """
 
-UNNAMED = ["", "Mar  4 12:00:00 ", "19:14:02  ", "2025-03-04T12:00:00Z ", "12: "]
+UNNAMED = ["", "[...] ", "2025-03-04 12:00:00 UTC ", "Mar  4 12:00:00 ", "19:14:02  ", "2025-03-04T12:00:00Z ", "12: "]
 
 
 def prefixes(table: str) -> list[str]:
@@ -135,8 +143,24 @@ def test_a_date_alone_names_nobody(prefix: str) -> None:
     assert undress(prefix + TEXT) == Undressed(TEXT, Author.UNNAMED)
 
 
+@pytest.mark.parametrize("level", ["INFO", "WARN", "ERROR", "DEBUG", "CRIT", "FATAL", "TRACE"])
+@pytest.mark.parametrize("date", ["2025-03-04 12:00:00", "2025-03-04 12:00:00,123", "2025-03-04T12:00:00Z", "12:00:00"])
+def test_a_level_behind_a_date_is_no_name_of_a_zone(date: str, level: str) -> None:
+    assert undress(f"{date} {level} {TEXT}").author is Author.OTHER
+
+
+def test_what_a_terminal_was_told_has_no_blank_behind_the_kernels_name() -> None:
+    for text in (TEXT, "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal", "{1}[Hardware Error]: x"):
+        assert undress(f"kernel:{text}") == Undressed(text, Author.KERNEL)
+
+
+def test_a_label_of_a_rank_is_no_stamp() -> None:
+    assert undress(f"[0]: {TEXT}").author is Author.UNNAMED
+    assert undress(f"[ 2] {TEXT}") == Undressed(TEXT, Author.KERNEL)
+
+
 def test_devices_are_no_host_and_program() -> None:
-    for text in ("pcieport 0000:00:1c.0: AER: x", "EDAC MC0: 1 CE x", "mlx5_core 0000:5e:00.0: x"):
+    for text in ("pcieport 0000:00:1c.0: AER: x", "EDAC MC0: 1 CE x", "mlx5_core 0000:5e:00.0: x", "mlx4_en: eth2: x"):
         assert kernel_text("2025-03-04T12:00:00,123456+00:00 " + text) == text
         assert kernel_text("Mar  4 12:00:00 " + text) == text
         assert kernel_text("[    1.234567] " + text) == text

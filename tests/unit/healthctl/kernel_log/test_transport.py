@@ -130,6 +130,30 @@ def test_colours_nuls_and_line_ends_do_not_matter() -> None:
     assert kinds(coloured, f"\0\0\0[ 1.000000] {XID}\0", f"\ufeff[ 1.000000] {XID}\r") == ["xid"] * 3
 
 
+@pytest.mark.parametrize("end", ["", " ", "\r", "  \r\n"])
+@pytest.mark.parametrize("cut", ["pid=5", "pid=5, name=python3", "pid=5, name=python3,"])
+def test_a_line_may_end_behind_the_process(cut: str, end: str) -> None:
+    (found,) = parse(XID[: XID.index("pid=")] + cut + end)
+    assert (found.pid, found.process) == (5, "python3" if "name" in cut else "")
+
+
+def test_a_killed_process_is_named_whatever_ends_the_line() -> None:
+    for said in ("Out of Memory: Killed process 7 (a b).", "Out of memory: Killed process 7 (a b)\r"):
+        (found,) = parse(said)
+        assert (found.kind, found.pid, found.process) == ("oom", 7, "a b")
+
+
+def test_json_may_be_a_member_of_a_list() -> None:
+    record = json.dumps({"MESSAGE": XID, **BY_KERNEL})
+    assert kinds("[", f"  {record},", f"  {record}", "]") == ["none", "xid", "xid", "none"]
+
+
+def test_a_reporter_is_no_process_that_asked_for_memory() -> None:
+    said = "java invoked oom-killer: gfp_mask=0xd0, order=0"
+    assert kinds(said, f"Web Content{said[4:]}", f"[ 1.0] {said}") == ["oom"] * 3
+    assert kinds(f'"{said}"', f"e.g. the usual: {said}", f"# {said}", f"the process called {said}") == ["none"] * 4
+
+
 def test_a_marked_line_is_a_test_whoever_wrote_it() -> None:
     marked = mark("n1", XID)
     for line in (marked, f"12,1,2,-;{marked}", f"n1 app[7]: {marked}", json.dumps({"MESSAGE": marked, "_PID": "7"})):
