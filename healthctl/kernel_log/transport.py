@@ -16,9 +16,11 @@ from vocabulary.log_author import Author, undress
 
 LINES_OF_RECORD_MAX = 2000  # a journal record has some twenty fields; what never ends is no record
 TEXT_CHARS_MAX = 64 << 10
+CONTINUES_AT = 4  # columns; less is how somebody pasted it
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}[mK]")
 _KMSG = re.compile(r"\d{1,5},\d{1,20},\d{1,20}(?:,[^;\s]{0,80})?;")
+_FIELD_OF_KMSG = re.compile(r" [A-Z_][A-Z0-9_]{0,63}=")
 _ESCAPE = re.compile(r"(?:\\x[0-9a-fA-F]{2})+")
 _JSON = re.compile(r"(?:\x1e|data: |\s{1,8})?\{(?!\d)")  # "{1}[Hardware Error]" is none
 _REPEATED = re.compile(r"message repeated \d{1,9} times: \[ (?P<message>.*)\]\s*$", re.DOTALL)
@@ -72,24 +74,27 @@ class _Listener:
         if _JSON.match(line):
             fields = of_json(line.lstrip("\x1e").removeprefix("data: ").strip().rstrip(","))
             return NOTHING if fields is None else _of_fields(fields)
-        indented = line[:1].isspace()
-        if not indented:
-            self._last = line
-        elif line[0] == " " and _KMSG.match(self._last):
-            return NOTHING  # a field of the record before
+        depth = _depth(line)
+        if not depth or not line.strip():
+            self._last = line.strip()
+        elif _FIELD_OF_KMSG.match(line) and _KMSG.match(self._last):
+            return NOTHING
         line = line[:TEXT_CHARS_MAX]
         if MARK in line and (marked := unmark(line)):
             return Heard(_unescaped(marked.text) if _KMSG.match(line) else marked.text, by_name=True, injected=True)
-        text, author = undress(line.lstrip() if indented else line)
+        text, author = undress(line.lstrip() if depth else line)
         if author is Author.KERNEL and (repeated := _REPEATED.match(text)):  # rsyslog, for the sake of brevity
             text, author = undress(repeated["message"])
         if author is Author.OTHER:
             return NOTHING
-        if indented and author is Author.UNNAMED and self._last:
-            author = undress(self._last).author  # as journalctl and dmesg show the further lines of a message
-            if author is Author.OTHER:
-                return NOTHING
+        if depth >= CONTINUES_AT and author is Author.UNNAMED and undress(self._last).author is Author.OTHER:
+            return NOTHING  # a further line of what that one said, as journalctl shows it
         return Heard(_unescaped(text) if _KMSG.match(line) else text, by_name=author is Author.KERNEL)
+
+
+def _depth(line: str) -> int:
+    """By how many columns a line is indented."""
+    return len(line[: len(line) - len(line.lstrip())].expandtabs())
 
 
 def _of_record(lines: list[str]) -> Iterator[Heard]:

@@ -83,11 +83,8 @@ def test_a_record_that_never_ends_is_none_and_fills_no_memory() -> None:
 
 
 def test_a_field_of_a_kmsg_record_is_not_its_text() -> None:
-    assert kinds(f"6,1,2,-;usb 1-1: new device\n {XID}".split("\n")[0], f" {XID}", f"4,2,3,-;{XID}") == [
-        "none",
-        "none",
-        "xid",
-    ]
+    lines = ["6,1,2,-;usb 1-1: new device", " SUBSYSTEM=usb", f" DEVICE={XID}", f"4,2,3,-;{XID}", f" {XID}"]
+    assert kinds(*lines) == ["none", "none", "none", "xid", "xid"]
 
 
 def test_kmsg_escapes_are_taken_back() -> None:
@@ -100,8 +97,20 @@ def test_kmsg_escapes_are_taken_back() -> None:
 def test_an_indented_line_belongs_to_the_author_of_the_line_before() -> None:
     assert kinds("Mar  4 12:00:00 n1 app[7]: a report", f"      {XID}") == ["none", "none"]
     assert kinds("Mar  4 12:00:00 n1 kernel: a report", f"      {XID}") == ["none", "xid"]
+    assert kinds("Mar  4 12:00:00 n1 app[7]: a report", f"\t{XID}") == ["none", "none"]
     assert kinds(f"      {XID}") == ["xid"]
     assert kinds("Mar  4 12:00:00 n1 app[7]: a report", f"   Mar  4 12:00:00 n1 kernel: {XID}") == ["none", "xid"]
+
+
+@pytest.mark.parametrize("before", ["Mar  4 12:00:00 n1 app[7]: x", "> quoted", "12,1,2,-;x", "4,1,2,-;x", "[ 1.0] x"])
+def test_a_pasted_line_stands_for_itself(before: str) -> None:
+    assert kinds(before, f"  {XID}") == kinds(before, "", f"    {XID}")[::2] == ["none", "xid"]
+    assert kinds(before, "\r", f"    {XID}\r") == ["none", "none", "xid"]
+
+
+def test_a_kernel_line_before_vouches_for_nobody() -> None:
+    event = f"  Warning  XidError  2m  kernel-monitor  {XID}"
+    assert kinds(f"Mar  4 12:00:00 n1 kernel: {XID}", event, f"    {event}") == ["xid", "none", "none"]
 
 
 PROBE = [
