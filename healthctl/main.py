@@ -21,6 +21,7 @@ COMMANDS = {
     "doctor": ("healthctl.commands.doctor:doctor", "What this machine lacks, and why it matters."),
     "nvhcd": ("healthctl.commands.nvhcd:nvhcd", "Answer NVIDIA's resiliency launcher."),
     "xid": ("healthctl.commands.xid:xid", "Explain and find the driver's messages."),
+    "advise": ("healthctl.commands.advise:advise", "What numbers to choose, and what each choice costs."),
     "inject": ("healthctl.commands.inject:inject", "Write a marked test fault."),
     "launch": ("healthctl.commands.launch:launch", "Run a training job and bring it back after a fault."),
     "demo": ("healthctl.demo.command:demo", "Show the whole path on this machine."),

@@ -1,0 +1,104 @@
+"""`healthctl advise`: what numbers to choose, and what each choice would cost. Asks nobody, changes nothing."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from healthctl.duration import Duration, duration_text
+from healthctl.exits import Exit, Failure
+from healthctl.output import facts, json_text, output_option, table
+
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+NODES_MAX = 10_000_000
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One interval and the shares of time it wastes; `lost_gpu_hours_per_day` is what that is of this job."""
+
+    interval_s: float
+    times_optimum: float
+    waste: float
+    checkpoint: float
+    rework: float
+    restart: float
+    lost_gpu_hours_per_day: float
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """The answer: times in seconds, waste as shares of 1, the optimum in the middle of `choices`."""
+
+    job_mtbf_s: float
+    young_daly_s: float
+    daly_s: float
+    interval_s: float
+    choices: tuple[Choice, ...]
+
+
+@click.group()
+def advise() -> None:
+    """What numbers to choose, and what each choice would cost."""
+
+
+@advise.command()
+@click.option("--cost", type=Duration(), required=True, help="How long a save stops training, e.g. 60s.")
+@click.option("--nodes", type=click.IntRange(1, NODES_MAX), required=True, help="Nodes of the job.")
+@click.option("--mtbf", type=Duration(), required=True, help="Mean time between failures of one node, e.g. 50000h.")
+@click.option("--gpus-per-node", type=click.IntRange(1, 1024), default=8, show_default=True)
+@click.option("--restart", type=Duration(zero=True), default="10m", show_default=True,
+              help="From a failure until training goes on.")  # fmt: skip
+@click.option("--write", type=Duration(zero=True), default="0s", show_default=True,
+              help="How long an asynchronous save is still being written after training went on.")  # fmt: skip
+@output_option
+def checkpoint(
+    cost: float, nodes: int, mtbf: float, gpus_per_node: int, restart: float, write: float, output: str
+) -> None:
+    """How often to save: the optimum by Daly's formula, and what saving more or less often would waste.
+
+    What is measured here: nothing. A running job measures its own costs (docs/checkpoint-interval.md).
+    """
+    from healthd.trainer.interval.optimum import daly_s, waste_at, young_daly_s
+
+    job_mtbf_s = mtbf / nodes
+    if job_mtbf_s < 1:
+        raise Failure(f"{nodes} nodes with an MTBF of {duration_text(mtbf)} fail every {duration_text(job_mtbf_s)}: "
+                      "no checkpoint helps; check --mtbf, which is one node's", Exit.USAGE)  # fmt: skip
+    first_order_s, optimum_s = young_daly_s(cost, job_mtbf_s), daly_s(cost, job_mtbf_s)
+    best_s = max(optimum_s, write)
+    choices = []
+    for factor in FACTORS:
+        waste = waste_at(best_s * factor, cost, job_mtbf_s, restart, write)
+        lost = waste.total * nodes * gpus_per_node * 24
+        choices.append(
+            Choice(best_s * factor, factor, waste.total, waste.checkpoint, waste.rework, waste.restart, lost)
+        )
+    advice = Advice(job_mtbf_s, first_order_s, optimum_s, best_s, tuple(choices))
+    if output == "json":
+        click.echo(json_text(advice))
+        return
+    click.echo(_page(advice, write))
+
+
+def _page(advice: Advice, write_s: float) -> str:
+    """For people."""
+    bound = " (as long as a write takes: one save at a time)" if advice.interval_s == write_s else ""
+    head = facts(
+        [
+            ("save every", duration_text(advice.interval_s) + bound),
+            ("the job fails every", duration_text(advice.job_mtbf_s)),
+            ("sqrt(2 C F)", duration_text(advice.young_daly_s)),
+            ("Daly, higher order", duration_text(advice.daly_s)),
+        ]
+    )
+    header = ("SAVE EVERY", "", "WASTE", "SAVING", "REWORK", "RESTART", "GPU-HOURS LOST A DAY")
+    rows = [
+        (
+            duration_text(c.interval_s),
+            "optimum" if c.times_optimum == 1 else f"{c.times_optimum:g}x",
+            *(f"{share * 100:.2f} %" for share in (c.waste, c.checkpoint, c.rework, c.restart)),
+            f"{c.lost_gpu_hours_per_day:.4g}",
+        )
+        for c in advice.choices
+    ]
+    late = "\n\nIntervals shorter than a write cannot be had: one save at a time." if write_s else ""
+    return f"{head}\n\n{table(header, rows)}{late}"

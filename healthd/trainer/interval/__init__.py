@@ -1,0 +1,7 @@
+"""How often to save: from what a save really costs and how likely this job's nodes are to fail now. Standard library only."""
+
+from __future__ import annotations
+
+from healthd.trainer.interval.schedule import CheckpointInterval
+
+__all__ = ["CheckpointInterval"]

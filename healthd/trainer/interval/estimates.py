@@ -1,0 +1,55 @@
+"""What a save costs here and how often this job's nodes fail, from what was seen so far. Pure; times in seconds."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import isfinite
+from statistics import median
+
+SAVES_KEPT = 7  # a median over them outlives three odd ones: a cold file system, a neighbour's burst
+PRIOR_FAILURES = 2.0  # the prior MTBF weighs as much as two failures seen: ours
+
+
+class MedianCost:
+    """The median of the last few measurements of one cost; the prior until there is one."""
+
+    def __init__(self, prior_s: float) -> None:
+        if not isfinite(prior_s) or prior_s < 0:
+            raise ValueError(f"a prior cost of {prior_s!r} s is none; it must be 0 or more")
+        self._prior_s = prior_s
+        self._seen_s: deque[float] = deque(maxlen=SAVES_KEPT)
+
+    def add(self, seconds: float) -> None:
+        """One more; what is no duration is not counted."""
+        if isfinite(seconds) and seconds >= 0:
+            self._seen_s.append(seconds)
+
+    @property
+    def seconds(self) -> float:
+        """The cost, as far as it is known."""
+        return median(self._seen_s) if self._seen_s else self._prior_s
+
+
+class HazardEstimate:
+    """Failures per second of a whole job: a gamma prior around the nodes' MTBF, updated by what this job lives through.
+
+    Raises:
+        ValueError: no nodes, or an MTBF that is not positive.
+    """
+
+    def __init__(self, nodes: int, node_mtbf_s: float, prior_failures: float = PRIOR_FAILURES) -> None:
+        if nodes < 1 or not isfinite(node_mtbf_s) or node_mtbf_s <= 0 or prior_failures <= 0:
+            raise ValueError(f"{nodes} nodes with an MTBF of {node_mtbf_s!r} s; both must be above 0")
+        self._nodes = nodes
+        self._failures = prior_failures
+        self._node_seconds = prior_failures * node_mtbf_s
+
+    def lived(self, seconds: float, failures: int = 0) -> None:
+        """The job ran for so long and was ended by so many failures of nodes; times that are none are not counted."""
+        if isfinite(seconds) and seconds >= 0 and failures >= 0:
+            self._node_seconds += seconds * self._nodes
+            self._failures += failures
+
+    def per_s(self, failing_factor: float = 1.0) -> float:
+        """The mean of the posterior, times what is known to be wrong now."""
+        return max(1.0, failing_factor) * self._nodes * self._failures / self._node_seconds

@@ -1,0 +1,85 @@
+"""The file by which the node daemon tells a job's ranks their hazard: beside the beacon pages, written whole by rename."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from hashlib import sha256
+from math import isfinite
+from pathlib import Path
+from typing import NamedTuple
+
+VERSION = 1
+BYTES_MAX = 4096
+PER_S_MAX = 1.0  # a failure a second: whoever says more is not to be believed
+
+
+class PublishedHazard(NamedTuple):
+    """Failures per second of one job as the centre sees it; true until `valid_until` (UTC seconds)."""
+
+    per_s: float
+    nodes: int
+    valid_until: float
+
+
+def hazard_path(directory: str, job: str) -> Path:
+    """Where the hazard of a job stands. Two jobs never share one: the hash tells apart what cleaning made equal."""
+    clean = re.sub(r"[^A-Za-z0-9_.-]", "_", job)[:100]
+    return Path(directory) / f"{clean}.{sha256(job.encode(errors='replace')).hexdigest()[:12]}.hazard"
+
+
+def write_hazard(directory: str, job: str, hazard: PublishedHazard) -> Path:
+    """Put the file there, or over the one that is there.
+
+    Raises:
+        OSError: it cannot be written; the old one stays.
+    """
+    path = hazard_path(directory, job)
+    content = {"version": VERSION, "job": job, **hazard._asdict()}
+    aside = path.with_suffix(f".{os.getpid()}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    aside.unlink(missing_ok=True)
+    descriptor = os.open(aside, flags, 0o644)
+    try:
+        os.fchmod(descriptor, 0o644)  # the job runs as anybody, whatever the umask here
+        os.write(descriptor, json.dumps(content).encode())
+        aside.replace(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+    return path
+
+
+def read_hazard(directory: str, job: str, now: float) -> PublishedHazard | None:
+    """The hazard of a job, if root (or this user) wrote one that is whole and still true; never raises."""
+    try:
+        descriptor = os.open(hazard_path(directory, job), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return None
+    try:
+        status = os.fstat(descriptor)
+        trusted = stat.S_ISREG(status.st_mode) and status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
+        content = os.read(descriptor, BYTES_MAX) if trusted else b""
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return parse_hazard(content, job, now)
+
+
+def parse_hazard(content: bytes, job: str, now: float) -> PublishedHazard | None:
+    """The content of such a file; None for anything that is not wholly right, of another job, or out of date."""
+    try:
+        document = json.loads(content)
+        per_s, nodes, until = (document[name] for name in PublishedHazard._fields)
+        if document["version"] != VERSION or document["job"] != job or isinstance(nodes, bool):
+            return None
+        hazard = PublishedHazard(float(per_s), int(nodes), float(until))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+    sound = isfinite(hazard.per_s) and 0 < hazard.per_s <= PER_S_MAX and hazard.nodes > 0
+    return hazard if sound and isfinite(hazard.valid_until) and hazard.valid_until > now else None

@@ -1,0 +1,139 @@
+"""When to save next. The whole job follows one plan, or its ranks would wait for each other in two different collectives.
+
+Rank 0 measures and decides; the others learn the number of steps through the job's own store, one review after it was
+written there. Between two reviews lies at least one step with a collective of all ranks, so the number has arrived:
+nobody ever waits, and between reviews there is no traffic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+from typing import NamedTuple
+
+from healthd.trainer.agreement import LocalStore, Store
+from healthd.trainer.interval.estimates import HazardEstimate, MedianCost
+from healthd.trainer.interval.optimum import daly_s
+from healthd.trainer.interval.published import read_hazard
+from vocabulary.clock import Clock, SystemClock
+
+FIRST_REVIEW_STEPS = 8  # by then the first steps, which compile and warm up, are outnumbered
+REVIEWS_PER_INTERVAL = 8  # so a node that turns sick shortens the present interval, not only the next
+REVIEW_STEPS_MAX = 1000
+STEPS_KEPT = 64
+STEPS_MAX = 1 << 40
+
+_log = logging.getLogger("healthd.trainer")
+
+
+class Bounds(NamedTuple):
+    """What the plan may not leave, whatever the arithmetic says. Seconds; `first_steps` holds until the first review."""
+
+    least_s: float = 30.0
+    most_s: float = 4 * 3600.0
+    first_steps: int = 500
+
+
+class CheckpointInterval:
+    """`if interval.due(step): with interval.saving(step): ...`, once in every step, on every rank of the job alike.
+
+    Args:
+        nodes: nodes of the job.
+        node_mtbf_s: mean time between failures of one node, for as long as nobody publishes a better one.
+        job, directory: where the node daemon publishes this job's hazard; no directory: nobody does.
+        rank, store, attempt: as the guard has them. Without a store each rank decides alone: for a job of one rank only.
+        stall_prior_s: what a save is taken to cost before the first one was measured.
+
+    Raises:
+        ValueError: a number that cannot be.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is one fact about the job, given once and by name
+        self,
+        *,
+        nodes: int = 1,
+        node_mtbf_s: float = 50_000 * 3600.0,
+        job: str = "",
+        directory: str = "",
+        rank: int = 0,
+        store: Store | None = None,
+        attempt: int = 0,
+        stall_prior_s: float = 60.0,
+        bounds: Bounds | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._hazard = HazardEstimate(nodes, node_mtbf_s)
+        self._stall, self._write = MedianCost(stall_prior_s), MedianCost(0.0)
+        self._job, self._directory = job, directory
+        self._rank, self._store, self._key = rank, store or LocalStore(), f"healthd/interval/{attempt}/"
+        self._bounds, self._clock = bounds or Bounds(), clock or SystemClock()
+        self._steps_s: deque[float] = deque(maxlen=STEPS_KEPT)
+        self._looked_at: float | None = None
+        self._last_saved: int | None = None
+        self._reviews = 0
+        self._next_review = 0
+        self.interval_steps = self._bounds.first_steps
+
+    def due(self, step: int) -> bool:
+        """Whether every rank saves in this step. Call it in every step, also in those that save for another reason."""
+        self._measure()
+        if self._last_saved is None:  # where this attempt began counts as saved: it came from a checkpoint
+            self._last_saved, self._next_review = step - 1, step + FIRST_REVIEW_STEPS
+        if step >= self._next_review:
+            self._review(step)
+        return step - self._last_saved >= self.interval_steps
+
+    @contextmanager
+    def saving(self, step: int) -> Iterator[None]:
+        """Around the part of a save that training waits for, whatever it was ordered by. A save that fails counts not."""
+        began = self._clock.monotonic()
+        yield
+        self._stall.add(self._clock.monotonic() - began)
+        self._last_saved = step
+        self._looked_at = None  # the time since is no step's
+
+    def written(self, seconds: float) -> None:
+        """A save that went on beside training is whole `seconds` after training went on."""
+        self._write.add(seconds)
+
+    def failed(self, failures: int = 1) -> None:
+        """Nodes of this job failed: a launcher that relaunches may hand down what earlier attempts lived through."""
+        self._hazard.lived(0.0, failures)
+
+    @property
+    def mtbf_s(self) -> float:
+        """The job's own, as far as is known now: what the centre publishes, else the estimate."""
+        published = read_hazard(self._directory, self._job, self._clock.wall()) if self._directory else None
+        return 1 / (published.per_s if published else self._hazard.per_s())
+
+    @property
+    def interval_s(self) -> float:
+        """The optimum now, within the bounds; never shorter than a save needs to be written."""
+        optimum_s = daly_s(self._stall.seconds, self.mtbf_s)
+        return min(max(optimum_s, self._bounds.least_s, self._write.seconds), self._bounds.most_s)
+
+    def _measure(self) -> None:
+        now = self._clock.monotonic()
+        if self._looked_at is not None:
+            self._steps_s.append(now - self._looked_at)
+            self._hazard.lived(now - self._looked_at)
+        self._looked_at = now
+
+    def _review(self, step: int) -> None:
+        """Take up the number that was written at the last review, and (rank 0) write the next one."""
+        agreed = self._store.add(f"{self._key}{self._reviews}", 0) if self._reviews else 0
+        if agreed > 0:
+            self.interval_steps = min(agreed, STEPS_MAX)
+        elif self._reviews:
+            _log.error("no plan for review %d in the store: do all ranks call due() in every step?", self._reviews)
+        self._reviews += 1
+        self._next_review = step + min(max(1, self.interval_steps // REVIEWS_PER_INTERVAL), REVIEW_STEPS_MAX)
+        if self._rank == 0:
+            self._store.add(f"{self._key}{self._reviews}", self._wanted_steps())
+
+    def _wanted_steps(self) -> int:
+        step_s = median(self._steps_s) if self._steps_s else 0.0
+        return min(max(1, int(self.interval_s / step_s)), STEPS_MAX) if step_s > 0 else self.interval_steps

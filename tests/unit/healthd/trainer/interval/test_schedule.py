@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from healthd.trainer.agreement import LocalStore
+from healthd.trainer.interval import CheckpointInterval
+from healthd.trainer.interval.published import (
+    PublishedHazard,
+    hazard_path,
+    parse_hazard,
+    read_hazard,
+    write_hazard,
+)
+from healthd.trainer.interval.schedule import Bounds
+from vocabulary.clock import ManualClock
+
+NODE_MTBF_S = 1e6
+NODES = 100
+
+
+def interval(
+    clock: ManualClock, directory: str = "", rank: int = 0, store: LocalStore | None = None, first_steps: int = 40
+) -> CheckpointInterval:
+    return CheckpointInterval(
+        nodes=NODES,
+        node_mtbf_s=NODE_MTBF_S,
+        job="train",
+        directory=directory,
+        rank=rank,
+        store=store,
+        bounds=Bounds(least_s=1, first_steps=first_steps),
+        clock=clock,
+    )
+
+
+def train(each: CheckpointInterval, clock: ManualClock, steps: range, stall_s: float = 8.0) -> list[int]:
+    saved = []
+    for step in steps:
+        if each.due(step):
+            with each.saving(step):
+                clock.advance(stall_s)
+            saved.append(step)
+        clock.advance(2.0)
+    return saved
+
+
+def test_it_settles_at_the_optimum_of_what_it_measured() -> None:
+    clock = ManualClock()
+    each = interval(clock)
+    saved = train(each, clock, range(3000))
+    gaps_s = [2.0 * (b - a) for a, b in itertools.pairwise(saved[5:])]
+    assert gaps_s
+    assert gaps_s == pytest.approx([400] * len(gaps_s), rel=0.35)  # sqrt(2 * 8 * 10000), longer as the job lives on
+
+
+def test_a_sick_node_shortens_the_interval_that_runs(tmp_path: Path) -> None:
+    clock = ManualClock()
+    each = interval(clock, str(tmp_path))
+    train(each, clock, range(1000))
+    before = each.interval_steps
+    write_hazard(str(tmp_path), "train", PublishedHazard(100 * NODES / NODE_MTBF_S, NODES, clock.wall() + 1e6))
+    saved = train(each, clock, range(1000, 2000))
+    assert each.interval_steps < before / 5
+    assert saved[0] - 1000 < before
+    hazard_path(str(tmp_path), "train").unlink()
+    train(each, clock, range(2000, 3000))
+    assert each.interval_steps > before / 2
+
+
+@given(st.lists(st.floats(0.5, 8), min_size=4, max_size=4), st.integers(0, 10_000))
+def test_all_ranks_save_in_the_same_steps_however_their_clocks_run(paces: list[float], first: int) -> None:
+    store = LocalStore()
+    clocks = [ManualClock() for _ in paces]
+    ranks = [interval(clock, rank=rank, store=store) for rank, clock in enumerate(clocks)]
+    for step in range(first, first + 400):
+        said = set()
+        for each, clock, pace in zip(ranks, clocks, paces, strict=True):
+            clock.advance(pace)
+            due = each.due(step)
+            said.add(due)
+            if due:
+                with each.saving(step):
+                    clock.advance(pace)
+        assert len(said) == 1
+
+
+def test_an_interval_is_never_shorter_than_a_write_nor_outside_its_bounds() -> None:
+    clock = ManualClock()
+    each = interval(clock)
+    each.written(5000)
+    assert each.interval_s == 5000
+    each.written(1e9)
+    each.written(1e9)
+    assert each.interval_s == Bounds().most_s
+
+
+def test_a_save_that_fails_counts_not() -> None:
+    clock = ManualClock()
+    each = interval(clock, first_steps=4)
+    assert [each.due(step) for step in range(4)] == [False, False, False, True]
+    with pytest.raises(OSError, match="full"), each.saving(3):
+        raise OSError("full")
+    assert each.due(4)
+
+
+def test_what_others_could_have_written_is_not_believed(tmp_path: Path) -> None:
+    directory = str(tmp_path)
+    hazard = PublishedHazard(0.001, 4, 2000.0)
+    path = write_hazard(directory, "a/b", hazard)
+    assert read_hazard(directory, "a/b", 1000) == hazard
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert read_hazard(directory, "a/b", 2001) is None
+    assert read_hazard(directory, "a_b", 1000) is None
+    path.chmod(0o666)
+    assert read_hazard(directory, "a/b", 1000) is None
+    path.chmod(0o644)
+    if os.geteuid() == 0:
+        os.chown(path, 12345, 12345)
+        assert read_hazard(directory, "a/b", 1000) is None
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert read_hazard(directory, "a/b", 1000) is None
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_no_hazard(content: bytes) -> None:
+    assert parse_hazard(content, "train", 0.0) is None
+
+
+@pytest.mark.parametrize("per_s", ["0", "-1", "NaN", "Infinity", "1e9", '"x"', "null", "[]", "1" + "0" * 400])
+def test_no_number_that_cannot_be_is_taken(per_s: str) -> None:
+    content = f'{{"version":1,"job":"train","per_s":{per_s},"nodes":4,"valid_until":1e12}}'
+    assert parse_hazard(content.encode(), "train", 0.0) is None
