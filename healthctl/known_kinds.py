@@ -27,5 +27,6 @@ def known_kinds(catalogue: Catalogue) -> dict[str, frozenset[Severity]]:
             kind = f"{family.check}/{form.code}"
             known[kind] = known.get(kind, frozenset()) | {form.severity}
     listed = {kind.partition("/")[0] for kind in known}
-    known |= {f"{check}/{OPEN}": _GRAVE for check in (*CHECK_NAMES, *VERDICTS) if check not in listed}
+    known |= {f"{check}/{OPEN}": _GRAVE for check in CHECK_NAMES if check not in listed}
+    known |= {f"{verdict}/{OPEN}": frozenset(Severity) for verdict in VERDICTS}
     return known

@@ -27,6 +27,8 @@ class Subject(msgspec.Struct, frozen=True):
     node: str
     component: str
     jobs: tuple[str, ...]
+    incident: str = ""
+    injected: bool = False
 
 
 class History:
@@ -67,7 +69,8 @@ class History:
         if clause.scope is Scope.COMPONENT:
             found = [o for o in found if o.component == subject.component]
         if clause.distinct is Distinct.JOBS:
-            return sum(self._only_here(job, clause, subject, now) for job in {j for o in found for j in o.jobs})
+            wide = {job for o in found if o.job_nodes > 1 for job in o.jobs}
+            return sum(self._only_here(job, clause, subject, now) for job in wide)
         return _tally(found, clause.distinct)
 
     def _only_here(self, job: str, clause: Clause, subject: Subject, now: float) -> bool:
@@ -113,7 +116,9 @@ def _recent(log: _Log, clause: Clause, subject: Subject, now: float) -> Iterator
         for occurrence in log.newest_first(kind):
             if occurrence.at <= since:
                 break
-            yield occurrence
+            own = occurrence.incident and occurrence.incident == subject.incident
+            if not own and (subject.injected or not occurrence.injected):
+                yield occurrence
 
 
 def _kinds(log: _Log, clause: Clause, subject: Subject) -> Iterable[str]:
@@ -127,6 +132,8 @@ def _tally(found: Iterable[Occurrence], distinct: Distinct) -> int:
         return len({o.node for o in found})
     if distinct is Distinct.COMPONENTS:
         return len({(o.node, o.component) for o in found})
-    if distinct is Distinct.JOBS:
+    if distinct in (Distinct.JOBS, Distinct.ALL_JOBS):
         return len({job for o in found for job in o.jobs})
+    if distinct is Distinct.INCIDENTS:
+        return len({o.incident for o in found})
     return sum(o.count for o in found)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from remediator.model.occurrence import Occurrence
 from remediator.model.records import Facts, Incident
-from remediator.model.rules import WINDOW_MAX_S
+from remediator.model.rules import PRESENT_MAX_S, WINDOW_MAX_S
 from remediator.state import CONTEXT_S, ClusterState
 from vocabulary.finding import Finding, Severity
 
@@ -23,14 +23,17 @@ TITLE_MAX = 200
 Wanted = Callable[[Finding], bool]  # whether the policy has a plan for this finding
 
 
-def absorb(state: ClusterState, finding: Finding, now: float, wanted: Wanted) -> None:
-    """Take in one finding as a node reported it: store it, audit what is new, and let it join or open an incident."""
+def absorb(state: ClusterState, finding: Finding, now: float, wanted: Wanted, *, current: bool = False) -> None:
+    """Take in one finding as a node reported it: store it, audit what is new, and let it join or open an incident.
+
+    `current`: the node asserts it now, whatever was said of it before.
+    """
     before = state.findings.get(finding.id)
     if before is not None and before.node != finding.node:
         text = f"{finding.node} speaks of finding {finding.id}, which is {before.node}'s; ignored"
         state.note(now, "finding_refused", text, node=finding.node)
         return
-    if before is not None and before.cleared_at is not None and finding.active:
+    if before is not None and before.cleared_at is not None and finding.active and not current:
         return  # a late copy of something already cleared
     if before == finding:
         return
@@ -56,9 +59,9 @@ def _remember(state: ClusterState, before: Finding | None, finding: Finding, now
     if times <= 0:
         return False
     at = finding.last_seen if now - WINDOW_MAX_S < finding.last_seen <= now else now
-    state.remember(
-        Occurrence(at, finding.kind, finding.node, finding.component.key, state.jobs_on(finding.node), times)
-    )
+    jobs, width = state.jobs_on(finding.node), state.widest_job_on(finding.node)
+    component = finding.component.key
+    state.remember(Occurrence(at, finding.kind, finding.node, component, jobs, width, times, injected=finding.injected))
     return True
 
 
@@ -85,10 +88,15 @@ def forget_old(state: ClusterState, now: float) -> None:
     """Drop inactive findings that no open incident needs and that give no context any more."""
     needed = {f for incident in state.incidents.values() for f in incident.findings}
     old = [
-        f.id for f in state.findings.values() if not f.active and f.id not in needed and now - f.last_seen > CONTEXT_S
+        f.id for f in state.findings.values() if not f.active and f.id not in needed and now - moved(f) > PRESENT_MAX_S
     ]
     for finding_id in old:
         state.forget_finding(finding_id)
+
+
+def moved(finding: Finding) -> float:
+    """When a finding was last news."""
+    return max(finding.last_seen, finding.cleared_at or 0.0)
 
 
 def _audit(
@@ -116,7 +124,7 @@ def _audit(
 def _join(state: ClusterState, incident: Incident, finding: Finding) -> None:
     if finding.id not in incident.findings:
         findings = (*incident.findings, finding.id)
-        state.put_incident(replace(incident, findings=findings, injected=incident.injected or finding.injected))
+        state.put_incident(replace(incident, findings=findings, injected=incident.injected and finding.injected))
 
 
 def _open(state: ClusterState, finding: Finding, now: float) -> None:
@@ -132,7 +140,7 @@ def _open(state: ClusterState, finding: Finding, now: float) -> None:
         title=f"{finding.kind} on {finding.component}: {finding.summary}"[:TITLE_MAX],
         opened_at=now,
         findings=(*(f.id for f in context), finding.id),
-        injected=finding.injected or any(f.injected for f in context),
+        injected=finding.injected,
     )
     state.put_incident(incident)
     state.note(now, "incident_opened", f"{incident.id} on {incident.node}: {incident.title}", incident=incident)

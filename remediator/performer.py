@@ -6,6 +6,7 @@ comes again, and every backend takes a repetition for what it is.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -22,6 +23,7 @@ from vocabulary.clock import Clock
 
 log = logging.getLogger(__name__)
 WORKERS = 4
+_HOLDING = frozenset({Verb.CORDON.value, "resume"})
 
 
 class Performer:
@@ -40,7 +42,9 @@ class Performer:
         self._attempted: dict[str, int] = {}  # action → number of the attempt last begun
         self._seen: dict[str, NodeHold] = {}
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="perform")
+        self._holds = ThreadPoolExecutor(WORKERS, thread_name_prefix="hold")
+        self._others = ThreadPoolExecutor(WORKERS, thread_name_prefix="deed")  # a dead webhook must not delay a cordon
+        self._turns: dict[str, threading.Lock] = {}  # by node: two changes of one node never run side by side
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._engine: Engine | None = None
@@ -56,7 +60,8 @@ class Performer:
         """Stop asking; what is under way finishes within its own deadline."""
         self._stopping.set()
         self._wake.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._holds, self._others):
+            pool.shutdown(wait=True, cancel_futures=True)
 
     def look(self, snapshot: Snapshot) -> None:
         """Start whatever is planned, due and not under way."""
@@ -75,11 +80,15 @@ class Performer:
             if self._attempted.get(action.id, -1) >= action.attempts:
                 return  # under way, or ended and not yet published
             self._attempted[action.id] = action.attempts
-        self._pool.submit(self._perform, action)
+        pool = self._holds if action.verb in _HOLDING else self._others
+        pool.submit(self._perform, action)
 
     def _perform(self, action: Action) -> None:
         try:
-            outcome = self._outcome(action)
+            with self._turn(action):
+                if not self._still_wanted(action):
+                    return
+                outcome = self._outcome(action)
         except Exception as error:
             log.exception("%s of %s failed", action.verb, action.node)
             outcome = Outcome(Result.FAILED, repr(error))
@@ -87,6 +96,18 @@ class Performer:
             with self._lock:
                 del self._attempted[action.id]
         self._wake.set()
+
+    def _turn(self, action: Action) -> contextlib.AbstractContextManager[object]:
+        if action.verb not in _HOLDING:
+            return contextlib.nullcontext()
+        with self._lock:
+            return self._turns.setdefault(action.node, threading.Lock())
+
+    def _still_wanted(self, action: Action) -> bool:
+        """It may have waited for its turn: cancelled, or too late, it would undo what came after it."""
+        assert self._engine is not None  # noqa: S101 - started before anything is performed
+        latest = self._engine.snapshot.actions.get(action.id)
+        return latest is not None and not latest.state.final and self._clock.wall() < latest.deadline
 
     def _outcome(self, action: Action) -> Outcome:
         if action.verb == "resume":

@@ -27,9 +27,9 @@ from remediator.model.inputs import (
     PolicyChanged,
     Tick,
 )
-from remediator.model.records import Action, ActionState, Answer, AuditEvent, IncidentState, NodeRecord
+from remediator.model.records import Action, ActionState, AuditEvent, IncidentState, NodeRecord
 from remediator.model.rules import NodeState
-from remediator.state import ClusterState
+from remediator.state import FOR_PEOPLE, SHOWN_S, ClusterState
 from vocabulary.architecture import architecture_of
 from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderState
@@ -37,9 +37,6 @@ from vocabulary.order import OrderState
 RETRY_FIRST_S = 1.0
 RETRY_MAX_S = 30.0
 
-SHOWN_S = 86400.0  # for how long a recommendation stays that rests on what nothing asserts (info)
-
-_FOR_PEOPLE = {Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND}
 _FROM_ORDER = {
     OrderState.SUCCEEDED: ActionState.SUCCEEDED,
     OrderState.FAILED: ActionState.FAILED,
@@ -53,14 +50,14 @@ def handle(state: ClusterState, item: AnyInput, settings: Settings) -> None:
     touched = _apply(state, item, settings)
     for incident_id in _incidents_on(state, touched):
         try:
-            if touched is not None or may_change(state.incidents[incident_id]):
+            if touched is not None or isinstance(item, PolicyChanged) or may_change(state.incidents[incident_id]):
                 decide(state, state.incidents[incident_id], settings, item.at)
-            advance(state, incident_id, item.at)
+            advance(state, incident_id, settings.budget, item.at)
             _close_if_moot(state, incident_id, item.at)
-        except (
-            IllegalTransition
-        ) as error:  # the plan does not fit the node's life: a person's turn, and nobody else's trouble
+        except IllegalTransition as error:  # the plan does not fit the node's life
             hand_over(state, state.incidents[incident_id], str(error), item.at)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours about one incident must not starve the others
+            hand_over(state, state.incidents[incident_id], f"internal error, please report it: {error!r}", item.at)
 
 
 def _incidents_on(state: ClusterState, nodes: set[str] | None) -> list[str]:
@@ -76,7 +73,7 @@ def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] 
         return {item.node}
     if isinstance(item, PlacementChanged):
         _know(state, item.node, item.at)
-        state.put_node(replace(state.nodes[item.node], jobs=item.jobs))
+        state.put_node(replace(state.nodes[item.node], jobs=tuple(dict.fromkeys(item.jobs))))
         return {i.node for i in state.incidents.values()}  # an order under way may have to reach this node too
     if isinstance(item, InventoryChanged):
         _know(state, item.node, item.at)
@@ -117,8 +114,9 @@ def _findings(state: ClusterState, item: FindingsReported, settings: Settings) -
     if item.active is None:
         return
     for finding in item.active:
-        if finding.id not in state.findings:
-            incidents.absorb(state, finding, item.at, wanted)
+        known = state.findings.get(finding.id)
+        if known is None or not known.active:
+            incidents.absorb(state, finding, item.at, wanted, current=True)
     incidents.clear_unasserted(state, item.node, {f.id for f in item.active}, item.at)
 
 
@@ -216,6 +214,6 @@ def _close_if_moot(state: ClusterState, incident_id: str, now: float) -> None:
     if any(f.active and f.severity is not Severity.INFO for f in findings):
         return
     only_info = all(f.severity is Severity.INFO for f in findings)
-    if only_info and incident.answer in _FOR_PEOPLE and now - max(f.last_seen for f in findings) < SHOWN_S:
+    if only_info and incident.answer in FOR_PEOPLE and now - max(f.last_seen for f in findings) < SHOWN_S:
         return
     close(state, incident, "its findings cleared", now)

@@ -20,6 +20,7 @@ class PolicyReload:
         self.problem = ""
         self._config = config
         self._engine = engine
+        self._offered = engine.settings.policy.digest  # to the engine, last
         self._one_at_a_time = threading.Lock()
 
     def begin(self) -> None:
@@ -29,14 +30,13 @@ class PolicyReload:
     def run(self) -> None:
         """Read the files; put them in force if they are good."""
         with self._one_at_a_time:
-            before = self._engine.settings.policy
             try:
                 policy = load_policy(self._config.playbook_paths, self._config.hooks)
-            except PolicyError as error:
-                self.problem = str(error)
-                log.error("the playbooks are not taken, policy %s stays in force: %s", before.digest, error)
+                if policy.digest != self._offered:
+                    self._engine.change_policy(policy)
+            except Exception as error:  # noqa: BLE001 - whatever it is, people must see that their files are not in force
+                self.problem = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
+                log.error("the playbooks are not taken, policy %s stays in force: %s", self._offered, self.problem)
                 return
-            self.problem = ""
-            if policy.digest != before.digest:
-                self._engine.change_policy(policy)
-            log.info("policy %s is in force (before: %s)", policy.digest, before.digest)
+            log.info("policy %s is in force (before: %s)", policy.digest, self._offered)
+            self._offered, self.problem = policy.digest, ""

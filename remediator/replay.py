@@ -71,6 +71,7 @@ def what_if(inputs: Iterable[AnyInput], settings: Settings) -> WhatIf:
     """What a policy would have decided on this record."""
     rehearsal = Rehearsal(settings, World(invented=False))
     for item in inputs:
+        rehearsal.now = rehearsal.now or item.at
         theirs = _from_outside(item, rehearsal.state)
         if theirs is not None:
             rehearsal.run(theirs.at)

@@ -7,16 +7,30 @@ store: `remediator.store` loads it at start and writes each `Changes` in one tra
 from __future__ import annotations
 
 import dataclasses
+from bisect import insort
 from collections.abc import Collection, Iterable
 
 from remediator.history import History
 from remediator.model.hold import NodeHold
 from remediator.model.occurrence import Occurrence
-from remediator.model.records import Action, AuditEvent, Decision, Facts, Incident, IncidentState, JobRef, NodeRecord
+from remediator.model.records import (
+    Action,
+    Answer,
+    AuditEvent,
+    Decision,
+    Facts,
+    Incident,
+    IncidentState,
+    JobRef,
+    NodeRecord,
+)
 from remediator.model.rules import NodeState
 from vocabulary.finding import Finding, Severity
 
+ISOLATION = "node/isolated"  # in history: a node was taken out of service that was in it
 CONTEXT_S = 300.0  # what was seen so lately belongs to the present
+SHOWN_S = 86400.0  # for how long a decision stays with people that rests on what nothing asserts (info)
+FOR_PEOPLE = {Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND}
 
 
 @dataclasses.dataclass
@@ -70,7 +84,6 @@ class ClusterState:
         state = cls()
         for node in nodes:
             state.put_node(node)
-        state.isolated_at += sorted(n.isolated_at for n in state.nodes.values() if n.isolated_at is not None)
         for finding in findings:
             state.put_finding(finding)
         for incident in incidents:
@@ -79,6 +92,8 @@ class ClusterState:
             state.put_action(action)
         for occurrence in occurrences:
             state.history.add(occurrence)
+            if occurrence.kind == ISOLATION:
+                insort(state.isolated_at, occurrence.at)
         state.changes = Changes()
         return state
 
@@ -151,6 +166,15 @@ class ClusterState:
         self.history.add(occurrence)
         self.changes.occurrences.append(occurrence)
 
+    def remember_deed(self, at: float, kind: str, incident: Incident, component: str = "") -> None:
+        """The same for something that we did because of an incident."""
+        jobs, width = self.jobs_on(incident.node), self.widest_job_on(incident.node)
+        self.remember(
+            Occurrence(
+                at, kind, incident.node, component, jobs, width, incident=incident.id, injected=incident.injected
+            )
+        )
+
     def put_decision(self, decision: Decision) -> None:
         """Store a decision; decisions never change afterwards."""
         self.changes.decisions[decision.id] = decision
@@ -200,11 +224,15 @@ class ClusterState:
         return [self.findings[f] for f in incident.findings if f in self.findings]
 
     def live_findings_of(self, incident: Incident, now: float) -> list[Finding]:
-        """Those that ask for an answer: asserted by the node, or, where nothing is ever asserted (info), seen just now."""
+        """Those that ask for an answer: asserted by the node, or, where nothing is ever asserted (info), seen just now.
+
+        What waits for a person stays in question for as long as people get to see it.
+        """
+        shown_s = SHOWN_S if incident.answer in FOR_PEOPLE else CONTEXT_S
         return [
             f
             for f in self.findings_of(incident)
-            if (f.active if f.severity is not Severity.INFO else now - f.last_seen <= CONTEXT_S)
+            if (f.active if f.severity is not Severity.INFO else now - f.last_seen <= shown_s)
         ]
 
     def actions_of(self, incident: Incident) -> list[Action]:
@@ -220,5 +248,9 @@ class ClusterState:
         return sorted((f for f in self.findings_on(node) if f.active), key=lambda f: f.id)
 
     def jobs_on(self, node: str) -> tuple[str, ...]:
-        """Names of the jobs with ranks on a node."""
-        return tuple(ref.job for ref in self.nodes[node].jobs)
+        """Names of the jobs with ranks on a node, each once."""
+        return tuple(dict.fromkeys(ref.job for ref in self.nodes[node].jobs))
+
+    def widest_job_on(self, node: str) -> int:
+        """Nodes of the widest job with ranks on a node."""
+        return max((len(self._with_job[ref]) for ref in self.nodes[node].jobs), default=0)

@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from remediator.decide.budget import isolation_guards
 from remediator.decide.guards import Guarded, ask
 from remediator.decide.lifecycle import move
-from remediator.decide.policy import Answered, Rule
+from remediator.decide.policy import Answered, Policy, Rule
 from remediator.decide.settings import Settings
-from remediator.model.occurrence import Occurrence
-from remediator.model.plan import Mode, StepRun
+from remediator.model.plan import ONLY_TELLING, Mode, StepRun
 from remediator.model.records import ActionState, Answer, Decision, Incident, IncidentState
 from remediator.model.rules import NodeState
 from remediator.state import ClusterState
@@ -31,25 +30,25 @@ def may_change(incident: Incident) -> bool:
 
 def decide(state: ClusterState, incident: Incident, settings: Settings, now: float) -> None:
     """Decide, or leave the decision in force as it is."""
-    policy = settings.policy
     findings = state.live_findings_of(incident, now)
-    found = policy.answer(findings, state, now)
-    if found is None:
-        return  # every finding has cleared; the plan in force, if any, runs to its end
-    outranks = incident.answer is None or found.rank < policy.rank(incident.rule)
-    if not outranks and incident.answer not in _ASKED_AGAIN:
+    found = settings.policy.answer(findings, state, now, incident.told)
+    if found is None or _stands(state, incident, found, settings.policy):
         return
     guards = _guards(state, incident, found, settings, now)
-    answer = _answer(incident, found.rule, guards, settings.mode)
-    if incident.state is IncidentState.ACTING and answer is not Answer.ACT and policy.acts(incident.rule):
+    answer = _answer(incident, found.rule, guards, settings)
+    if _changes_something(incident) and answer is not Answer.ACT:
         return  # a plan that changes something is only ever replaced by another one
-    if not outranks and answer is incident.answer and found.rule.name == incident.rule:
+    same = answer is incident.answer and found.rule.name == incident.rule
+    if same and incident.policy == settings.policy.digest:
         return
     decided = replace(
         incident,
         rule=found.rule.name,
         answer=answer,
         decisions=incident.decisions + 1,
+        policy=settings.policy.digest,
+        answered=len(incident.findings),
+        told=incident.told if found.rule.acts else tuple(dict.fromkeys((*incident.told, found.rule.name))),
         state=IncidentState.ACTING if answer is Answer.ACT else IncidentState.OPEN,
         plan=_plan(found.rule) if answer is Answer.ACT else (),
     )
@@ -61,25 +60,49 @@ def decide(state: ClusterState, incident: Incident, settings: Settings, now: flo
         answer=answer,
         rule=found.rule.name,
         reason=_reason(found, guards),
-        policy=policy.digest,
+        policy=settings.policy.digest,
         findings=incident.findings,
         guards=tuple(str(g) for g in guards),
-        considered=policy.considered(findings, found, state, now),
+        considered=settings.policy.considered(findings, found, state, now),
     )
-    _cancel_plan(state, incident, now)
+    _put_in_force(state, incident, decided, decision, found, now)
+
+
+def _stands(state: ClusterState, incident: Incident, found: Answered, policy: Policy) -> bool:
+    """Whether the decision in force is not to be touched by this answer."""
+    if incident.answer is None or incident.answer in _ASKED_AGAIN:
+        return False
+    node = state.nodes[incident.node]
+    if node.state is NodeState.REPLACING and node.held:
+        return True  # it is out for good until people give it back; no repair of something else brings it back
+    if _changes_something(incident) and incident.rule not in policy.by_name:
+        return True  # its rule is gone from the policy; what was begun is finished
+    told = not found.rule.acts and found.rule.name in incident.told
+    return told or found.rank >= policy.rank(incident.rule, incident.told)
+
+
+def _changes_something(incident: Incident) -> bool:
+    """Whether the plan under way is more than telling people."""
+    steps = (run.step for stage in incident.plan for run in stage)
+    return incident.state is IncidentState.ACTING and any(step.verb not in ONLY_TELLING for step in steps)
+
+
+def _put_in_force(
+    state: ClusterState, before: Incident, decided: Incident, decision: Decision, found: Answered, now: float
+) -> None:
+    for action in [a for a in state.actions_of(before) if not a.state.final]:
+        state.put_action(
+            replace(action, state=ActionState.CANCELLED, finished_at=now, detail="a higher-ranking rule took over")
+        )
     state.put_decision(decision)
     state.put_incident(decided)
-    _suspect(state, decided, found.rule, now)
-    if answer is Answer.ACT:
-        jobs = state.jobs_on(incident.node)
-        state.remember(Occurrence(now, f"rule/{found.rule.name}", incident.node, found.finding.component.key, jobs))
-    state.note(
-        now,
-        "decision",
-        f"{decided.decision} {answer.value}: {found.rule.name}: {decision.reason}",
-        incident=decided,
-        data={"rule": found.rule.name, "answer": answer.value},
-    )
+    node = state.nodes[decided.node]
+    if found.rule.acts and node.state in _SUSPECT_FROM:
+        state.put_node(move(node, NodeState.SUSPECT, now, f"{decided.id}: {decided.rule}"))
+    if decision.answer is Answer.ACT:
+        state.remember_deed(now, f"rule/{found.rule.name}", decided, found.finding.component.key)
+    text = f"{decision.id} {decision.answer.value}: {decision.rule}: {decision.reason}"
+    state.note(now, "decision", text, incident=decided, data={"rule": decision.rule, "answer": decision.answer.value})
 
 
 def _plan(rule: Rule) -> tuple[tuple[StepRun, ...], ...]:
@@ -94,15 +117,16 @@ def _reason(found: Answered, guards: tuple[Guarded, ...]) -> str:
     )
 
 
-def _answer(incident: Incident, rule: Rule, guards: tuple[Guarded, ...], mode: Mode) -> Answer:
+def _answer(incident: Incident, rule: Rule, guards: tuple[Guarded, ...], settings: Settings) -> Answer:
     if not rule.stages:
         return Answer.WATCH
     if not all(guard.passed for guard in guards):
         return Answer.HOLD
-    mode = max(mode, rule.mode, key=lambda m: m.caution)
+    mode = max(settings.mode, rule.mode, key=lambda m: m.caution)
     if not rule.acts and mode is not Mode.OBSERVE:
         return Answer.ACT  # telling people is what every mode but that one is for
-    agreed = incident.rule == rule.name and incident.decision in incident.approved
+    shown = incident.rule == rule.name and incident.policy == settings.policy.digest  # what a person saw
+    agreed = shown and incident.decision in incident.approved
     if mode is Mode.ACT or (mode is Mode.APPROVE and agreed):
         return Answer.ACT
     return _BY_MODE[mode]
@@ -115,16 +139,3 @@ def _guards(
     if not found.rule.isolates or state.nodes[incident.node].held:
         return own
     return (*own, *isolation_guards(settings.budget, state.held, len(state.nodes), state.isolated_at, now))
-
-
-def _cancel_plan(state: ClusterState, incident: Incident, now: float) -> None:
-    for action in [a for a in state.actions_of(incident) if not a.state.final]:
-        state.put_action(
-            replace(action, state=ActionState.CANCELLED, finished_at=now, detail="a higher-ranking rule took over")
-        )
-
-
-def _suspect(state: ClusterState, incident: Incident, rule: Rule, now: float) -> None:
-    node = state.nodes[incident.node]
-    if rule.acts and node.state in _SUSPECT_FROM:
-        state.put_node(move(node, NodeState.SUSPECT, now, f"{incident.id}: {incident.rule}"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from remediator.decide.budget import Budget
 from remediator.decide.lifecycle import move
-from remediator.model.occurrence import Occurrence
 from remediator.model.plan import StepRun, StepState, step_key
 from remediator.model.records import Action, ActionState, Facts, Incident, NodeRecord
 from remediator.model.rules import NodeState
@@ -23,6 +23,7 @@ class Context(msgspec.Struct, frozen=True):
     stage: int
     index: int
     now: float
+    budget: Budget
 
     @property
     def node(self) -> NodeRecord:
@@ -40,8 +41,7 @@ class Context(msgspec.Struct, frozen=True):
 
     def remember(self, kind: str) -> None:
         """Let rules count what this step came to."""
-        node = self.incident.node
-        self.state.remember(Occurrence(self.now, kind, node, jobs=self.state.jobs_on(node)))
+        self.state.remember_deed(self.now, kind, self.incident)
 
     def note(self, kind: str, text: str, data: Facts | None = None) -> None:
         """A line in the audit log about this incident."""

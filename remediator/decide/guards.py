@@ -34,7 +34,10 @@ def ask(guards: Guards, finding: Finding, state: ClusterState, now: float) -> tu
         answers.append(Guarded("drained", drained, "no work is left" if drained else "the scheduler does not say so"))
     if guards.spares:
         healthy = state.nodes_in(NodeState.HEALTHY)
-        free = sum(1 for other in healthy if other.node != node.node and not other.held and not other.jobs)
+        leaving = sum(
+            1 for other in state.nodes_in(NodeState.DRAINING) if other.node != node.node
+        )  # each takes a spare
+        free = sum(1 for other in healthy if other.node != node.node and not other.held and not other.jobs) - leaving
         answers.append(Guarded("spares", free >= guards.spares, f"{free} free, {guards.spares} wanted"))
     for clause in guards.history:
         count = state.history.count(clause, subject_of(finding, state), now)

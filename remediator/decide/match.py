@@ -87,8 +87,15 @@ def _of_past(match: Match, finding: Finding, state: ClusterState, now: float) ->
 
 def subject_of(finding: Finding, state: ClusterState) -> Subject:
     """The finding as a count refers to it."""
-    jobs = tuple(ref.job for ref in state.nodes[finding.node].jobs)
-    return Subject(finding.kind, finding.node, finding.component.key, jobs)
+    incident = state.incident_of(finding.node)
+    return Subject(
+        finding.kind,
+        finding.node,
+        finding.component.key,
+        state.jobs_on(finding.node),
+        incident.id if incident is not None else "",
+        finding.injected,
+    )
 
 
 def _some(pattern: str, kinds: Iterable[str]) -> bool:

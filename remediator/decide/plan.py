@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec.structs import replace
 
 from remediator.decide.begin import begin
+from remediator.decide.budget import Budget
 from remediator.decide.context import Context, failed
 from remediator.decide.lifecycle import move
 from remediator.decide.steps import HANDS_OFF_EXEMPT, STEPS
 from remediator.model.plan import PASSED_OVER, StepRun, StepState, Verb
-from remediator.model.records import ActionState, Incident, IncidentState
+from remediator.model.records import Action, ActionState, Incident, IncidentState
 from remediator.model.rules import NodeState
 from remediator.state import ClusterState
-from vocabulary.finding import Severity
 
+ALERT_S = 86400.0  # for how long it is tried to tell people that it is their turn
 _OVER = {StepState.SUCCEEDED, StepState.FAILED}
 
 
-def advance(state: ClusterState, incident_id: str, now: float) -> None:
+def advance(state: ClusterState, incident_id: str, budget: Budget, now: float) -> None:
     """Run every step that can run. The stages of a plan follow each other; the steps of a stage run side by side."""
     while (incident := state.incidents.get(incident_id)) is not None and incident.state is IncidentState.ACTING:
         stage = next((i for i, runs in enumerate(incident.plan) if not all(map(_passed, runs))), None)
-        if stage is None or _given_up(incident):
+        if stage is None or state.nodes[incident.node].state is NodeState.REPLACING:
             _finish(state, incident, now)
             return
         if _operator_stops(state, incident, stage, now):
             return
         before = incident.plan
         for index in range(len(incident.plan[stage])):
-            _advance_step(state, incident_id, stage, index, now)
+            _advance_step(Context(state, incident, stage, index, now, budget))
         after = state.incidents[incident_id]
         stuck = next((r for r in after.plan[stage] if r.state is StepState.FAILED and not _passed(r)), None)
         if stuck is not None and all(r.state in _OVER for r in after.plan[stage]):
@@ -43,23 +45,20 @@ def _passed(run: StepRun) -> bool:
     return run.state is StepState.SUCCEEDED or (run.state is StepState.FAILED and run.step.verb in PASSED_OVER)
 
 
-def _given_up(incident: Incident) -> bool:
-    """A step came to `replace`, wherever in the plan: whatever was to follow would bring a bad node back."""
-    return any(
-        run.step.verb is Verb.REPLACE and run.state is StepState.SUCCEEDED for stage in incident.plan for run in stage
-    )
-
-
 def _finish(state: ClusterState, incident: Incident, now: float) -> None:
-    """The plan is done. A grave fact that joined on the last metres was not what the node was tested for."""
-    if state.nodes[incident.node].state is NodeState.REPLACING:
+    """The plan is done. What joined after it was made, and still holds, was not what it dealt with."""
+    node = state.nodes[incident.node]
+    if node.state is NodeState.REPLACING:
         hand_over(state, incident, "waits for replacement", now)
         return
-    returned = not state.nodes[incident.node].held
+    if node.held:
+        hand_over(state, incident, "the plan has ended and the node is still out of service", now)
+        return
+    returned = node.state is NodeState.PROBATION
     close(state, incident, "returned to service" if returned else "done", now)
-    for finding in state.findings_of(incident):
-        if returned and finding.active and finding.severity.rank >= Severity.ERROR.rank:
-            state.settled.pop(finding.id, None)
+    for finding_id in incident.findings[incident.answered :]:
+        if finding_id in state.findings and state.findings[finding_id].active:
+            state.settled.pop(finding_id, None)
 
 
 def close(state: ClusterState, incident: Incident, outcome: str, now: float) -> None:
@@ -75,12 +74,12 @@ def close(state: ClusterState, incident: Incident, outcome: str, now: float) -> 
     state.note(now, "incident_closed", f"{incident.id} on {incident.node}: {outcome}", incident=incident)
 
 
-def _advance_step(state: ClusterState, incident_id: str, stage: int, index: int, now: float) -> None:
-    incident = state.incidents[incident_id]
-    run = incident.plan[stage][index]
+def _advance_step(given: Context) -> None:
+    state, now, stage, index = given.state, given.now, given.stage, given.index
+    context = msgspec.structs.replace(given, incident=state.incidents[given.incident.id])
+    run = context.incident.plan[stage][index]
     if run.state in _OVER:
         return
-    context = Context(state, incident, stage, index, now)
     if run.state is StepState.PENDING:
         run = begin(context, run)
     if run.state is StepState.RUNNING:
@@ -90,7 +89,7 @@ def _advance_step(state: ClusterState, incident_id: str, stage: int, index: int,
             run = failed(run, f"not done within {run.step.timeout_s:g} s" + (f" ({run.detail})" if run.detail else ""))
     if run.state in _OVER:
         run = _next_in_place(context, run)
-    latest = state.incidents[incident_id]
+    latest = state.incidents[context.incident.id]
     if latest.plan[stage][index] != run:
         runs = list(latest.plan[stage])
         runs[index] = run
@@ -137,6 +136,21 @@ def _operator_stops(state: ClusterState, incident: Incident, stage: int, now: fl
 
 
 def hand_over(state: ClusterState, incident: Incident, why: str, now: float) -> None:
-    """Stop here: it is a person's turn."""
+    """Stop here: it is a person's turn, and people are told so."""
     state.put_incident(replace(incident, state=IncidentState.WAITING, outcome=why))
     state.note(now, "needs_human", f"{incident.id} on {incident.node}: {why}", incident=incident)
+    if not incident.decision:
+        return
+    alert = Action(
+        id=f"{incident.decision}.waits.{Verb.ALERT.value}",
+        incident=incident.id,
+        decision=incident.decision,
+        node=incident.node,
+        verb=Verb.ALERT.value,
+        planned_at=now,
+        deadline=now + ALERT_S,
+        reason=f"{incident.id} {incident.rule}",
+        data={"how": f"needs a person: {why}"},
+    )
+    if alert.id not in state.actions:
+        state.put_action(alert)

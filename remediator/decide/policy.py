@@ -6,7 +6,7 @@ that only tell, and then the order of the rules decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -72,17 +72,17 @@ class Policy:
         """The rules by name."""
         return {rule.name: rule for rule in self.rules}
 
-    def rank(self, name: str) -> int:
-        """Where the rule of this name ranks; below all others if there is none (any more)."""
+    def rank(self, name: str, told: Collection[str] = ()) -> int:
+        """Where a rule ranks: one that acts before one that only tells, and last those that have told already.
+
+        A name that no rule has (any more) ranks below all.
+        """
         place = self._places.get(name)
         if place is None:
-            return 2 * len(self.rules)
-        return place if self.rules[place].acts else len(self.rules) + place
-
-    def acts(self, name: str) -> bool:
-        """Whether the rule of this name changes anything."""
-        place = self._places.get(name)
-        return place is not None and self.rules[place].acts
+            return 3 * len(self.rules)
+        if self.rules[place].acts:
+            return place
+        return (2 if name in told else 1) * len(self.rules) + place
 
     def first(self, finding: Finding, state: ClusterState, now: float) -> Rule | None:
         """The rule that answers one finding."""
@@ -91,10 +91,19 @@ class Policy:
                 return self.rules[place]
         return None
 
-    def answer(self, findings: Iterable[Finding], state: ClusterState, now: float) -> Answered | None:
-        """The rule that answers all these findings together; None if there are none, or none has a rule."""
+    def answer(
+        self, findings: Iterable[Finding], state: ClusterState, now: float, told: Collection[str] = ()
+    ) -> Answered | None:
+        """The rule that answers all these findings together; None if there are none, or none has a rule.
+
+        Args:
+            findings: what is to be answered.
+            state: everything known.
+            now: UTC seconds.
+            told: rules that only tell, and have: another has its turn before them.
+        """
         answers = [
-            Answered(self.rank(rule.name), rule, finding)
+            Answered(self.rank(rule.name, told), rule, finding)
             for finding in findings
             if (rule := self.first(finding, state, now)) is not None
         ]

@@ -11,10 +11,12 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from remediator.decide.context import Context, after_actions, succeeded
+from remediator.decide.budget import isolation_guards
+from remediator.decide.context import Context, after_actions, failed, succeeded
 from remediator.model.plan import ONLY_TELLING, StepRun, StepState, Verb
 from remediator.model.records import ActionState, JobRef
 from remediator.model.rules import NodeState
+from remediator.state import ISOLATION
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 from vocabulary.order import OrderKind
@@ -25,11 +27,15 @@ def cordon(context: Context, run: StepRun) -> StepRun:
     if not run.actions:
         if context.node.state is NodeState.OPERATOR_HELD:
             return succeeded(run, "an operator holds the node already")
-        if context.node.state is not NodeState.DRAINING:
-            context.enter(NodeState.DRAINING)
         if not context.node.held:
+            refused = _over_budget(context)
+            if refused:
+                return replace(run, detail=refused)
             context.state.put_node(replace(context.node, held=True, isolated_at=context.now))
             insort(context.state.isolated_at, context.now)
+            context.remember(ISOLATION)
+        if context.node.state is not NodeState.DRAINING:
+            context.enter(NodeState.DRAINING)
         return context.plan_action(run, Verb.CORDON.value, context.incident.node)
     (action,) = context.actions(run)
     if action.state is ActionState.REFUSED:
@@ -39,6 +45,13 @@ def cordon(context: Context, run: StepRun) -> StepRun:
     if action.state is ActionState.SUCCEEDED:
         context.state.put_node(replace(context.node, hold_confirmed_at=context.now))
     return after_actions(context, run)
+
+
+def _over_budget(context: Context) -> str:
+    """Asked again where it counts: much may have happened between the decision and this step."""
+    state = context.state
+    guards = isolation_guards(context.budget, state.held, len(state.nodes), state.isolated_at, context.now)
+    return "; ".join(str(guard) for guard in guards if not guard.passed)
 
 
 def drain(context: Context, run: StepRun) -> StepRun:
@@ -83,14 +96,15 @@ def _tell(context: Context, run: StepRun, kind: OrderKind, ref: JobRef, node: st
 
 
 def reset_gpu(context: Context, run: StepRun) -> StepRun:
-    """Reset every GPU the incident names, or all of the node's where it names none."""
+    """Reset every GPU that something grave is said of; all of the node's where it is said of none, or of a switch."""
     if run.actions:
         return after_actions(context, run)
-    gpus = {
-        f.component.name for f in context.state.findings_of(context.incident) if f.component.kind is ComponentKind.GPU
-    }
+    findings = context.state.findings_of(context.incident)
+    grave = [f.component for f in findings if f.active and f.severity.rank >= Severity.ERROR.rank]
+    gpus = {component.name for component in grave if component.kind is ComponentKind.GPU}
+    only_gpus = gpus and all(component.kind is ComponentKind.GPU and component.name for component in grave)
     context.enter(NodeState.RESETTING)
-    for gpu in sorted(gpus - {""}) or ["all"]:
+    for gpu in sorted(gpus) if only_gpus else ["all"]:
         run = context.plan_order(run, OrderKind.RESET_GPU, context.incident.node, gpu=gpu)
     return run
 
@@ -119,8 +133,10 @@ def preflight(context: Context, run: StepRun) -> StepRun:
 
 
 def return_to_service(context: Context, run: StepRun) -> StepRun:
-    """Lift our hold, once nothing bad is asserted any more; the node is then on probation and the incident over."""
+    """Lift our hold, once the node has passed a test and nothing bad is asserted any more; it is then on probation."""
     if not run.actions:
+        if not _proven(context):
+            return failed(run, "no preflight was passed since the last repair; a node comes back only through one")
         bad = [f for f in context.state.active_on(context.incident.node) if f.severity.rank >= Severity.ERROR.rank]
         if bad:
             return replace(run, detail=f"waits for {', '.join(sorted({f.kind for f in bad}))} to clear")
@@ -131,6 +147,15 @@ def return_to_service(context: Context, run: StepRun) -> StepRun:
         context.enter(NodeState.PROBATION)
         context.state.holds.pop(context.incident.node, None)  # what the scheduler said of it then is no longer so
     return run
+
+
+def _proven(context: Context) -> bool:
+    """Whether this decision's plan tested the node, and with success, after whatever it did to it."""
+    last = ""
+    for action in context.state.actions_of(context.incident):
+        if action.decision == context.incident.decision and action.verb in _REPAIRS | {_TEST}:
+            last = action.verb if action.state is ActionState.SUCCEEDED else ""
+    return last == _TEST
 
 
 def replace_node(context: Context, run: StepRun) -> StepRun:
@@ -157,6 +182,9 @@ def watch(context: Context, run: StepRun) -> StepRun:
         return replace(run, detail=f"to be quiet for {run.step.how} s")
     return succeeded(run, "quiet")
 
+
+_REPAIRS = {OrderKind.RESET_GPU.value, OrderKind.REBOOT.value}
+_TEST = OrderKind.RUN_PREFLIGHT.value
 
 STEPS: dict[Verb, Callable[[Context, StepRun], StepRun]] = {
     Verb.CORDON: cordon,

@@ -13,4 +13,7 @@ class Occurrence(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str
     component: str = ""
     jobs: tuple[str, ...] = ()
+    job_nodes: int = 0  # nodes of the widest of these jobs
     count: int = 1
+    incident: str = ""  # that the deed or the rule belongs to; findings have none
+    injected: bool = False

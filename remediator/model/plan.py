@@ -45,7 +45,7 @@ class Verb(str, enum.Enum):
 
 
 ONLY_TELLING = frozenset({Verb.COLLECT_EVIDENCE, Verb.TICKET, Verb.ALERT, Verb.WATCH})  # change no node and no job
-PASSED_OVER = ONLY_TELLING - {Verb.WATCH}  # a plan goes on although they failed
+PASSED_OVER = (ONLY_TELLING - {Verb.WATCH}) | {Verb.NOTIFY_TRAINER}  # a plan goes on although they failed for good
 ISOLATING = frozenset({Verb.CORDON, Verb.DRAIN})
 
 

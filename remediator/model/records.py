@@ -74,6 +74,9 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     rule: str = ""
     answer: Answer | None = None  # of the last decision
     decisions: int = 0  # made so far; the last one's id follows from it
+    policy: str = ""  # digest of the policy that the last decision rests on
+    answered: int = 0  # findings known when it was made
+    told: tuple[str, ...] = ()  # rules that only tell, and have
     approved: tuple[str, ...] = ()  # decisions and steps that a person agreed to
     plan: tuple[tuple[StepRun, ...], ...] = ()
     closed_at: float | None = None

@@ -15,6 +15,7 @@ from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 
 DAY_S = 86400.0
+PRESENT_MAX_S = 3600.0  # how long what is over is remembered as itself, and not only counted
 WINDOW_MAX_S = 30 * DAY_S  # how far back a rule may look, and so how long history is kept
 
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=200, description="Shell pattern over check/code.")]
@@ -32,19 +33,22 @@ class Scope(str, enum.Enum):
 
 
 class Distinct(str, enum.Enum):
-    """What is counted. JOBS counts those that met it on this node and on no other: a job that meets it everywhere says nothing of the node."""
+    """What is counted."""
 
     EVENTS = "events"
     COMPONENTS = "components"
-    JOBS = "jobs"
+    JOBS = "jobs"  # with ranks on several nodes, that met it on this one alone: others of the same program are well
+    ALL_JOBS = "all_jobs"  # also of one node only, which cannot tell the program from the node
     NODES = "nodes"
+    INCIDENTS = "incidents"  # of deeds and rules
 
 
 class Clause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How often something happened within a window.
 
-    `of` names findings, deeds (``action/reset_gpu``), their failures
-    (``failed/preflight``) or rules that acted (``rule/gpu-lost``); without it, the finding's own kind is meant.
+    `of` names findings, deeds that were begun (``action/reset_gpu``), deeds that failed (``failed/preflight``) or rules
+    that acted (``rule/gpu-lost``); without it, the finding's own kind is meant. Deeds and rules of the incident in question
+    are left out, and so is what an injected fault caused, unless the finding is injected itself.
     """
 
     within_s: Window
@@ -57,6 +61,8 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     def __post_init__(self) -> None:
         if self.at_least is None and self.at_most is None:
             raise ValueError("needs 'at_least' or 'at_most'")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise ValueError("'at_least' is above 'at_most': it can never hold")
 
     def accepts(self, count: int) -> bool:
         """Whether `count` lies within both bounds."""
@@ -77,7 +83,7 @@ class Together(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     all: tuple[Pattern, ...] = ()
     any: tuple[Pattern, ...] = ()
     none: tuple[Pattern, ...] = ()
-    within_s: Window = 60.0
+    within_s: Annotated[float, msgspec.Meta(gt=0, le=PRESENT_MAX_S, description="Seconds, at most one hour.")] = 60.0
 
 
 class JobScope(str, enum.Enum):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from remediator.decide.policy import Rule
-from remediator.model.plan import ISOLATING, Step, Verb
+from remediator.model.plan import ISOLATING, Mode, Step, Verb
 from remediator.model.rules import DAY_S
 from remediator.playbook.document import PlaybookDocument, RuleDocument, Stage, StepDocument, Word
 from remediator.playbook.errors import PolicyError
@@ -15,6 +15,7 @@ from remediator.playbook.text import Text
 
 TIMEOUT_S = 300.0
 _TIMEOUTS_S = {
+    Verb.CORDON: 30 * DAY_S,  # a node that must not take work is cordoned however long its scheduler is away
     Verb.DRAIN: 7 * DAY_S,
     Verb.WATCH: 30 * DAY_S,
     Verb.PREFLIGHT: 3600.0,
@@ -25,6 +26,8 @@ _VERBS = {verb.value if verb is not Verb.EXEC else "exec_": verb for verb in Ver
 _DEFAULTS = {Verb.PREFLIGHT: "gate", Verb.WATCH: "0"}
 _NEED_DRAINED = frozenset({Verb.RESET_GPU, Verb.REBOOT})  # would kill what still runs
 _NEED_CORDONED = frozenset({Verb.PREFLIGHT, Verb.RETURN_TO_SERVICE, Verb.REPLACE}) | _NEED_DRAINED
+
+_NOT_LEFT_TO_PEOPLE = frozenset({Verb.PREFLIGHT, Verb.RETURN_TO_SERVICE, Verb.REPLACE})
 
 Place = tuple[str | int, ...]
 
@@ -78,6 +81,14 @@ def _check_end_of_branch(branch: Sequence[Step], text: Text[PlaybookDocument], a
 
 
 def _check_order(step: Step, done: frozenset[Verb], text: Text[PlaybookDocument], at: Place) -> None:
+    if step.verb is Verb.NOTIFY_TRAINER and Verb.DRAIN in done:
+        raise PolicyError(f"{text.place(*at)}: '{step}' comes behind 'drain': nobody is left to tell")
+    if step.verb is Verb.RETURN_TO_SERVICE and Verb.PREFLIGHT not in done:
+        raise PolicyError(
+            f"{text.place(*at)}: a node comes back only through a test; put 'preflight' in a stage before"
+        )
+    if step.verb in _NOT_LEFT_TO_PEOPLE and step.mode not in (Mode.ACT, Mode.APPROVE):
+        raise PolicyError(f"{text.place(*at)}: '{step}' left to people would leave the node nowhere; use mode approve")
     if step.verb in _NEED_DRAINED and Verb.DRAIN not in done:
         raise PolicyError(f"{text.place(*at)}: '{step}' would hit running work; put 'drain' in a stage before it")
     if step.verb in _NEED_CORDONED and not done & ISOLATING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -13,11 +13,11 @@ from remediator.decide.match import FITS, misfit_of_finding
 from remediator.decide.policy import Policy, Rule
 from remediator.model.plan import Verb
 from remediator.model.rules import Match
+from remediator.state import ISOLATION
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 
 VERDICTS = ("straggler", "hang", "lemon")  # checks whose findings the centre's own analysis raises
-DEEDS = ("action", "failed", "rule")  # what history can name beside findings
 _WILD = frozenset("*?[")  # a pattern with one of these is also for what nobody knows yet
 _WAYS_OUT = frozenset({Verb.RETURN_TO_SERVICE, Verb.REPLACE})
 
@@ -49,7 +49,8 @@ def lint(policy: Policy, known: Known) -> list[Problem]:
     """Everything found, in the order of the rules; what concerns the whole policy comes last."""
     known = _with_codes(policy, known)
     taken = _Taken(policy, known)
-    found = [problem for rule in policy.rules for problem in _of_rule(rule, known, taken)]
+    names = policy.by_name.keys()
+    found = [problem for rule in policy.rules for problem in _of_rule(rule, known, taken, names)]
     return [*found, *_uncovered(policy, known)]
 
 
@@ -67,11 +68,14 @@ def _with_codes(policy: Policy, known: Known) -> Known:
     return found
 
 
-def _of_rule(rule: Rule, known: Known, taken: _Taken) -> Iterator[Problem]:
-    yield from _strangers(rule, known)
+def _of_rule(rule: Rule, known: Known, taken: _Taken, names: Collection[str]) -> Iterator[Problem]:
+    yield from _strangers(rule, known, names)
     yield from taken.problems(rule)
     if rule.isolates and not any(step.verb in _WAYS_OUT for stage in rule.stages for step in stage):
         text = f"{rule.name} takes a node out of service and knows no way out; end it with return_to_service or replace"
+        yield Problem(Level.ERROR, rule.place, text)
+    if rule.guards.drained and rule.isolates:
+        text = f"{rule.name} waits for the node to be drained before it may drain it; guard the step instead"
         yield Problem(Level.ERROR, rule.place, text)
 
 
@@ -95,6 +99,9 @@ class _Taken:
         hidden = {s.id: self._hider(s, rule) for s in accepted}
         if not rule.match.findings:
             return  # a fallback is there for what nobody knows yet
+        if not accepted and any(fnmatchcase(s.kind, p) for s in self._specimens for p in rule.match.findings):
+            text = f"{rule.name} answers nothing: what it names never has this severity"
+            yield Problem(Level.ERROR, rule.place, text)
         if accepted and all(hidden.values()):
             names = ", ".join(sorted({h.name for h in hidden.values() if h is not None}))
             yield Problem(Level.ERROR, rule.place, f"{rule.name} is never reached: {names} answers before it")
@@ -113,24 +120,27 @@ class _Taken:
 
     def _hider(self, specimen: Finding, rule: Rule) -> Rule | None:
         first = self._first.get((specimen.kind, specimen.severity))
-        if first is None or first is rule:
-            return None
+        if first is None or first is rule or _folder(first) != _folder(rule):
+            return None  # a site's rule comes before a shipped one because it is meant to
         return first if self._rank[first.name] < self._rank[rule.name] else None
 
 
-def _strangers(rule: Rule, known: Known) -> Iterator[Problem]:
+def _strangers(rule: Rule, known: Known, names: Collection[str]) -> Iterator[Problem]:
     """Patterns that nothing known fits: most likely a slip of the pen."""
-    for pattern in rule.match.findings:
-        if not any(fnmatchcase(kind, pattern) for kind in known):
-            yield _stranger(rule, pattern, known)
-    for clause in rule.match.history + rule.guards.history:
-        for pattern in clause.of:
-            deed = pattern.partition("/")[0] in DEEDS
-            if not deed and not any(fnmatchcase(kind, pattern) for kind in known):
-                yield _stranger(rule, pattern, known)
+    deeds = [f"{kind}/{verb.value}" for kind in ("action", "failed") for verb in Verb]
+    countable = [*known, ISOLATION, *deeds, *(f"rule/{name}" for name in names)]
+    together = rule.match.together
+    company = together.all + together.any + together.none if together is not None else ()
+    guards = (rule.guards, *(step.guards for step in rule.steps))
+    clauses = (*rule.match.history, *(clause for guard in guards for clause in guard.history))
+    places = [(rule.match.findings + company, list(known)), *((clause.of, countable) for clause in clauses)]
+    for patterns, words in places:
+        for pattern in patterns:
+            if not any(fnmatchcase(kind, pattern) for kind in words):
+                yield _stranger(rule, pattern, words)
 
 
-def _stranger(rule: Rule, pattern: str, known: Iterable[str]) -> Problem:
+def _stranger(rule: Rule, pattern: str, known: Collection[str]) -> Problem:
     near = difflib.get_close_matches(pattern, known, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     return Problem(Level.WARNING, rule.place, f"{rule.name}: nothing known is called '{pattern}'{hint}")
@@ -153,6 +163,10 @@ def _uncovered(policy: Policy, known: Known) -> Iterator[Problem]:
             if not named:
                 text = f"{kind} ({severity.value}) is not covered: no rule names it whatever its node's situation"
                 yield Problem(Level.ERROR, policy.source, text)
+
+
+def _folder(rule: Rule) -> str:
+    return rule.place.rpartition("/")[0]
 
 
 def _general(match: Match) -> Match:

@@ -50,6 +50,8 @@ def load_policy(paths: Iterable[Path], hooks: Collection[str] | None = None) -> 
     paths = list(paths)
     rules = [rule for path in paths for rule in _rules(path, files, "", hooks)]
     _unique(rules)
+    for rule in rules if hooks is not None else ():
+        _check_hooks(rule.steps, hooks or (), rule)
     if not rules:
         raise PolicyError("no playbook gives any rule; list at least one file under 'playbooks'")
     if len(rules) > RULES_MAX:
@@ -69,7 +71,11 @@ def files_of(path: Path) -> list[Path]:
 
 
 def _rules(path: Path, files: _Files, wanted_by: str, hooks: Collection[str] | None) -> list[Rule]:
-    if path.resolve() in files.seen:
+    try:
+        known = path.resolve() in files.seen
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, or a name that no file can have
+        raise PolicyError(f"{wanted_by or path!s}: {str(path)!r} is no usable path ({error})") from error
+    if known:
         return []  # included twice, or by itself: its rules have their place already
     if len(files.seen) >= FILES_MAX:
         raise PolicyError(f"{wanted_by}: more than {FILES_MAX} files; does a playbook include its own folder?")
@@ -88,8 +94,6 @@ def _rules(path: Path, files: _Files, wanted_by: str, hooks: Collection[str] | N
     ]
     for i, override in enumerate(text.record.override):
         included = list(_overridden(included, override, text, i))
-    for rule in rules if hooks is not None else ():
-        _check_hooks(rule.steps, hooks or (), rule)
     return [*rules, *included]
 
 

@@ -133,7 +133,7 @@ class _Plain:
     def _scalar(self, node: yaml.Node) -> Any:
         try:
             return self._scalars.construct_object(node)
-        except (yaml.YAMLError, ValueError) as error:
+        except Exception as error:  # PyYAML's constructors raise what they like on odd tags
             raise PolicyError(f"{self._at(node)}: not understood: {' '.join(str(error).split())[:100]}") from error
 
     def _at(self, node: yaml.Node) -> str:

@@ -175,10 +175,9 @@ def _problems(expect: Expected, rehearsal: Rehearsal) -> Iterator[str]:
         now = rehearsal.state.nodes[node].state if node in rehearsal.state.nodes else None
         if now is not state:
             yield f"{node}: is {now.value if now else 'not there'}, expected {state.value}"
+    by_name = rehearsal.settings.policy.by_name
     for node in expect.untouched:
-        acted = [
-            d.rule for d in rehearsal.decisions.values() if d.node == node and rehearsal.settings.policy.acts(d.rule)
-        ]
+        acted = [d.rule for d in rehearsal.decisions.values() if d.node == node and by_name[d.rule].acts]
         if acted:
             yield f"{node}: {', '.join(acted)} acted there, expected nothing"
 

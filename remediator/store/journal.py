@@ -13,10 +13,11 @@ from sqlalchemy import Connection, Engine, Table, create_engine, event, func, se
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 
+from remediator.incidents import moved
 from remediator.model.inputs import AnyInput
 from remediator.model.occurrence import Occurrence
 from remediator.model.records import Action, AuditEvent, Decision, Incident, NodeRecord
-from remediator.model.rules import WINDOW_MAX_S
+from remediator.model.rules import PRESENT_MAX_S, WINDOW_MAX_S
 from remediator.state import Changes, ClusterState
 from remediator.store import schema
 from vocabulary.finding import Finding
@@ -81,17 +82,19 @@ class Journal:
             incidents = _records(db, schema.incidents, Incident, schema.incidents.c.closed.is_(False))
             open_ids = select(schema.incidents.c.id).where(schema.incidents.c.closed.is_(False))
             wanted = {f for i in incidents for f in i.findings}
-            newest = db.execute(select(func.max(schema.occurrences.c.at))).scalar() or 0.0
+            now = db.execute(select(func.max(schema.inputs.c.at))).scalar() or 0.0
+            lately = schema.findings.c.last_seen > now - PRESENT_MAX_S
             state = ClusterState.restored(
                 nodes=_records(db, schema.nodes, NodeRecord),
                 findings=_records(
-                    db, schema.findings, Finding, schema.findings.c.active.is_(True) | schema.findings.c.id.in_(wanted)
+                    db,
+                    schema.findings,
+                    Finding,
+                    schema.findings.c.active.is_(True) | lately | schema.findings.c.id.in_(wanted),
                 ),
                 incidents=incidents,
                 actions=_records(db, schema.actions, Action, schema.actions.c.incident.in_(open_ids)),
-                occurrences=_records(
-                    db, schema.occurrences, Occurrence, schema.occurrences.c.at > newest - WINDOW_MAX_S
-                ),
+                occurrences=_records(db, schema.occurrences, Occurrence, schema.occurrences.c.at > now - WINDOW_MAX_S),
             )
             self._load_settled(db, state)
         return state
@@ -113,7 +116,7 @@ class Journal:
                 db,
                 schema.findings,
                 [
-                    {"id": f.id, "node": f.node, "active": f.active, "last_seen": f.last_seen, "body": _body(f)}
+                    {"id": f.id, "node": f.node, "active": f.active, "last_seen": moved(f), "body": _body(f)}
                     for f in changes.findings.values()
                 ],
             )
@@ -235,6 +238,8 @@ def _body(record: msgspec.Struct) -> bytes:
 
 def _records(db: Connection, table: Table, kind: type[T], where: Any = None) -> list[T]:
     query = select(table.c.body) if where is None else select(table.c.body).where(where)
+    if "seq" in table.c:
+        query = query.order_by(table.c.seq)
     return [msgspec.json.decode(body, type=kind) for (body,) in db.execute(query)]
 
 

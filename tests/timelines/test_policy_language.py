@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from remediator.model.inputs import Approved, FindingsReported, InventoryChanged
 from remediator.model.plan import Mode
-from remediator.model.records import Answer
+from remediator.model.records import Answer, IncidentState
 from remediator.playbook.load import load_policy
 from tests.timelines.story import Story, settings
 from vocabulary.finding import Severity
@@ -26,7 +26,7 @@ def answers(told: Story) -> list[tuple[str, str]]:
     return [(d.rule, d.answer.value) for d in told.decisions.values()]
 
 
-RESET = "  - {name: r, why: x, match: {findings: [xid/62]}, steps: [cordon, drain, %s, return_to_service]}\n"
+RESET = "  - {name: r, why: x, match: {findings: [xid/62]}, steps: [cordon, drain, %s, preflight, return_to_service]}\n"
 
 
 def drained(told: Story) -> None:
@@ -127,6 +127,7 @@ def test_a_guard_on_history_ends_endless_repair(tmp_path: Path) -> None:
     for final in ("probation", "replacing"):
         drained(told)
         told.orders_end("reset_gpu")
+        told.orders_end("run_preflight")
         for finding in told.state.active_on("n1"):
             told.clear(finding)
         told.after(1).scheduler_answers("resume")
@@ -162,11 +163,15 @@ def test_replacement_on_a_branch_ends_the_plan(tmp_path: Path) -> None:
 
 
 def test_nobody_reached_is_no_reason_to_keep_a_bad_node(tmp_path: Path) -> None:
-    told = story(
-        tmp_path, "  - {name: r, why: x, steps: [cordon, {preflight: gate, timeout_s: 60}, return_to_service]}\n"
-    )
+    steps = "[[cordon, {notify_trainer: abort, timeout_s: 60}], drain, replace]"
+    told = story(tmp_path, f"  - {{name: r, why: x, steps: {steps}}}\n")
+    told.job("j", "n1", "n2")
     told.finding("fan/slow", Severity.ERROR)
-    assert told.open_actions("cordon")
+    told.scheduler_answers("cordon")
+    told.after(61)
+    assert told.state.incident_of("n1").state is IncidentState.ACTING  # type: ignore[union-attr]  # it is there
+    told.after(1).hold(drained=True)
+    assert told.node_state() == "replacing"
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,14 @@ OCCURRENCES = st.lists(
         node=NODES,
         component=st.sampled_from(["gpu:0", "gpu:1"]),
         jobs=st.lists(JOBS, max_size=2, unique=True).map(tuple),
+        job_nodes=st.integers(0, 3),
+        incident=st.sampled_from(["", "i1", "i2"]),
+        injected=st.booleans(),
         count=st.integers(1, 3),
     ),
     max_size=30,
 )
-SUBJECT = Subject("xid/13", "n1", "gpu:0", ("a", "b"))
+SUBJECT = Subject("xid/13", "n1", "gpu:0", ("a", "b"), incident="i1")
 
 
 def history(occurrences: list[Occurrence]) -> History:
@@ -38,7 +41,9 @@ def history(occurrences: list[Occurrence]) -> History:
 def test_counts_are_what_a_plain_look_at_everything_says(occurrences: list[Occurrence], within: float) -> None:
     now = 1000.0
     made = history(occurrences)
-    recent = [o for o in occurrences if o.at > now - within and o.kind == "xid/13"]
+    recent = [
+        o for o in occurrences if o.at > now - within and o.kind == "xid/13" and o.incident != "i1" and not o.injected
+    ]
 
     def count(scope: Scope, distinct: Distinct) -> int:
         return made.count(Clause(within_s=within, at_least=1, scope=scope, distinct=distinct), SUBJECT, now)
@@ -49,7 +54,10 @@ def test_counts_are_what_a_plain_look_at_everything_says(occurrences: list[Occur
     assert count(Scope.CLUSTER, Distinct.NODES) == len({o.node for o in recent})
     assert count(Scope.CLUSTER, Distinct.COMPONENTS) == len({(o.node, o.component) for o in recent})
     assert count(Scope.JOB, Distinct.NODES) == max(len({o.node for o in recent if job in o.jobs}) for job in "ab")
-    only_here = {j for o in here for j in o.jobs} - {j for o in recent if o.node != "n1" for j in o.jobs}
+    assert count(Scope.NODE, Distinct.INCIDENTS) == len({o.incident for o in here})
+    assert count(Scope.NODE, Distinct.ALL_JOBS) == len({j for o in here for j in o.jobs})
+    wide = {j for o in here if o.job_nodes > 1 for j in o.jobs}
+    only_here = wide - {j for o in recent if o.node != "n1" for j in o.jobs}
     assert count(Scope.NODE, Distinct.JOBS) == len(only_here)
 
 

@@ -65,8 +65,35 @@ def test_a_policy_that_covers_everything_is_clean(tmp_path: Path) -> None:
             Level.ERROR,
             "xid/79 (fatal) is not covered: no rule names it whatever its node's situation",
         ),
+        (
+            "  - {name: a, why: x, match: {findings: [xid/79], severities: [info]}}\n" + ALL,
+            Level.ERROR,
+            "a answers nothing",
+        ),
+        (
+            "  - {name: a, why: x, match: {findings: [xid/79], together: {any: [ecx/1]}}}\n" + ALL,
+            Level.WARNING,
+            "'ecx/1'",
+        ),
+        (
+            "  - {name: a, why: x, match: {findings: [xid/79], history: [{of: [rule/al], at_least: 1, within_s: 9}]}}\n"
+            + ALL,
+            Level.WARNING,
+            "nothing known is called 'rule/al'; did you mean 'rule/all'?",
+        ),
+        (
+            "  - {name: a, why: x, match: {findings: [xid/79], history: [{of: [action/retrun], at_least: 1, within_s: 9}]}}\n"
+            + ALL,
+            Level.WARNING,
+            "nothing known is called 'action/retrun'",
+        ),
+        (
+            ALL.replace("}}", "}, guards: {drained: true}, steps: [cordon, preflight, return_to_service]}"),
+            Level.ERROR,
+            "all waits for the node to be drained before it may drain it",
+        ),
         (ALL.replace("}}", "}, steps: [cordon]}"), Level.ERROR, "all takes a node out of service and knows no way out"),
-        (ALL.replace("}}", "}, steps: [cordon, return_to_service]}"), None, ""),
+        (ALL.replace("}}", "}, steps: [cordon, preflight, return_to_service]}"), None, ""),
         (ALL.replace("}}", "}, steps: [cordon, replace]}"), None, ""),
     ],
 )

@@ -53,6 +53,23 @@ def load(tmp_path: Path, text: str, **files: str) -> Policy:
         ("[cordon, ", "[replace, ", "7:10", "'replace' needs 'cordon' or 'drain' in a stage before it"),
         ("- replace", "- {preflight: gate, on_failure: reset_gpu}", "8:9", "would hit running work"),
         ("- replace", "- {preflight: gate, retry: {times: 0}}", "8:34", "give 'times' from 1 to 100"),
+        ("- replace", "- return_to_service", "8:9", "a node comes back only through a test"),
+        (
+            "- replace",
+            "- {preflight: gate, mode: recommend}",
+            "8:9",
+            "'preflight: gate' left to people would leave the node nowhere",
+        ),
+        ("- replace", "- drain\n      - {notify_trainer: abort}", "9:9", "nobody is left to tell"),
+        ("- replace", "- replace\n      - drain", "8:9", "'replace' ends a plan"),
+        (
+            "{findings: [xid/79]",
+            "{history: [{within_s: 9, at_least: 3, at_most: 1}]",
+            "5:23",
+            "'at_least' is above 'at_most'",
+        ),
+        ("{findings: [xid/79]", "{together: {within_s: 86400}", "5:34", "'within_s': expected `float` <= 3600"),
+        ("playbook: 1", "playbook: !!bool abc", "1:11", "not understood"),
         ("    why: because", "    why: because\n    why: twice", "5:5", "'why' is given twice"),
         ("rules:", "ruls:", "2:1", "'ruls' is no key here; did you mean 'rules'?"),
         ("playbook: 1", "playbook: 2", "1:11", "is not known here; known: 1"),
@@ -116,6 +133,13 @@ def test_a_missing_file_is_named_and_who_wanted_it(tmp_path: Path) -> None:
         load(tmp_path, "playbook: 1\ninclude: [nowhere.yaml]\n")
 
 
+@pytest.mark.parametrize("name", ['"a\\0b.yaml"', '"\\ud800.yaml"', "loop.yaml"])
+def test_a_name_that_no_file_can_have_is_a_clear_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    with pytest.raises(PolicyError, match=r"p\.yaml"):
+        load(tmp_path, f"playbook: 1\ninclude: [{name}]\n")
+
+
 def test_the_digest_follows_every_byte_of_every_file(tmp_path: Path) -> None:
     site = "playbook: 1\ninclude: [b.yaml]\n"
     first = load(tmp_path, site, b=GOOD)
@@ -175,3 +199,6 @@ def test_only_hooks_that_the_configuration_lists_may_be_named(tmp_path: Path) ->
     load_policy([path])
     with pytest.raises(PolicyError, match=r"no hook called 'power-cicle' .*did you mean 'power-cycle'"):
         load_policy([path], hooks=["power-cycle"])
+    path.write_text("playbook: 1\ninclude: [shipped/default.yaml]\noverride: [{rule: warning, steps: [{exec: x}]}]\n")
+    with pytest.raises(PolicyError, match="no hook called 'x'"):
+        load_policy([path], hooks=[])
