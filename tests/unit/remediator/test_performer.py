@@ -1,0 +1,119 @@
+"""The performer against a slow scheduler: what was overtaken while it waited is not carried out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from remediator.act.deeds import Deeds, Telling
+from remediator.engine import Engine, Snapshot
+from remediator.model.hold import NodeHold, Outcome, Result
+from remediator.model.records import Action, ActionState
+from remediator.performer import Performer
+from vocabulary.clock import SystemClock
+
+
+class SlowScheduler:
+    """Notes what it is asked, each after a pause."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.gate = threading.Event()
+        self.at_once = 0
+        self.at_once_max = 0
+
+    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
+        return {node: NodeHold(node, schedulable=True) for node in nodes}
+
+    def cordon(self, node: str, reason: str) -> Outcome:
+        assert reason.startswith("gpu-healthd:")
+        return self._do("cordon", node)
+
+    def resume(self, node: str) -> Outcome:
+        return self._do("resume", node)
+
+    def _do(self, verb: str, node: str) -> Outcome:
+        self.at_once += 1
+        self.at_once_max = max(self.at_once_max, self.at_once)
+        self.asked.append((verb, node))
+        self.gate.wait(10)
+        self.at_once -= 1
+        return Outcome(Result.DONE)
+
+
+class Board:
+    """What the performer needs of an engine: a snapshot, and somewhere to hand outcomes in."""
+
+    def __init__(self) -> None:
+        self.snapshot = Snapshot(nodes={}, findings={}, incidents={}, actions={}, holds={})
+        self.ended: list[str] = []
+
+    def submit(self, item: Any) -> None:
+        self.ended.append(getattr(item, "action", ""))
+
+    def publish(self, *actions: Action) -> Snapshot:
+        self.snapshot = Snapshot(nodes={}, findings={}, incidents={}, actions={a.id: a for a in actions}, holds={})
+        return self.snapshot
+
+
+def action(name: str, verb: str, deadline_s: float = 60.0) -> Action:
+    now = time.time()
+    return Action(id=name, incident="i", decision="d", node="n1", verb=verb, planned_at=now, deadline=now + deadline_s)
+
+
+def until(question: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not question():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def world() -> Iterator[tuple[Performer, SlowScheduler, Board]]:
+    scheduler, board = SlowScheduler(), Board()
+    performer = Performer("c", scheduler, Deeds(Telling(), {}), SystemClock(), 60.0, 60.0)
+    performer.start(cast("Engine", board))
+    yield performer, scheduler, board
+    scheduler.gate.set()
+    performer.stop()
+
+
+def test_two_changes_of_one_node_never_run_side_by_side(world: tuple[Performer, SlowScheduler, Board]) -> None:
+    performer, scheduler, board = world
+    performer.look(board.publish(action("a", "resume"), action("b", "cordon")))
+    until(lambda: bool(scheduler.asked))
+    time.sleep(0.1)
+    scheduler.gate.set()
+    until(lambda: len(board.ended) >= 2)
+    assert scheduler.at_once_max == 1
+
+
+def test_what_was_cancelled_while_it_waited_is_not_carried_out(world: tuple[Performer, SlowScheduler, Board]) -> None:
+    performer, scheduler, board = world
+    first, second = action("a", "cordon"), action("b", "resume")
+    performer.look(board.publish(first))
+    until(lambda: bool(scheduler.asked))
+    performer.look(board.publish(first, second))
+    board.publish(first, replace(second, state=ActionState.CANCELLED))
+    scheduler.gate.set()
+    until(lambda: "a" in board.ended)
+    time.sleep(0.1)
+    assert scheduler.asked == [("cordon", "n1")]
+
+
+def test_what_is_too_late_is_not_carried_out(world: tuple[Performer, SlowScheduler, Board]) -> None:
+    performer, scheduler, board = world
+    first = action("a", "cordon")
+    performer.look(board.publish(first))
+    until(lambda: bool(scheduler.asked))
+    performer.look(board.publish(first, action("b", "resume", deadline_s=0.2)))
+    time.sleep(0.3)
+    scheduler.gate.set()
+    until(lambda: "a" in board.ended)
+    time.sleep(0.1)
+    assert scheduler.asked == [("cordon", "n1")]
