@@ -17,6 +17,7 @@ from healthd.status import Status
 from healthd.telemetry_ring import Telemetry
 from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import SUFFIX, BeaconView, read
+from healthd.trainer.ring import StepRecord
 from vocabulary import VERSION
 from vocabulary.evidence import (
     EVIDENCE_VERSION,
@@ -86,7 +87,7 @@ def _silent(status: Status) -> list[Missing]:
 
 
 def _ranks(directory: Path, from_at: float) -> tuple[tuple[RankEvidence, ...], list[Missing]]:
-    """The ranks that were last heard of, by job, attempt and rank; pages are read one at a time, as each has 96 KiB."""
+    """The ranks that were last heard of, by job, attempt and rank; pages are read one at a time, as each has 128 KiB."""
     broken: list[Missing] = []
     found = heapq.nlargest(RANKS_MAX, _pages(directory, from_at, broken), key=lambda rank: (rank.alive, rank.at))
     ranks = tuple(sorted(found, key=lambda rank: (rank.job, rank.attempt, rank.rank)))
@@ -109,21 +110,36 @@ def _pages(directory: Path, from_at: float, broken: list[Missing]) -> Iterator[R
 
 
 def _rank(view: BeaconView, from_at: float) -> RankEvidence:
-    """What a page says, made fit to be encoded: pages belong to users, and may hold what is no number and no text."""
-    steps = [step for step in view.steps() if isfinite(step.started_at) and isfinite(step.seconds)]
+    steps = view.steps()
     kept = max(STEPS_MIN, sum(step.started_at >= from_at for step in steps))
-    since, at = (moment if isfinite(moment) else 0.0 for moment in (view.state.since, view.state.at))
     return RankEvidence(
-        job=view.identity.job.encode(errors="replace").decode(),
+        job=view.identity.job,
         attempt=view.identity.attempt,
         rank=view.identity.rank,
         world=view.identity.world,
         phase=view.state.phase.name.lower(),
         step=view.state.step,
-        since=since,
-        at=at,
+        since=view.state.since,
+        at=view.state.at,
         alive=view.alive,
-        steps=tuple(StepTaken(s.step, round(s.started_at, 3), round(s.seconds, 6)) for s in steps[-kept:]),
+        steps=tuple(_step(step) for step in steps[-kept:]),
+        section=view.section_name,
+        gpu=view.identity.gpu_uuid,
+    )
+
+
+def _step(step: StepRecord) -> StepTaken:
+    numbers = {"loss": step.loss, "grad_norm": step.grad_norm}
+    finite = {name: value for name, value in numbers.items() if value is not None and isfinite(value)}
+    return StepTaken(
+        step=step.step,
+        started_at=round(step.started_at, 3),
+        seconds=round(step.seconds, 6),
+        sections={name: round(value, 6) for name, value in step.sections.items()},
+        loss=finite.get("loss"),
+        grad_norm=finite.get("grad_norm"),
+        tokens=step.tokens,
+        not_finite=tuple(name for name, value in numbers.items() if value is not None and name not in finite),
     )
 
 

@@ -44,13 +44,19 @@ class KernelLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StepTaken(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One finished training step; `sections` are seconds of its parts, where the trainer tells them."""
+    """One finished training step; `sections` are seconds of its parts, where the trainer tells them.
+
+    A loss or gradient norm that was reported, but is NaN or infinite, is None and named in `not_finite`.
+    """
 
     step: int
     started_at: float
     seconds: float
     sections: dict[str, float] = {}
     loss: float | None = None
+    grad_norm: float | None = None
+    tokens: int | None = None
+    not_finite: tuple[str, ...] = ()
 
 
 class RankEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,6 +72,8 @@ class RankEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
     at: float
     alive: bool = True
     steps: tuple[StepTaken, ...] = ()
+    section: str = ""
+    gpu: str = ""  # its UUID
 
 
 class TopologyFact(msgspec.Struct, frozen=True):

@@ -43,7 +43,12 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one trainer rank's beacon says now. Times are UTC seconds."""
+    """What one trainer rank's beacon says now. Times are UTC seconds.
+
+    Step times are seconds: of the newest step, and the median of the last 64; `sections` likewise, by the names of the
+    page's sections (data, forward, backward, communication, optimizer, checkpoint, other), those that the loop tells,
+    `section` is the one it is in. Groups and stage say who its true peers are; -1 and empty: not told.
+    """
 
     job: str
     attempt: int
@@ -55,6 +60,16 @@ class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     at: float
     step_seconds: float = 0.0
     alive: bool = True
+    section: str = ""
+    step_median: float = 0.0
+    sections: dict[str, float] = {}
+    sections_median: dict[str, float] = {}
+    role: str = ""
+    pipeline_stage: int = -1
+    tensor_group: int = -1
+    data_group: int = -1
+    expert_group: int = -1
+    gpu: str = ""  # its UUID
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,10 +7,12 @@ from pathlib import Path
 from healthd.samples.beacons import Beacons
 from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import SUFFIX, BeaconView, read
+from healthd.trainer.ring import durations
 from vocabulary.wire import RankStatus
 
 DEAD_SHOWN_S = 600.0  # how long a dead rank is still reported
 PAGES_MAX = 1024
+STEPS_SUMMARISED = 64
 
 _File = tuple[str, int, int]  # name, inode, time of change in ns
 
@@ -52,16 +54,26 @@ class BeaconCollector:
 
 
 def _rank(view: BeaconView) -> RankStatus:
-    steps = view.steps(1)
+    identity, took = view.identity, durations(view.steps(STEPS_SUMMARISED))
     return RankStatus(
-        job=view.identity.job,
-        attempt=view.identity.attempt,
-        rank=view.identity.rank,
-        world=view.identity.world,
-        pid=view.identity.pid,
+        job=identity.job,
+        attempt=identity.attempt,
+        rank=identity.rank,
+        world=identity.world,
+        pid=identity.pid,
         step=view.state.step,
         phase=view.state.phase.name.lower(),
         at=view.state.at,
-        step_seconds=steps[-1].seconds if steps else 0.0,
+        step_seconds=took.last,
         alive=view.alive,
+        section=view.section_name,
+        step_median=took.median,
+        sections=took.sections,
+        sections_median=took.sections_median,
+        role=identity.role,
+        pipeline_stage=identity.pipeline_stage,
+        tensor_group=identity.tensor_group,
+        data_group=identity.data_group,
+        expert_group=identity.expert_group,
+        gpu=identity.gpu_uuid,
     )

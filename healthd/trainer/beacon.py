@@ -11,14 +11,14 @@ from __future__ import annotations
 import logging
 import mmap
 import os
-import re
 import socket
 import threading
 import time
 from typing import NamedTuple
 from zlib import crc32
 
-from healthd.trainer import page
+from healthd.trainer import page, ring
+from healthd.trainer.mailbox import Mailbox
 from healthd.trainer.page import Acknowledgement, BeaconError, FieldError, Identity, MailboxOrder, Phase
 from healthd.trainer.pages import (
     directory_problem,
@@ -28,13 +28,19 @@ from healthd.trainer.pages import (
     read,
     read_all,
     remove_old,
+    writable_by_others,
 )
+from healthd.trainer.place import Gpu, Groups, Place, page_name
+from healthd.trainer.ring import Measured
 from vocabulary.clock import Clock, SystemClock
 
 __all__ = [
     "Acknowledgement",
     "Beacon",
     "BeaconError",
+    "Ended",
+    "Gpu",
+    "Groups",
     "Identity",
     "MailboxOrder",
     "NullBeacon",
@@ -54,76 +60,37 @@ DETAIL_CHARACTERS_MAX = 1000
 
 _log = logging.getLogger("healthd.trainer")
 _pack_state = page.STATE.pack
-_pack_step = page.RING_ENTRY.pack
+_pack_step = ring.HEAD.pack
+_unmeasured, _entries = ring.UNMEASURED, ring.ENTRIES
 _pack_crc = page.CRC.pack
 
 
-class Place(NamedTuple):
-    """A rank's place in its job, as its environment tells it."""
+class Ended(NamedTuple):
+    """A finished step and its place in the ring; times as in `ring.StepRecord`."""
 
-    job: str
-    attempt: int
-    rank: int
-    world: int
-    local_rank: int = 0
-    node: str = ""
-
-
-def page_name(job: str, attempt: int, rank: int) -> str:
-    """File name of a page. Unusual characters of a job's name are replaced: the identity inside is what counts."""
-    return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', job)[:100]}.{attempt}.{rank}.beacon"
-
-
-class Mailbox:
-    """Where the node's daemon leaves orders. Each reader has its own, and sees each order once."""
-
-    def __init__(self, path: str, block: memoryview) -> None:
-        self._path = path
-        self._block = block
-        self._sequence = block[:8].cast("Q")
-        self._read_sequence = 0
-        self._warned = False
-
-    def poll(self) -> MailboxOrder | None:
-        """A new order, once; None while there is none. A torn one comes with a later call."""
-        if self._sequence[0] == self._read_sequence:
-            return None
-        return self._take()
-
-    def _take(self) -> MailboxOrder | None:
-        try:
-            sequence, document = page.unpack_frame("mailbox", bytes(self._block))
-            order = page.order_from(document) if document is not None else None
-        except FieldError as error:
-            if not self._warned:
-                self._warned = True
-                _log.warning("beacon %s: %s; not acted upon, training goes on", self._path, error)
-            return None
-        self._read_sequence = sequence
-        return order
-
-    def close(self) -> None:
-        """Let go of the page."""
-        self._sequence.release()
-        self._block.release()
+    ordinal: int
+    step: int
+    started_at: float
+    seconds: float
 
 
 class Beacon:
-    """One rank's page. All methods are cheap and none touches the network; only `create` makes system calls."""
+    """One rank's page. All methods are cheap and none touches the network; none that a step needs makes a system call."""
 
-    def __init__(self, path: str, mapped: mmap.mmap, clock: Clock | None) -> None:
+    def __init__(self, path: str, mapped: mmap.mmap, descriptor: int, identity: Identity, clock: Clock | None) -> None:
         self.path = path
+        self._descriptor = descriptor
+        self._identity = identity
         self._mapped = mapped
         self._view = memoryview(mapped)
         self._state = self._view[page.STATE_AT : page.STATE_AT + page.STATE.size + page.CRC.size]
         self._ring = [
-            self._view[at : at + page.RING_ENTRY_BYTES]
-            for at in range(page.RING_AT, page.PAGE_BYTES, page.RING_ENTRY_BYTES)
+            self._view[at : at + ring.ENTRY_BYTES] for at in range(page.RING_AT, page.PAGE_BYTES, ring.ENTRY_BYTES)
         ]
         self._wall = clock.wall if clock else time.time  # a call less than SystemClock, three times a step
         self._monotonic = clock.monotonic if clock else time.monotonic
         self._sequence = self._completed = self._acknowledgements = 0
-        self._step, self._phase = -1, Phase.STARTING
+        self._step, self._phase, self._section = -1, Phase.STARTING, 0
         self._since = self._began = 0.0
         self._mailboxes: list[Mailbox] = []
         self.poll = self.mailbox().poll  # bound once: a method call less in every step
@@ -145,28 +112,58 @@ class Beacon:
             _refuse_living_owner(path)
             now = (clock or SystemClock()).wall()
             remove_old(directory, now, KEEP_SECONDS)
-            return cls(path, _publish(path, _identity(place, now)), clock)
+            identity = _identity(place, now)
+            mapped, descriptor = _publish(path, identity)
+            return cls(path, mapped, descriptor, identity, clock)
         except (OSError, FieldError) as error:
             raise BeaconError(path, "page", f"cannot be made: {error}") from error
 
     def begin_step(self, step: int) -> None:
         """The step `step` begins now."""
         self._step = step
-        self._phase = Phase.STEP
+        self._phase, self._section = Phase.STEP, 0
         self._since = now = self._wall()
         self._began = self._monotonic()
         self._sequence = sequence = self._sequence + 1
         body = _pack_state(sequence, step, now, now, self._completed, 1, 0, sequence)
         self._state[:] = body + _pack_crc(crc32(body))
 
+    def section(self, section: int) -> None:
+        """The step turns to this section; 0 (`Section.NONE`) when it leaves one."""
+        self._section = section
+        now = self._wall()
+        self._sequence = sequence = self._sequence + 1
+        body = _pack_state(sequence, self._step, self._since, now, self._completed, self._phase, section, sequence)
+        self._state[:] = body + _pack_crc(crc32(body))
+
     def end_step(self) -> None:
-        """The step that began last is complete: it goes into the ring."""
+        """The step that began last is complete, and nothing but its time was told: it goes into the ring."""
         seconds = self._monotonic() - self._began
         completed = self._completed
-        body = _pack_step(completed, self._step, self._since, seconds)
-        self._ring[completed % page.RING_ENTRIES][:] = body + _pack_crc(crc32(body))
-        self._completed = completed = completed + 1
-        self._phase = Phase.BETWEEN
+        body = _pack_step(completed, self._step, self._since, seconds, 0) + _unmeasured
+        self._ring[completed % _entries][:] = body + _pack_crc(crc32(body))
+        self._between(completed + 1, seconds)
+
+    def end_measured_step(self, measured: Measured) -> Ended:
+        """The same for a step that told more.
+
+        Returns:
+            What `complete` needs when the rest of its numbers is there.
+        """
+        seconds = self._monotonic() - self._began
+        ended = Ended(self._completed, self._step, self._since, seconds)
+        self.complete(ended, measured)
+        self._between(self._completed + 1, seconds)
+        return ended
+
+    def complete(self, ended: Ended, measured: Measured) -> None:
+        """Write the entry of a finished step again, unless a later step has its place already."""
+        if ended.ordinal >= self._completed - ring.ENTRIES + 1:
+            self._ring[ended.ordinal % ring.ENTRIES][:] = ring.pack_entry(*ended, measured)
+
+    def _between(self, completed: int, seconds: float) -> None:
+        self._completed = completed
+        self._phase, self._section = Phase.BETWEEN, 0
         self._since = now = self._since + seconds
         self._sequence = sequence = self._sequence + 1
         body = _pack_state(sequence, self._step, now, now, completed, 2, 0, sequence)
@@ -176,16 +173,25 @@ class Beacon:
         """The rank turns to something other than a step."""
         now = self._wall()
         if phase is not self._phase or self._since == 0.0:
-            self._phase, self._since = phase, now
+            self._phase, self._since, self._section = phase, now, 0
         self._sequence = sequence = self._sequence + 1
-        body = _pack_state(sequence, self._step, self._since, now, self._completed, int(phase), 0, sequence)
+        body = _pack_state(sequence, self._step, self._since, now, self._completed, int(phase), self._section, sequence)
         self._state[:] = body + _pack_crc(crc32(body))
 
     def mailbox(self) -> Mailbox:
         """Another pair of eyes on the mailbox: it sees every order, whatever `poll` has taken."""
-        mailbox = Mailbox(self.path, self._view[page.MAILBOX_AT : page.MAILBOX_AT + page.MAILBOX_BYTES])
+        block = self._view[page.MAILBOX_AT : page.MAILBOX_AT + page.MAILBOX_BYTES]
+        mailbox = Mailbox(self.path, block, self._untrusted)
         self._mailboxes.append(mailbox)
         return mailbox
+
+    def identify(self, gpu: Gpu) -> None:
+        """Say which GPU this rank uses, once that is known."""
+        identity = self._identity._replace(gpu_uuid=gpu.uuid, gpu_pci=gpu.pci, gpu_index=gpu.number)
+        if identity != self._identity:
+            self._identity = identity
+            frame = page.pack_frame("identity", 2, identity._asdict(), page.IDENTITY_BYTES)
+            self._view[page.IDENTITY_AT : page.IDENTITY_AT + len(frame)] = frame
 
     def acknowledge(self, answer: Acknowledgement) -> None:
         """Tell the node's daemon how far this rank got with an order."""
@@ -193,7 +199,11 @@ class Beacon:
             self._acknowledgements += 1
             document = answer._replace(detail=answer.detail[:DETAIL_CHARACTERS_MAX])._asdict()
             room = page.ACKNOWLEDGEMENT_BYTES
-            frame = page.pack_frame("acknowledgement", self._acknowledgements, document, room)
+            try:
+                frame = page.pack_frame("acknowledgement", self._acknowledgements, document, room)
+            except FieldError as error:
+                _log.warning("beacon %s: %s; not answered, training goes on", self.path, error)
+                return
             self._view[page.ACKNOWLEDGEMENT_AT : page.ACKNOWLEDGEMENT_AT + len(frame)] = frame
 
     def close(self) -> None:
@@ -203,6 +213,16 @@ class Beacon:
         for view in (self._state, *self._ring, self._view):
             view.release()
         self._mapped.close()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _untrusted(self) -> str:
+        """Why what lies in this mailbox may be somebody else's; asked only when something does."""
+        status = os.fstat(self._descriptor)
+        if status.st_uid != os.geteuid():
+            return f"the page belongs to user {status.st_uid} now"
+        return writable_by_others(status.st_mode)
 
 
 class NullBeacon:
@@ -214,6 +234,19 @@ class NullBeacon:
         """Nothing to publish."""
 
     def end_step(self) -> None:
+        """Nothing to publish."""
+
+    def section(self, section: int) -> None:
+        """Nothing to publish."""
+
+    def end_measured_step(self, measured: Measured) -> Ended:  # noqa: ARG002 - as a page has it
+        """Nothing to publish."""
+        return Ended(0, -1, 0.0, 0.0)
+
+    def complete(self, ended: Ended, measured: Measured) -> None:
+        """Nothing to publish."""
+
+    def identify(self, gpu: Gpu) -> None:
         """Nothing to publish."""
 
     def phase(self, phase: Phase) -> None:
@@ -247,7 +280,7 @@ def _identity(place: Place, now: float) -> Identity:
     node = place.node or socket.gethostname()
     pid = os.getpid()
     started = process_start(pid) or 0
-    return Identity(place.job, place.attempt, place.rank, place.world, place.local_rank, node, pid, started, now)
+    return Identity(*place[:5], node, pid, started, now, *place.groups, *place.gpu)
 
 
 def _refuse_living_owner(path: str) -> None:
@@ -261,8 +294,12 @@ def _refuse_living_owner(path: str) -> None:
         raise FieldError("identity", f"pid {identity.pid} is alive and has this page; {todo}")
 
 
-def _publish(path: str, identity: Identity) -> mmap.mmap:
-    """Fill a page aside, then rename it into place. Its blocks are reserved: a full tmpfs says so here, not by SIGBUS."""
+def _publish(path: str, identity: Identity) -> tuple[mmap.mmap, int]:
+    """Fill a page aside, then rename it into place. Its blocks are reserved: a full tmpfs says so here, not by SIGBUS.
+
+    Returns:
+        The page, and a descriptor of its file.
+    """
     aside = f"{path}.{os.getpid()}.tmp"
     frame = page.pack_frame("identity", 1, identity._asdict(), page.IDENTITY_BYTES)
     descriptor = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -276,7 +313,6 @@ def _publish(path: str, identity: Identity) -> mmap.mmap:
         os.rename(aside, path)
     except BaseException:
         os.unlink(aside)
-        raise
-    finally:
         os.close(descriptor)
-    return mapped
+        raise
+    return mapped, descriptor

@@ -6,7 +6,8 @@ import socket
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from healthd.trainer.beacon import DEFAULT_DIRECTORY, Place
+from healthd.trainer.beacon import DEFAULT_DIRECTORY
+from healthd.trainer.place import Gpu, Groups, Place
 
 
 class Environment(NamedTuple):
@@ -34,9 +35,31 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         world=world,
         local_rank=_number(environ, 0, "LOCAL_RANK", "SLURM_LOCALID"),
         node=node,
+        groups=_groups(environ),
     )
+    place = place._replace(gpu=_gpu(environ, place.local_rank))
     directory = environ.get("HEALTHD_BEACON_DIR") or DEFAULT_DIRECTORY
     return Environment(place, directory.replace("{node}", node))
+
+
+def _groups(environ: Mapping[str, str]) -> Groups:
+    role = _text(environ, "HEALTHD_ROLE", "ROLE_NAME")
+    return Groups(
+        "" if role == "default" else role,  # what torchrun says when nobody named one
+        _number(environ, -1, "HEALTHD_PIPELINE_STAGE"),
+        _number(environ, -1, "HEALTHD_TENSOR_GROUP"),
+        _number(environ, -1, "HEALTHD_DATA_GROUP"),
+        _number(environ, -1, "HEALTHD_EXPERT_GROUP"),
+    )
+
+
+def _gpu(environ: Mapping[str, str], local_rank: int) -> Gpu:
+    """What CUDA_VISIBLE_DEVICES says of this rank; with one entry that is this rank's, whatever its local rank."""
+    visible = [entry.strip() for entry in environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    mine = visible[local_rank] if local_rank < len(visible) else visible[0] if len(visible) == 1 else ""
+    if mine.startswith(("GPU-", "MIG-")):
+        return Gpu(uuid=mine)
+    return Gpu(number=int(mine)) if mine.isascii() and mine.isdigit() else Gpu()
 
 
 def _text(environ: Mapping[str, str], *names: str) -> str:

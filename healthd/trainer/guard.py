@@ -3,12 +3,15 @@
     with Guard.from_env(store=store) as guard:
         for step in range(first, last):
             with guard.step(step) as s:
-                train(step)
+                with s.section("forward"):
+                    loss = train(step)
+                s.report(loss=loss)
                 if s.checkpoint_due:
                     s.saved(save(step))
 
-While nothing is wrong a step costs two writes to the beacon and one look at the mailbox. After the step in which
-`checkpoint_due` was true the guard raises `Leave`, a SystemExit with the code of `exits`.
+Sections and reports are optional. While nothing is wrong a step costs two writes to the beacon and one look at the
+mailbox, and a section two writes more. After the step in which `checkpoint_due` was true the guard raises `Leave`, a
+SystemExit with the code of `exits`.
 """
 
 from __future__ import annotations
@@ -16,16 +19,20 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
+from typing import SupportsFloat
 
 from healthd.trainer.agreement import Agreement, AgreementMissedError, LocalStore, Store
-from healthd.trainer.beacon import Beacon, NullBeacon, Place, open_beacon
+from healthd.trainer.beacon import Beacon, NullBeacon, open_beacon
 from healthd.trainer.environment import read_environment
 from healthd.trainer.exits import Exit, Leave
-from healthd.trainer.framework import Framework, framework_in_use
+from healthd.trainer.framework import Device, Framework, device_in_use, framework_in_use
 from healthd.trainer.leaving import ExitGuard, exit_now, within
+from healthd.trainer.measures import Measures, Timed
 from healthd.trainer.page import Acknowledgement, MailboxOrder, Outcome, Phase
+from healthd.trainer.place import Groups, Place
 from healthd.trainer.termination import ORDER_ID, Termination
 from vocabulary.clock import Clock, SystemClock
 
@@ -43,13 +50,41 @@ Snapshot = Callable[[float], "str | None"]
 
 
 class Step:
-    """One training step under guard; reused from step to step."""
+    """One training step under guard; reused from step to step.
+
+    `checkpoint_due`: every rank saves in this very step, and it is the last one. `eject`: so it is, and because of
+    this rank's own node, to which the job does not come back.
+    """
 
     checkpoint_due = False
+    eject = False
 
-    def __init__(self, guard: Guard, end: Callable[[], None]) -> None:
+    def __init__(self, guard: Guard, end: Callable[[], None], measures: Measures) -> None:
         self._guard = guard
         self._end = end
+        self._measures = measures
+
+    def section(self, name: str) -> Timed:
+        """Time a part of the step: `with s.section("forward"):`.
+
+        There are data, forward, backward, communication, optimizer, checkpoint and other. Sections may stand in each other: the inner one's time is not the outer one's. On a GPU it is the GPU's time, which is
+        read back some steps later. Cheap, and never raises.
+        """
+        return self._measures.section(name)
+
+    def report(
+        self,
+        *,
+        loss: SupportsFloat | None = None,
+        grad_norm: SupportsFloat | None = None,
+        tokens: SupportsFloat | None = None,
+    ) -> None:
+        """Tell numbers of this step: this rank's loss, gradient norm, and tokens (a count) it trained on.
+
+        Scalars on a GPU are taken as they are now, and read some steps later; nothing waits for them. What is no number is
+        not reported, with one warning.
+        """
+        self._measures.report(loss, grad_norm, tokens)
 
     def saved(self, path: str | os.PathLike[str]) -> None:
         """A checkpoint that holds this step's result is complete at `path`."""
@@ -60,7 +95,12 @@ class Step:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is None:
-            self._end()
+            if self._measures.touched:
+                self._measures.end()
+            else:
+                self._end()
+        elif self._measures.touched:
+            self._measures.reset()
         if self.checkpoint_due:
             self._guard._end_agreed_step(error)  # noqa: SLF001 - one unit in two classes
 
@@ -75,6 +115,7 @@ class Guard:
         store: Store | None,
         *,
         framework: Framework | None = None,
+        device: Device | None = None,
         clock: Clock | None = None,
         termination_seconds: float = TERMINATION_SECONDS,
     ) -> None:
@@ -85,6 +126,7 @@ class Guard:
             beacon: its page.
             store: what the ranks share; None only makes sense for a job of one rank, else orders to save cannot be agreed.
             framework: None picks the adapter for what is imported already.
+            device: None picks the GPU that is in use when the first step begins, if one is.
             clock: for tests.
             termination_seconds: how long the ranks may take to agree after SIGTERM; 0 leaves the signal alone.
         """
@@ -97,7 +139,9 @@ class Guard:
         self._agreement = Agreement(shared, place.world, prefix) if shared is not None else None
         self._termination = Termination(self._clock, termination_seconds if shared is not None else 0.0)
         self._exit = ExitGuard()
-        self._step = Step(self, beacon.end_step)
+        self._device = device
+        self._measures = Measures(beacon, self._clock.monotonic if clock else time.monotonic)
+        self._step = Step(self, beacon.end_step, self._measures)
         self._answers: dict[str, Acknowledgement] = {}
         self._due: tuple[MailboxOrder, ...] = ()
         self._voting = False
@@ -108,16 +152,28 @@ class Guard:
         self._stop = threading.Event()
         self._watched = beacon.mailbox()
         self._poll = beacon.poll
-        self._begin = beacon.begin_step
+        self._begin = self._begin_first
 
     @classmethod
     def from_env(
-        cls, *, store: Store | None = None, framework: Framework | None = None, environ: Mapping[str, str] | None = None
+        cls,
+        *,
+        store: Store | None = None,
+        framework: Framework | None = None,
+        groups: Groups | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> Guard:
-        """The guard of this process, as its environment variables place it (see `environment`)."""
+        """The guard of this process, as its environment variables place it (see `environment`).
+
+        Args:
+            store: what the ranks share.
+            framework: None picks the adapter for what is imported already.
+            groups: where this rank stands among its peers; None reads that from the environment, too.
+            environ: for tests.
+        """
         environment = read_environment(os.environ if environ is None else environ)
-        beacon = open_beacon(environment.beacon_directory, environment.place)
-        return cls(environment.place, beacon, store, framework=framework)
+        place = environment.place if groups is None else environment.place._replace(groups=groups)
+        return cls(place, open_beacon(environment.beacon_directory, place), store, framework=framework)
 
     def on_abort(self, snapshot: Snapshot) -> None:
         """What to save when the collective is stuck, from host memory only: gets seconds, may return a path."""
@@ -137,6 +193,7 @@ class Guard:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._measures.settle()
         if isinstance(error, Leave):
             self._leave(error)
             return
@@ -148,6 +205,18 @@ class Guard:
             self._termination.restore()
             self._exit.release()
             self._beacon.phase(Phase.DONE)
+
+    def _begin_first(self, step: int) -> None:
+        """The first step: by now the loop has chosen its GPU."""
+        self._begin = self._beacon.begin_step
+        try:
+            device = self._device or device_in_use()
+            if device is not None and isinstance(self._beacon, Beacon):
+                self._beacon.identify(device.gpu())
+                self._measures.use(device)
+        except Exception as error:  # noqa: BLE001 - a GPU or torch of any make: training goes on
+            _log.warning("the GPU cannot be asked for its name and times: %s; training goes on", error)
+        self._begin(step)
 
     def _boundary(self, step: int, order: MailboxOrder | None) -> None:
         """The slow path before a step: only while there is an order."""
@@ -184,6 +253,7 @@ class Guard:
         if ruling.due:
             self._due = ruling.due
             self._step.checkpoint_due = True
+            self._step.eject = self._condemned()
             self._saved_path = ""
 
     def _drop(self, order: MailboxOrder, outcome: Outcome, detail: str = "") -> None:
@@ -205,8 +275,10 @@ class Guard:
             self._fail(f"{type(error).__name__}: {error}")
         if not self._saved_path:
             self._fail("the step ended without s.saved(path) although s.checkpoint_due was true")
-        condemned = any(self._place.node in order.condemned for order in self._due)
-        raise Leave(Exit.CONDEMNED if condemned else Exit.RELAUNCH)
+        raise Leave(Exit.CONDEMNED if self._condemned() else Exit.RELAUNCH)
+
+    def _condemned(self) -> bool:
+        return any(self._place.node in order.condemned for order in self._due)
 
     def _fail(self, why: str) -> None:
         _log.error("leaving without a fresh checkpoint: %s", why)

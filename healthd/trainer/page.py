@@ -1,7 +1,7 @@
 """The beacon page: where each block lies, what it holds, how it is checked. Pure; `docs/beacon.md` is its prose.
 
 Three blocks are framed JSON (identity, acknowledgement, mailbox): they change rarely and want names. Two are packed
-(state, ring): they change every step and must cost nothing. Every block carries its own CRC-32, because neither
+(state, and the ring of `ring`): they change every step and must cost nothing. Every block carries its own CRC-32, because neither
 Python nor a reader in another process can order memory writes: a reader believes a checksum, never a sequence number.
 """
 
@@ -10,13 +10,14 @@ from __future__ import annotations
 import enum
 import json
 import struct
-from math import isfinite
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from healthd.trainer import ring
+from healthd.trainer.ring import NUMBER_MAX, Section
+
 MAGIC = b"gpu-hlth"
-NUMBER_MAX = 2.0**63  # any user can write a page: what no report could carry must not silence the node
-VERSION = 1
+VERSION = 2
 
 _HEADER = struct.Struct("<8sIIII")  # magic, version, page bytes, ring entries, ring entry bytes; then its CRC-32
 HEADER_AT = 0
@@ -24,13 +25,12 @@ IDENTITY_AT, IDENTITY_BYTES = 64, 4032
 STATE_AT, STATE_BYTES = 4096, 64
 ACKNOWLEDGEMENT_AT, ACKNOWLEDGEMENT_BYTES = 8192, 8192
 MAILBOX_AT, MAILBOX_BYTES = 16384, 16384
-RING_AT, RING_ENTRIES, RING_ENTRY_BYTES = 32768, 1024, 64
-PAGE_BYTES = RING_AT + RING_ENTRIES * RING_ENTRY_BYTES
+RING_AT = 32768
+PAGE_BYTES = RING_AT + ring.ENTRIES * ring.ENTRY_BYTES
 
 FRAME_HEAD = struct.Struct("<QII")  # sequence, bytes of JSON, CRC-32 over sequence, length and JSON
 _FRAME_CHECKED = struct.Struct("<QI")
-STATE = struct.Struct("<QqddQIIQ")  # sequence, step, since, at, completed, phase, reserved, sequence; then its CRC-32
-RING_ENTRY = struct.Struct("<Qqdd28x")  # ordinal, step, started_at, seconds, reserved; then its CRC-32
+STATE = struct.Struct("<QqddQIIQ")  # sequence, step, since, at, completed, phase, section, sequence; then its CRC-32
 CRC = struct.Struct("<I")
 
 
@@ -66,7 +66,10 @@ class FieldError(Exception):
 
 
 class Identity(NamedTuple):
-    """Who writes this page. `process_start` is field 22 of /proc/PID/stat: it tells a reused pid from the old one."""
+    """Who writes this page. `process_start` is field 22 of /proc/PID/stat: it tells a reused pid from the old one.
+
+    Groups, stage and GPU index are -1, and texts empty, where the job did not tell.
+    """
 
     job: str
     attempt: int
@@ -77,6 +80,14 @@ class Identity(NamedTuple):
     pid: int
     process_start: int
     created_at: float
+    role: str = ""
+    pipeline_stage: int = -1
+    tensor_group: int = -1
+    data_group: int = -1
+    expert_group: int = -1
+    gpu_uuid: str = ""
+    gpu_pci: str = ""
+    gpu_index: int = -1
 
 
 class MailboxOrder(NamedTuple):
@@ -119,26 +130,22 @@ class Acknowledgement(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the rank is doing now. `since` is when this phase began, `at` the last write; UTC seconds. Step -1: none yet."""
+    """What the rank is doing now. `since` is when this phase began, `at` the last write; UTC seconds. Step -1: none yet.
+
+    While `section` is one, `at` is when that section began.
+    """
 
     step: int
     phase: Phase
     since: float
     at: float
     completed: int
-
-
-class StepRecord(NamedTuple):
-    """One finished step: when it began (UTC seconds) and how long it took."""
-
-    step: int
-    started_at: float
-    seconds: float
+    section: Section = Section.NONE
 
 
 def pack_header() -> bytes:
     """The first 28 bytes of every page."""
-    head = _HEADER.pack(MAGIC, VERSION, PAGE_BYTES, RING_ENTRIES, RING_ENTRY_BYTES)
+    head = _HEADER.pack(MAGIC, VERSION, PAGE_BYTES, ring.ENTRIES, ring.ENTRY_BYTES)
     return head + CRC.pack(crc32(head))
 
 
@@ -159,12 +166,12 @@ def check_header(page: bytes) -> None:
 
 
 def pack_frame(field: str, sequence: int, document: dict[str, Any], room: int) -> bytes:
-    """A framed JSON block that fits `room` bytes.
+    """A framed JSON block that fits `room` bytes. Half a surrogate pair (a path may hold one) becomes a question mark.
 
     Raises:
         FieldError: the document is too large for its block.
     """
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
     if FRAME_HEAD.size + len(text) > room:
         raise FieldError(field, f"{len(text)} bytes of JSON, {room - FRAME_HEAD.size} fit")
     return FRAME_HEAD.pack(sequence, len(text), crc32(text, crc32(_FRAME_CHECKED.pack(sequence, len(text))))) + text
@@ -184,7 +191,7 @@ def unpack_frame(field: str, block: bytes) -> tuple[int, dict[str, Any] | None]:
         raise FieldError(field, "checksum does not match its content (torn or damaged)")
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FieldError(field, f"not JSON: {error}") from error
     if not isinstance(document, dict):
         raise FieldError(field, "not a JSON object")
@@ -203,28 +210,15 @@ def unpack_state(block: bytes) -> State:
         FieldError: torn or damaged.
     """
     body = block[: STATE.size]
-    first, step, since, at, completed, phase, _, last = STATE.unpack(body)
+    first, step, since, at, completed, phase, section, last = STATE.unpack(body)
     if first != last or CRC.unpack_from(block, STATE.size)[0] != crc32(body):
         raise FieldError("state", "checksum does not match its content (torn or damaged)")
-    if not isfinite(since) or not isfinite(at):
+    if not (abs(since) < NUMBER_MAX and abs(at) < NUMBER_MAX):
         raise FieldError("state", "holds a time that is none")
     try:
-        return State(step, Phase(phase), since, at, completed)
+        return State(step, Phase(phase), since, at, completed, Section(section))
     except ValueError as error:
-        raise FieldError("state", f"phase {phase} is unknown") from error
-
-
-def unpack_ring(ring: bytes, completed: int, last: int) -> list[StepRecord]:
-    """The newest `last` finished steps, oldest first. An entry being overwritten while we read is left out."""
-    records = []
-    for ordinal in range(max(0, completed - min(last, RING_ENTRIES)), completed):
-        at = ordinal % RING_ENTRIES * RING_ENTRY_BYTES
-        body = ring[at : at + RING_ENTRY.size]
-        written, step, started_at, seconds = RING_ENTRY.unpack(body)
-        sound = isfinite(started_at) and isfinite(seconds)
-        if sound and written == ordinal and CRC.unpack_from(ring, at + RING_ENTRY.size)[0] == crc32(body):
-            records.append(StepRecord(step, started_at, seconds))
-    return records
+        raise FieldError("state", str(error)) from error
 
 
 def take(document: dict[str, Any], field: str, name: str, kind: type | tuple[type, ...]) -> Any:
@@ -238,7 +232,7 @@ def take(document: dict[str, Any], field: str, name: str, kind: type | tuple[typ
         raise FieldError(f"{field}.{name}", "missing" if value is None else f"has the wrong type: {value!r}")
     if isinstance(value, str) and not _is_text(value):
         raise FieldError(f"{field}.{name}", "is no text that a report could carry")
-    if isinstance(value, int | float) and not (isfinite(value) and abs(value) < NUMBER_MAX):
+    if isinstance(value, int | float) and not abs(value) < NUMBER_MAX:  # so is NaN
         raise FieldError(f"{field}.{name}", "is no number that a report could carry")
     return value
 
@@ -253,6 +247,7 @@ def _is_text(value: str) -> bool:
 
 
 _NUMBER = (int, float)
+_GROUPS = ("pipeline_stage", "tensor_group", "data_group", "expert_group")
 
 
 def identity_from(document: dict[str, Any]) -> Identity:
@@ -262,7 +257,8 @@ def identity_from(document: dict[str, Any]) -> Identity:
         FieldError: naming the member that is missing or wrong.
     """
     texts = {name: take(document, "identity", name, str) for name in ("job", "node")}
-    whole = ("attempt", "rank", "world", "local_rank", "pid", "process_start")
+    texts |= {name: take(document, "identity", name, str) for name in ("role", "gpu_uuid", "gpu_pci")}
+    whole = ("attempt", "rank", "world", "local_rank", "pid", "process_start", *_GROUPS, "gpu_index")
     numbers = {name: take(document, "identity", name, int) for name in whole}
     return Identity(**texts, **numbers, created_at=float(take(document, "identity", "created_at", _NUMBER)))
 
@@ -275,7 +271,7 @@ def order_from(document: dict[str, Any]) -> MailboxOrder:
     """
     texts = {name: take(document, "mailbox", name, str) for name in ("id", "kind", "reason")}
     condemned = tuple(take(document, "mailbox", "condemned", list))
-    if not all(isinstance(node, str) for node in condemned):
+    if not all(isinstance(node, str) and _is_text(node) for node in condemned):
         raise FieldError("mailbox.condemned", "must be a list of node names")
     flags = {name: take(document, "mailbox", name, bool) for name in ("cancelled", "injected")}
     expires_at = float(take(document, "mailbox", "expires_at", _NUMBER))

@@ -15,7 +15,8 @@ import time
 from typing import NamedTuple
 
 from healthd.trainer import page
-from healthd.trainer.page import Acknowledgement, BeaconError, FieldError, Identity, MailboxOrder, State, StepRecord
+from healthd.trainer.page import Acknowledgement, BeaconError, FieldError, Identity, MailboxOrder, State
+from healthd.trainer.ring import ENTRIES, StepRecord, unpack
 
 SUFFIX = ".beacon"
 READ_TRIES = 20
@@ -35,9 +36,14 @@ class BeaconView(NamedTuple):
     uid: int
     ring: bytes
 
-    def steps(self, last: int = page.RING_ENTRIES) -> list[StepRecord]:
-        """The newest finished steps, oldest first; parsed on demand, about half a microsecond each."""
-        return page.unpack_ring(self.ring, self.state.completed, last)
+    @property
+    def section_name(self) -> str:
+        """The section it is in, or was in when it died; empty outside of any."""
+        return self.state.section.name.lower() if self.state.section else ""
+
+    def steps(self, last: int = ENTRIES) -> list[StepRecord]:
+        """The newest finished steps, oldest first; parsed on demand, a few microseconds each."""
+        return unpack(self.ring, self.state.completed, last)
 
 
 def read(path: str) -> BeaconView:
@@ -159,6 +165,11 @@ def directory_problem(directory: str) -> str:
     return ""
 
 
+def writable_by_others(mode: int) -> str:
+    """What is wrong with the mode of a page; empty when only its owner may write."""
+    return f"{stat.S_IMODE(mode):04o} lets others write; a page is 0600" if mode & 0o022 else ""
+
+
 def process_start(pid: int) -> int | None:
     """When a process began, in clock ticks since boot; None for one that is gone (a zombie is)."""
     try:
@@ -198,8 +209,9 @@ def _check_file(path: str, descriptor: int) -> int:
         raise BeaconError(path, "file", "is not a regular file")
     if status.st_nlink > 1:
         raise BeaconError(path, "file", f"has {status.st_nlink} hard links, a page has one")
-    if status.st_mode & 0o022:
-        raise BeaconError(path, "mode", f"{stat.S_IMODE(status.st_mode):04o} lets others write; a page is 0600")
+    problem = writable_by_others(status.st_mode)
+    if problem:
+        raise BeaconError(path, "mode", problem)
     if status.st_size != page.PAGE_BYTES:
         raise BeaconError(path, "size", f"{status.st_size} bytes, a page has {page.PAGE_BYTES}")
     return status.st_uid
@@ -218,12 +230,21 @@ def _check_owner(identity: Identity, uid: int) -> bool:
     if not process_alive(identity.pid, identity.process_start):
         return False
     try:
-        runs_as = os.stat(f"/proc/{identity.pid}").st_uid
-    except OSError:
+        runs_as = _runs_as(identity.pid, uid)
+    except (OSError, ValueError, IndexError):
         return False
-    if runs_as not in (uid, 0):  # 0: a process that is not dumpable shows as root's
+    if runs_as != uid:
         raise FieldError("owner", f"the file is user {uid}'s, but pid {identity.pid} runs as {runs_as}")
     return True
+
+
+def _runs_as(pid: int, expected: int) -> int:
+    """The effective user of a process."""
+    owner = os.stat(f"/proc/{pid}").st_uid
+    if owner == expected or owner != 0:
+        return owner
+    with open(f"/proc/{pid}/status", "rb") as file:  # a process that is not dumpable shows as root's above
+        return int(file.read().partition(b"\nUid:")[2].split()[1])
 
 
 def _view(path: str, content: bytes, uid: int) -> BeaconView:

@@ -19,7 +19,7 @@ from healthd.samples.source import SourceReading, SourceState
 from healthd.samples.versions import VersionsSample
 from healthd.status import Status
 from healthd.telemetry_ring import Telemetry
-from healthd.trainer import page
+from healthd.trainer import page, ring
 from healthd.trainer.beacon import Beacon, Place
 from vocabulary.evidence import EvidenceBundle, KernelLine, Series
 from vocabulary.order import Order, OrderKind
@@ -126,22 +126,48 @@ def test_a_damaged_page_is_named_and_hides_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
-def test_a_page_that_holds_no_number_and_no_text_still_makes_a_bundle(tmp_path: Path, number: float) -> None:
+def test_a_loss_that_is_no_number_still_makes_a_bundle(tmp_path: Path, number: float) -> None:
     beacon = Beacon.create(str(tmp_path), Place("job", 1, 0, 1, 0, "n1"))
+    told = ring.LOSS | ring.GRAD_NORM | ring.TOKENS | 0b10
     beacon.begin_step(0)
-    beacon.end_step()
-    path = next(tmp_path.glob("*.beacon"))
-    content = bytearray(path.read_bytes())
-    rewrite_identity(content, job="\ud800")
-    entry = page.RING_ENTRY.pack(0, 0, number, 1.0)
-    content[page.RING_AT : page.RING_AT + len(entry) + 4] = page.pack_checked(entry)
-    state = page.STATE.pack(9, 0, number, number, 1, 1, 0, 9)
-    content[page.STATE_AT : page.STATE_AT + len(state) + 4] = page.pack_checked(state)
-    beacon.close()
-    path.write_bytes(content)
+    beacon.end_measured_step(ring.Measured(told, (0.0, 0.25, 0.0, 0.0, 0.0, 0.0, 0.0), number, 2.0, 512))
+    beacon.begin_step(1)
+    beacon.section(ring.Section.BACKWARD)
     bundle = collect(status(), QUIET, tmp_path)
-    assert (bundle.ranks[0].job, bundle.ranks[0].steps, bundle.ranks[0].at) == ("?", (), 0.0)
+    (rank,) = bundle.ranks
+    (step,) = rank.steps
+    assert (rank.phase, rank.section) == ("step", "backward")
+    assert (step.sections, step.loss, step.grad_norm, step.tokens) == ({"forward": 0.25}, None, 2.0, 512)
+    assert step.not_finite == ("loss",)
     assert decode(encode(bundle), EvidenceBundle) == bundle
+    beacon.close()
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_page_that_holds_no_number_and_no_text_still_makes_a_bundle(tmp_path: Path, number: float) -> None:
+    for name in ("good", "text", "time"):
+        beacon = Beacon.create(str(tmp_path), Place(name, 1, 0, 1, 0, "n1"))
+        beacon.begin_step(0)
+        beacon.end_step()
+        beacon.close()
+    good, text, time = (tmp_path / f"{name}.1.0.beacon" for name in ("good", "text", "time"))
+    content = bytearray(text.read_bytes())
+    rewrite_identity(content, job="\ud800")
+    text.write_bytes(content)
+    state = page.pack_checked(page.STATE.pack(9, 0, number, number, 1, 1, 0, 9))
+    rewrite(time, page.STATE_AT, state)
+    rewrite(good, page.RING_AT, ring.pack_entry(0, 0, number, 1.0))
+    bundle = collect(status(), QUIET, tmp_path)
+    assert [(rank.job, rank.steps) for rank in bundle.ranks] == [("good", ())]
+    assert "is no text" in said_missing(bundle)[f"page {text.name}"]
+    assert "a time that is none" in said_missing(bundle)[f"page {time.name}"]
+    assert decode(encode(bundle), EvidenceBundle) == bundle
+
+
+def rewrite(path: Path, at: int, block: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(block)
 
 
 def rewrite_identity(content: bytearray, **changes: object) -> None:

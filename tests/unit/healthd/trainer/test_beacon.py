@@ -35,6 +35,7 @@ from healthd.trainer.beacon import (
 )
 from healthd.trainer.page import Outcome
 from healthd.trainer.pages import prepare_directory, process_start
+from healthd.trainer.ring import StepRecord
 from vocabulary.clock import ManualClock
 
 PLACE = Place("job-7", 1, 3, 8, local_rank=3, node="n1")
@@ -81,7 +82,7 @@ def test_a_reader_sees_who_where_and_what(beacon: Beacon, clock: ManualClock) ->
     assert (view.identity.pid, view.identity.process_start) == (os.getpid(), process_start(os.getpid()))
     assert (view.state.step, view.state.phase, view.state.completed) == (42, Phase.STEP, 1)
     assert view.state.since == clock.wall()
-    assert view.steps() == [(41, clock.wall() - 0.5, 0.5)]
+    assert view.steps() == [StepRecord(41, clock.wall() - 0.5, 0.5)]
     assert view.alive
     assert view.acknowledgement is view.order is None
 

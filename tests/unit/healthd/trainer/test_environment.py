@@ -22,20 +22,20 @@ def test_torchs_variables_come_before_slurms() -> None:
         }
     )
 
-    assert found.place == ("77", 4, 3, 8, 1, "n2")
+    assert found.place[:6] == ("77", 4, 3, 8, 1, "n2")
     assert found.beacon_directory == "/dev/shm/x/n2"
 
 
 def test_slurm_alone_is_enough() -> None:
     found = read_environment({"SLURM_PROCID": "5", "SLURM_NTASKS": "6", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "9"})
 
-    assert found.place == ("9", 0, 5, 6, 1, socket.gethostname())
+    assert found.place[:6] == ("9", 0, 5, 6, 1, socket.gethostname())
 
 
 def test_nothing_set_is_a_job_of_one() -> None:
     found = read_environment({})
 
-    assert found.place == ("job", 0, 0, 1, 0, socket.gethostname())
+    assert found.place[:6] == ("job", 0, 0, 1, 0, socket.gethostname())
     assert found.beacon_directory == "/dev/shm/gpu-healthd"
 
 

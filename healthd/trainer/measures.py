@@ -1,0 +1,246 @@
+"""What a loop tells of its steps: sections and numbers, from the host at once, from a GPU some steps later.
+
+A GPU is never waited for. Marks go into its stream where sections begin and end, copies of its numbers behind them; an
+entry of the ring is written when its step ends, and again when the GPU is found to have passed its last mark.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, SupportsFloat
+
+from healthd.trainer import ring
+from healthd.trainer.beacon import Beacon, Ended, NullBeacon
+from healthd.trainer.framework import Device, LateNumber, device_in_use
+from healthd.trainer.ring import AWAITED, GRAD_NORM, LOSS, ON_DEVICE, TOKENS, Measured, Section
+
+SAME_MARK_SECONDS = 4e-6  # nothing is launched in less: a section that follows so soon begins where the last one ended
+_NUMBERS = LOSS | GRAD_NORM | TOKENS
+_NAMES = {LOSS: "loss", GRAD_NORM: "grad_norm", TOKENS: "tokens"}
+
+_log = logging.getLogger("healthd.trainer")
+
+
+class Timed:
+    """A section as a context manager; one for all steps, and it may stand within itself."""
+
+    __slots__ = ("_enter", "_leave", "_section")
+
+    def __init__(self, section: Section, enter: Callable[[int], None], leave: Callable[[], None]) -> None:
+        self._section = int(section)
+        self._enter, self._leave = enter, leave
+
+    def __enter__(self) -> None:
+        self._enter(self._section)
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+
+
+class _Waiting(NamedTuple):
+    """A finished step whose numbers the GPU has not handed over yet."""
+
+    ended: Ended
+    told: Measured  # by the host
+    last: Any  # the mark behind all of it
+    marks: list[Any]
+    intervals: list[tuple[int, Any, Any]]
+    late: dict[int, LateNumber]
+
+
+class Measures:
+    """The running step's measures, and those that are on their way. `touched` is 0 while the step told nothing."""
+
+    def __init__(self, beacon: Beacon | NullBeacon, monotonic: Callable[[], float]) -> None:
+        self._beacon = beacon
+        self._publish = beacon.section
+        self._heard = isinstance(beacon, Beacon)
+        self._monotonic = monotonic
+        self._device: Device | None = None
+        self._waiting: deque[_Waiting] = deque()
+        self._warned: set[str] = set()
+        self.sections = {s.name.lower(): Timed(s, self._enter, self._leave) for s in Section if s}
+        self.reset()
+
+    def use(self, device: Device) -> None:
+        """From now on sections are timed on this GPU."""
+        self._device = device
+
+    def reset(self) -> None:
+        """Forget what the running step told."""
+        self.touched = 0
+        self._seconds = [0.0] * len(Section)
+        self._outer: list[int] = []
+        self._current = 0
+        self._since = 0.0
+        self._numbers: dict[int, float] = {}
+        self._late: dict[int, LateNumber] = {}
+        self._marks: list[Any] = []
+        self._intervals: list[tuple[int, Any, Any]] = []
+        self._marked_at = 0.0
+
+    def section(self, name: str) -> Timed:
+        """The section of that name; a name that is none counts as `other`, with one warning."""
+        if name not in self.sections:
+            known = ", ".join(self.sections)
+            self._warn("section", f"section {name!r} is counted as 'other'; there are {known}")
+            return self.sections["other"]
+        return self.sections[name]
+
+    def report(self, loss: SupportsFloat | None, grad_norm: SupportsFloat | None, tokens: SupportsFloat | None) -> None:
+        """Take in what the loop says of its step."""
+        if not self._heard:
+            return
+        if loss is not None:
+            self._tell(LOSS, loss)
+        if grad_norm is not None:
+            self._tell(GRAD_NORM, grad_norm)
+        if tokens is not None:
+            self._tell(TOKENS, tokens)
+
+    def end(self) -> None:
+        """The step is complete: into the ring with it, and with what has arrived of earlier ones."""
+        told = self._told()
+        if not self._intervals and not self._late:
+            self._beacon.end_measured_step(told)
+        else:
+            self._end_on_device(told)
+        self.reset()
+        if self._waiting:
+            self.settle()
+
+    def settle(self) -> None:
+        """Write what the GPU has handed over by now; what is too late is given up."""
+        waiting, device = self._waiting, self._device
+        try:
+            while waiting and device is not None and device.passed(waiting[0].last):
+                self._complete(waiting[0], device)
+                waiting.popleft()
+        except Exception as error:  # noqa: BLE001 - a GPU that is lost is the loop's to notice, not ours
+            self._give_up(error)
+        while len(waiting) > ring.LATE_STEPS_MAX:
+            given_up = waiting.popleft()
+            self._beacon.complete(given_up.ended, given_up.told)
+
+    def _enter(self, section: int) -> None:
+        now = self._monotonic()
+        current = self._current
+        if current:
+            self._seconds[current] += now - self._since
+        self._outer.append(current)
+        self._current, self._since = section, now
+        self.touched |= 1 << section >> 1
+        if self._device is not None:
+            self._mark(current, now)
+        self._publish(section)
+
+    def _leave(self) -> None:
+        now = self._monotonic()
+        current = self._current
+        self._seconds[current] += now - self._since
+        self._current = outer = self._outer.pop() if self._outer else 0
+        self._since = now
+        if self._device is not None:
+            self._mark(current, now)
+        self._publish(outer)
+
+    def _mark(self, closing: int, now: float) -> None:
+        """Mark where one section gives way to another, or to none."""
+        assert self._device is not None  # noqa: S101 - the callers looked
+        marks = self._marks
+        if closing or not marks or now - self._marked_at > SAME_MARK_SECONDS:
+            try:
+                marks.append(self._device.mark())
+            except Exception as error:  # noqa: BLE001 - of any make; the loop must go on
+                self._give_up(error)
+                return
+            if closing and len(marks) > 1:
+                self._intervals.append((closing, marks[-2], marks[-1]))
+        self._marked_at = self._monotonic()
+
+    def _tell(self, flag: int, value: SupportsFloat) -> None:
+        try:
+            if type(value) is not float and type(value) is not int and _lies_on_a_device(value):
+                self._hand_over(flag, value)
+                return
+            number = float(value)
+            self._numbers[flag] = _tokens(number) if flag == TOKENS else number
+            self.touched |= flag
+        except Exception as error:  # noqa: BLE001 - whatever a loop hands in
+            self._warn(_NAMES[flag], f"{_NAMES[flag]} not reported, {type(error).__name__}: {error}")
+
+    def _hand_over(self, flag: int, value: object) -> None:
+        if self._device is None:
+            self._device = device_in_use()
+        late = self._device.hand_over(value) if self._device is not None else None
+        if late is None:
+            raise TypeError("it lies on a device from which it cannot be had without waiting")
+        self._late[flag] = late
+        self.touched |= flag
+
+    def _told(self) -> Measured:
+        numbers, touched = self._numbers, self.touched
+        flags = touched & ~_NUMBERS
+        for flag in numbers:
+            flags |= flag
+        seconds = self._seconds
+        if self._marks:  # then the GPU's time counts, not the host's that gave it work
+            flags &= _NUMBERS
+            seconds = [0.0] * len(Section)
+        fitting = tuple(map(ring.seconds_that_fit, seconds[1:]))
+        tokens = int(numbers.get(TOKENS, 0))
+        return Measured(flags, fitting, numbers.get(LOSS, 0.0), numbers.get(GRAD_NORM, 0.0), tokens)
+
+    def _end_on_device(self, told: Measured) -> None:
+        ended = self._beacon.end_measured_step(told._replace(flags=told.flags | AWAITED))
+        try:
+            if self._late and self._device is not None:
+                self._marks.append(self._device.mark())
+        except Exception as error:  # noqa: BLE001 - of any make; the loop must go on
+            self._give_up(error)
+        if self._device is None:
+            self._beacon.complete(ended, told)
+            return
+        self._waiting.append(_Waiting(ended, told, self._marks[-1], self._marks, self._intervals, self._late))
+
+    def _complete(self, step: _Waiting, device: Device) -> None:
+        flags, seconds = step.told.flags, [0.0] * len(Section)
+        for section, earlier, later in step.intervals:
+            seconds[section] += device.between(earlier, later)
+            flags |= 1 << section >> 1 | ON_DEVICE
+        numbers = {LOSS: step.told.loss, GRAD_NORM: step.told.grad_norm, TOKENS: float(step.told.tokens)}
+        for flag, late in step.late.items():
+            numbers[flag] = late.read()
+            flags |= flag
+        if not 0 <= numbers[TOKENS] < ring.NUMBER_MAX:
+            numbers[TOKENS], flags = 0.0, flags & ~TOKENS
+        fitting = tuple(map(ring.seconds_that_fit, seconds[1:]))
+        measured = Measured(flags, fitting, numbers[LOSS], numbers[GRAD_NORM], int(numbers[TOKENS]))
+        self._beacon.complete(step.ended, measured)
+        device.free(step.marks)
+
+    def _give_up(self, error: Exception) -> None:
+        self._warn("device", f"the GPU cannot be asked for times and numbers any more: {error}")
+        self._device = None
+        for step in self._waiting:
+            self._beacon.complete(step.ended, step.told)
+        self._waiting.clear()
+        self._marks, self._intervals, self._late = [], [], {}
+
+    def _warn(self, what: str, problem: str) -> None:
+        if what not in self._warned:
+            self._warned.add(what)
+            _log.warning("%s; training goes on", problem)
+
+
+def _lies_on_a_device(value: object) -> bool:
+    return getattr(getattr(value, "device", None), "type", "cpu") != "cpu"
+
+
+def _tokens(number: float) -> int:
+    """Raises ValueError for what is no count of tokens."""
+    if not 0 <= number < ring.NUMBER_MAX:
+        raise ValueError(f"{number} is no number of tokens")
+    return int(number)
