@@ -4,14 +4,16 @@
         manifest.json                step, world, every file with its size and SHA-256
         ...                          the files of all ranks
     ROOT/.step-000000042.tmp/        being written, or left behind by a crash
+    ROOT/.step-000000042.old/        for an instant, where a run that went back saves a step again
+    ROOT/.step-000000042.gone/       being deleted
 
 No framework in here. Who writes the files and how the ranks wait for each other is an adapter's business.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import contextlib
+import errno
 import logging
 import os
 import re
@@ -19,32 +21,21 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-MANIFEST = "manifest.json"
-MANIFEST_VERSION = 1
+from healthd.trainer.checkpoint_files import (
+    CheckpointError,
+    FileEntry,
+    Manifest,
+    read_manifest,
+    require_same,
+    sync_directory,
+    verify,
+    write_manifest,
+)
+
 _COMPLETE = re.compile(r"step-(\d{9,})")
-_LEFTOVER = re.compile(r"\.step-\d{9,}\.(tmp|old)")
-_BLOCK_BYTES = 1 << 20
+_LEFTOVER = re.compile(r"\.(step-\d{9,})\.(tmp|old|gone)")
 
 _log = logging.getLogger("healthd.trainer")
-
-
-class CheckpointError(Exception):
-    """A checkpoint that cannot be written or trusted; the text names the file."""
-
-
-class FileEntry(NamedTuple):
-    """What the manifest says of one file."""
-
-    bytes: int
-    sha256: str
-
-
-class Manifest(NamedTuple):
-    """What a complete checkpoint holds."""
-
-    step: int
-    world: int
-    files: dict[str, FileEntry]
 
 
 class Checkpoint(NamedTuple):
@@ -55,14 +46,23 @@ class Checkpoint(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints under one directory, which all ranks see."""
+    """The checkpoints under one directory, which all ranks see and no other job writes to."""
 
-    def __init__(self, root: str | os.PathLike[str], keep: int = 3) -> None:
-        """Args: `root`: is made when first needed; `keep`: complete checkpoints to retain, at least 1."""
+    def __init__(self, root: str | os.PathLike[str], keep: int = 3, keep_every: int = 0) -> None:
+        """Where they are and which of them stay.
+
+        Args:
+            root: is made when first needed.
+            keep: complete checkpoints to retain, the newest; at least 1.
+            keep_every: beyond those, retain each one after a multiple of this many finished steps; 0: none.
+        """
         if keep < 1:
             raise ValueError(f"keep={keep}: at least one checkpoint must stay")
+        if keep_every < 0:
+            raise ValueError(f"keep_every={keep_every}: a number of steps, or 0")
         self.root = Path(root).absolute()
         self.keep = keep
+        self.keep_every = keep_every
 
     def open(self, step: int) -> Path:
         """An empty directory to write step `step` into. One rank calls this; leftovers of earlier crashes go.
@@ -71,152 +71,143 @@ class Checkpoints:
             OSError: the file system says no.
         """
         self.root.mkdir(parents=True, exist_ok=True)
+        self._put_back()
         for entry in self.root.iterdir():
             if _LEFTOVER.fullmatch(entry.name):
                 shutil.rmtree(entry)
-        aside = self.root / f".{_name(step)}.tmp"
+        aside = self.aside(step)
         aside.mkdir()
         return aside
 
+    def aside(self, step: int) -> Path:
+        """Where the files of `step` are until it is complete."""
+        return self.root / f".{_name(step)}.tmp"
+
     def complete(self, step: int, world: int, files: dict[str, FileEntry]) -> Path:
-        """Make the directory that `open` gave a checkpoint. One rank calls this, after every rank has sealed its files.
+        """Make the directory that `open` gave a checkpoint. One rank calls this, when the files of all are on disk.
 
         Raises:
             CheckpointError: a file is not listed, or a listed one is not there.
             OSError: the file system says no; the checkpoint before stays the latest.
         """
-        aside = self.root / f".{_name(step)}.tmp"
-        _require_same(aside, set(files))
-        document = {
-            "version": MANIFEST_VERSION,
-            "step": step,
-            "world": world,
-            "files": {name: files[name]._asdict() for name in sorted(files)},
-        }
-        with (aside / MANIFEST).open("w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        _sync_directory(aside)
+        aside = self.aside(step)
+        require_same(aside, set(files))
+        write_manifest(aside, Manifest(step, world, files))
+        sync_directory(aside)
         final, old = self.root / _name(step), self.root / f".{_name(step)}.old"
         if final.exists():  # a run that went back and came to this step again
             final.rename(old)
         aside.rename(final)
-        _sync_directory(self.root)
+        sync_directory(self.root)
         self._retain()
         return final
 
+    def discard(self, step: int) -> None:
+        """Give the room of a save that failed back, as far as that works."""
+        shutil.rmtree(self.aside(step), ignore_errors=True)
+
+    def newest_first(self) -> list[Path]:
+        """The complete checkpoints, not verified yet. One rank calls this.
+
+        Raises:
+            OSError: the file system says no.
+        """
+        self._put_back()
+        return self._complete_paths()[::-1]
+
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint that verifies; each one passed over is said, with the file that is wrong."""
-        damaged = ""
-        for path in reversed(self._complete_paths()):
+        passed_over = ""
+        for path in self.newest_first():
             try:
                 manifest = verify(path)
             except CheckpointError as error:
-                damaged = damaged or path.name
-                _log.warning("checkpoint not used: %s; looking for the one before", error)
+                say_not_used(error)
+                passed_over = passed_over or path.name
                 continue
-            if damaged:
-                _log.warning("falling back from %s to %s", damaged, path.name)
+            say_fallen_back(passed_over, path)
             return Checkpoint(path, manifest)
         return None
+
+    def linkable(self) -> dict[FileEntry, Path]:
+        """Files of the newest checkpoint that a new one may share, by their content.
+
+        Of the `keep` newest, at most `keep` - 1 share a file: one that goes bad on the disk must leave one to fall
+        back to. So with `keep` below 3 there are none.
+        """
+        newest = next(reversed(self._complete_paths()), None)
+        if newest is None:
+            return {}
+        try:
+            files = read_manifest(newest).files
+            return {
+                entry: newest / name
+                for name, entry in files.items()
+                if _shared_by(newest / name, entry) < self.keep - 1
+            }
+        except (CheckpointError, OSError):
+            return {}
+
+    def explain(self, step: int, error: BaseException) -> str:
+        """What to tell a person about a save that failed."""
+        text = f"step {step} was not saved, the checkpoint before it stays: {error}"
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            with contextlib.suppress(OSError):
+                text += f" ({shutil.disk_usage(self.root).free / 1e6:.1f} MB are free)"
+        return text
+
+    def _put_back(self) -> None:
+        """A crash between the two renames of `complete` has left a whole checkpoint under its `.old` name."""
+        if not self.root.is_dir():
+            return
+        for entry in self.root.iterdir():
+            match = _LEFTOVER.fullmatch(entry.name)
+            if match and match[2] == "old" and not (self.root / match[1]).exists():
+                entry.rename(self.root / match[1])
 
     def _complete_paths(self) -> list[Path]:
         try:
             found = [path for path in self.root.iterdir() if _COMPLETE.fullmatch(path.name)]
         except FileNotFoundError:
             return []
-        return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+        return sorted(found, key=_step)
 
     def _retain(self) -> None:
         for path in self._complete_paths()[: -self.keep]:
-            shutil.rmtree(path, ignore_errors=True)  # what cannot be deleted must not stop a training run
+            if self.keep_every and (_step(path) + 1) % self.keep_every == 0:
+                continue
+            doomed = path.with_name(f".{path.name}.gone")  # a crash half way must leave nothing that looks complete
+            try:
+                path.rename(doomed)
+            except OSError:
+                _log.warning("cannot delete %s, of which no more is needed", path)
         for entry in self.root.iterdir():
-            if entry.name.endswith(".old") and _LEFTOVER.fullmatch(entry.name):
-                shutil.rmtree(entry, ignore_errors=True)
+            if entry.name.endswith((".old", ".gone")) and _LEFTOVER.fullmatch(entry.name):
+                shutil.rmtree(entry, ignore_errors=True)  # what cannot be deleted must not stop a training run
 
 
-def seal(directory: Path, names: list[str]) -> dict[str, FileEntry]:
-    """Put a rank's own files of an open checkpoint on disk for good, and measure them.
-
-    Raises:
-        OSError: a file is missing, or the file system says no.
-    """
-    entries = {}
-    for name in names:
-        with (directory / name).open("rb") as file:
-            os.fsync(file.fileno())
-            entries[name] = _measure(directory / name)
-    _sync_directory(directory)
-    return entries
+def say_not_used(error: CheckpointError) -> None:
+    """One line on a checkpoint that does not verify."""
+    _log.warning("checkpoint not used: %s; looking for the one before", error)
 
 
-def verify(path: Path) -> Manifest:
-    """Check every byte of a checkpoint against its manifest.
-
-    Raises:
-        CheckpointError: names the file and what is wrong with it.
-    """
-    manifest = read_manifest(path)
-    _require_same(path, set(manifest.files) | {MANIFEST})
-    for name, entry in manifest.files.items():
-        file = path / name
-        size = file.stat().st_size
-        if size != entry.bytes:
-            raise CheckpointError(f"{file}: {size} bytes, the manifest says {entry.bytes}")
-        if _measure(file) != entry:
-            raise CheckpointError(f"{file}: its SHA-256 is not the manifest's")
-    return manifest
-
-
-def read_manifest(path: Path) -> Manifest:
-    """The manifest of a checkpoint.
-
-    Raises:
-        CheckpointError: missing, unreadable, of another version, or with a wrong field, which it names.
-    """
-    file = path / MANIFEST
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(f"{file}: {error.strerror}") from error
-    except ValueError as error:
-        raise CheckpointError(f"{file}: not JSON: {error}") from error
-    if not isinstance(document, dict) or document.get("version") != MANIFEST_VERSION:
-        raise CheckpointError(f"{file}: version: not {MANIFEST_VERSION}, which this program reads")
-    try:
-        files = {
-            name: FileEntry(int(entry["bytes"]), str(entry["sha256"])) for name, entry in document["files"].items()
-        }
-        return Manifest(int(document["step"]), int(document["world"]), files)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"{file}: field missing or wrong: {error!r}") from error
+def say_fallen_back(passed_over: str, path: Path) -> None:
+    """One line, where the newest one was `passed_over`."""
+    if passed_over:
+        _log.warning("falling back from %s to %s", passed_over, path.name)
 
 
 def _name(step: int) -> str:
     return f"step-{step:09d}"
 
 
-def _measure(path: Path) -> FileEntry:
-    digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-            size += len(block)
-    return FileEntry(size, digest.hexdigest())
+def _step(path: Path) -> int:
+    return int(path.name.rpartition("-")[2])
 
 
-def _require_same(directory: Path, listed: set[str]) -> None:
-    present = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
-    if missing := sorted(listed - present):
-        raise CheckpointError(f"{directory / missing[0]}: missing")
-    if unlisted := sorted(present - listed):
-        raise CheckpointError(f"{directory / unlisted[0]}: not in the manifest")
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _shared_by(file: Path, entry: FileEntry) -> int:
+    """How many checkpoints hold this file; one of another size than the manifest's is no good to anybody."""
+    status = file.stat()
+    if status.st_size != entry.bytes:
+        raise CheckpointError(f"{file}: {status.st_size} bytes, the manifest says {entry.bytes}")
+    return status.st_nlink

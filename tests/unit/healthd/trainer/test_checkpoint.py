@@ -8,15 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.trainer.checkpoint import CheckpointError, Checkpoints, read_manifest, seal, verify
+from healthd.trainer.checkpoint import Checkpoints
+from healthd.trainer.checkpoint_files import CheckpointError, FileWriter, read_manifest, verify
 
 
-def save(checkpoints: Checkpoints, step: int, content: bytes = b"weights") -> Path:
-    directory = checkpoints.open(step)
-    (directory / "__0_0.distcp").write_bytes(content)
-    (directory / ".metadata").write_bytes(b"plan")
-    files = seal(directory, ["__0_0.distcp"]) | seal(directory, [".metadata"])
-    return checkpoints.complete(step, 1, files)
+def save(checkpoints: Checkpoints, step: int, content: bytes = b"weights", *, link: bool = False) -> Path:
+    writer = FileWriter(checkpoints.open(step), checkpoints.linkable() if link else None)
+    for name, data in (("__0_0.distcp", content), ("__0_1.distcp", b"frozen"), (".metadata", b"%d" % step)):
+        with writer.create(name) as stream:
+            stream.write(data)
+    return checkpoints.complete(step, 1, writer.entries)
+
+
+def names(root: Path) -> list[str]:
+    return sorted(path.name for path in root.iterdir())
 
 
 def test_what_was_saved_is_the_latest(tmp_path: Path) -> None:
@@ -29,7 +34,7 @@ def test_what_was_saved_is_the_latest(tmp_path: Path) -> None:
     found = checkpoints.latest()
     assert found is not None
     assert (found.path, found.manifest.step, found.manifest.world) == (path, 10, 1)
-    assert set(found.manifest.files) == {"__0_0.distcp", ".metadata"}
+    assert set(found.manifest.files) == {"__0_0.distcp", "__0_1.distcp", ".metadata"}
 
 
 def test_a_crash_before_the_rename_leaves_the_one_before(tmp_path: Path) -> None:
@@ -111,16 +116,111 @@ def test_a_run_that_went_back_may_save_the_same_step_again(tmp_path: Path) -> No
 
 def test_a_part_that_never_came_keeps_the_checkpoint_incomplete(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
-    directory = checkpoints.open(3)
-    (directory / "a").write_bytes(b"1")
-    sealed = seal(directory, ["a"])
-    (directory / "b").write_bytes(b"2")
+    writer = FileWriter(checkpoints.open(3))
+    with writer.create("a") as stream:
+        stream.write(b"1")
+    (writer.directory / "b").write_bytes(b"2")
 
     with pytest.raises(CheckpointError, match="b: not in the manifest"):
-        checkpoints.complete(3, 2, sealed)
-    with pytest.raises(FileNotFoundError):
-        seal(directory, ["c"])
+        checkpoints.complete(3, 2, writer.entries)
     assert checkpoints.latest() is None
+    checkpoints.discard(3)
+    assert names(tmp_path) == []
+
+
+def test_every_nth_stays_beyond_the_newest(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=1, keep_every=100)
+    for step in (49, 99, 149, 199, 249):
+        save(checkpoints, step)
+
+    assert names(tmp_path) == ["step-000000099", "step-000000199", "step-000000249"]
+    with pytest.raises(ValueError, match="keep_every=-1"):
+        Checkpoints(tmp_path, keep_every=-1)
+
+
+def test_a_crash_between_the_two_renames_loses_nothing(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    save(checkpoints, 4).rename(tmp_path / ".step-000000004.old")
+
+    found = checkpoints.latest()
+
+    assert found is not None
+    assert found.path == tmp_path / "step-000000004"
+
+
+def test_a_checkpoint_being_deleted_never_comes_back(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    save(checkpoints, 4).rename(tmp_path / ".step-000000004.gone")
+
+    assert checkpoints.latest() is None
+    save(checkpoints, 5)
+    assert names(tmp_path) == ["step-000000005"]
+
+
+def test_the_ranks_share_the_reading_and_together_read_all(tmp_path: Path) -> None:
+    path = save(Checkpoints(tmp_path), 1)
+    (path / "__0_1.distcp").write_bytes(b"frOzen")
+
+    found = []
+    for part in range(3):
+        try:
+            verify(path, part=part, parts=3)
+        except CheckpointError as error:
+            found.append(str(error))
+
+    assert len(found) == 1
+    assert "__0_1.distcp: its SHA-256" in found[0]
+
+
+def test_what_did_not_change_is_linked_but_never_into_all_that_are_kept(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=3)
+    paths = [save(checkpoints, step, b"weights %d" % step, link=True) for step in range(4)]
+
+    inodes = [(path / "__0_1.distcp").stat().st_ino for path in paths[1:]]
+    assert len(set(inodes)) == 2  # three are kept, and two inodes hold the same bytes
+    assert all(verify(path).files["__0_1.distcp"].bytes == 6 for path in paths[1:])
+    for path in (tmp_path / name for name in names(tmp_path)):
+        assert (path / "__0_0.distcp").stat().st_nlink == 1
+
+
+def test_a_file_shared_with_the_newest_falls_back_to_one_of_its_own(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=3)
+    for step in range(3):
+        save(checkpoints, step, link=True)
+    (tmp_path / "step-000000002" / "__0_1.distcp").write_bytes(b"rotten")  # in place: all that share it see it
+
+    assert checkpoints.latest() is not None
+
+
+def test_nothing_is_linked_where_one_bad_file_could_take_all(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    assert checkpoints.linkable() == {}
+    path = save(checkpoints, 1)
+    assert checkpoints.linkable() == {}
+    checkpoints.keep = 3
+    assert len(checkpoints.linkable()) == 3
+    (path / "__0_1.distcp").write_bytes(b"short")
+    assert checkpoints.linkable() == {}
+
+
+def test_a_write_that_fails_inside_a_library_is_still_told(tmp_path: Path) -> None:
+    writer = FileWriter(tmp_path)
+    (tmp_path / "a").symlink_to("/dev/full")
+
+    def save_by_a_library() -> None:
+        with writer.create("a") as stream:
+            stream.write(bytes(1 << 20))
+            stream.write(b"more")
+            raise ValueError("what a library makes of it")
+
+    with pytest.raises(OSError, match=r"No space left on device.*/a'"):
+        save_by_a_library()
+    assert writer.entries == {}
+
+
+def test_a_mistake_of_the_caller_is_not_hidden(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="mine"), FileWriter(tmp_path).create("a"):
+        raise ValueError("mine")
 
 
 def test_a_manifest_reads_as_written(tmp_path: Path) -> None:

@@ -1,0 +1,250 @@
+"""Checkpoints of a whole training state through torch.distributed.checkpoint: written at once, or behind training's back."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
+
+from healthd.trainer.adapters.pytorch_host import HostCopy
+from healthd.trainer.adapters.pytorch_ranks import Ranks
+from healthd.trainer.adapters.pytorch_state import TrainingState
+from healthd.trainer.checkpoint import Checkpoint, Checkpoints, say_fallen_back, say_not_used
+from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, FileWriter, sync_directory, verify
+from healthd.trainer.in_flight import InFlight
+
+_NAMED = ("modules", "shared")
+
+_log = logging.getLogger("healthd.trainer")
+
+
+class Saved(NamedTuple):
+    """One save that is complete, as this rank saw it."""
+
+    step: int
+    path: str
+    stall_seconds: float  # that training stood still
+    seconds: float  # from the call until it was complete
+    bytes_written: int  # by this rank
+    bytes_linked: int  # by this rank, instead of written
+
+
+class TrainingCheckpoints:
+    """Save and load a `TrainingState`. All ranks call each method together, and in the same order.
+
+    Traffic between the ranks runs over a gloo group of its own with a deadline: a peer that dies while saving makes
+    the others fail within it, and the checkpoint before stays the latest.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        state: TrainingState | torch.nn.Module,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        keep: int = 3,
+        keep_every: int = 0,
+        incremental: bool = False,
+        timeout_seconds: float = 120.0,
+    ) -> None:
+        """Call after the process group exists.
+
+        Args:
+            root: a directory that every rank sees and no other job writes to.
+            state: all that is to come back; a model alone, with `optimizer`, brings the random generators along.
+            optimizer: of that model; None where `state` is a TrainingState.
+            keep: complete checkpoints to retain.
+            keep_every: beyond those, retain each one after a multiple of this many finished steps; 0: none.
+            incremental: a file per tensor, and a hard link for each whose content is in the checkpoint before; pays
+                where most tensors are frozen, costs many small files elsewhere, and wants `keep` of 3 or more.
+            timeout_seconds: how long one exchange between the ranks may take while saving or loading.
+        """
+        self._checkpoints = Checkpoints(root, keep, keep_every)
+        if not isinstance(state, TrainingState):
+            state = TrainingState(state, () if optimizer is None else optimizer)
+        self._state = state
+        self._incremental = incremental
+        self._ranks = Ranks(timeout_seconds)
+        self._host = HostCopy()
+        self._flight: InFlight[Saved] = InFlight("healthd-checkpoint")
+        self.last: Saved | None = None
+
+    def save(self, step: int) -> str:
+        """Save the state after step `step` and wait until it is complete: what an order to save needs.
+
+        A save that is under way is waited for; if that fails, this newer one makes up for it, and it is only logged.
+
+        Returns:
+            The path of the complete checkpoint, the same on every rank.
+
+        Raises:
+            CheckpointError: it could not be completed; nothing that was complete before is touched.
+        """
+        began = time.monotonic()
+        try:
+            self.wait()
+        except CheckpointError as error:
+            _log.error("the save before this one failed: %s", error)
+        saved = self._write(step, self._state.collect(), began)
+        self.last = saved._replace(stall_seconds=saved.seconds)
+        return saved.path
+
+    def save_async(self, step: int) -> None:
+        """Copy the state after step `step` to host memory and write it while training goes on; one at a time.
+
+        Raises:
+            CheckpointError: the save before this one failed, and this one was not begun: call again, or stop.
+        """
+        began = time.monotonic()
+        self.wait()
+        staged = self._host.take(self._state.collect())
+        stall = time.monotonic() - began
+        self._flight.start(lambda: self._write(step, staged, began)._replace(stall_seconds=stall))
+
+    def wait(self) -> str:
+        """Wait for the save under way.
+
+        Returns:
+            The path of the last complete checkpoint of this run, empty where there is none.
+
+        Raises:
+            CheckpointError: the one under way could not be completed.
+        """
+        self.last = self._flight.wait() or self.last
+        return self.last.path if self.last else ""
+
+    @property
+    def idle(self) -> bool:
+        """No write is under way here; another rank may still be at it."""
+        return self._flight.done
+
+    def close(self) -> None:
+        """Wait for the save under way; call before the process group goes.
+
+        Raises:
+            CheckpointError: it could not be completed.
+        """
+        try:
+            self.wait()
+        finally:
+            self._flight.close()
+
+    def __enter__(self) -> TrainingCheckpoints:  # noqa: PYI034 - Self is Python 3.11's
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is None:
+            self.close()
+
+    def load_latest(self) -> int:
+        """Load the newest checkpoint that verifies. Each rank reads its share to verify it.
+
+        Returns:
+            The step to begin with: 0 where there is no checkpoint.
+
+        Raises:
+            CheckpointError: it verifies but cannot be loaded into this state, which is then undefined.
+        """
+        self.wait()
+        found = self._latest()
+        if found is None:
+            return 0
+        same_world = found.manifest.world == self._ranks.world
+        if not same_world:
+            text = "%s was saved by %d ranks, this job has %d: random generators and per-rank state start afresh"
+            _log.warning(text, found.path, found.manifest.world, self._ranks.world)
+        state = self._state.collect(with_rank=same_world)
+        reader = dcp.FileSystemReader(found.path)
+        try:
+            _require_names(state, reader)
+            dcp.load(state, storage_reader=reader, process_group=self._ranks.group)
+            self._state.restore(state)
+        except Exception as error:  # torch raises many kinds here
+            raise CheckpointError(f"{found.path}: does not fit this state: {_root_of(error)}") from error
+        return found.manifest.step + 1
+
+    def _latest(self) -> Checkpoint | None:
+        passed_over = ""
+        for path in self._ranks.from_first(self._checkpoints.newest_first):
+            share = functools.partial(verify, path, part=self._ranks.rank, parts=self._ranks.world)
+            manifests, errors = self._ranks.from_each(share)
+            if not errors:
+                say_fallen_back(passed_over, path)
+                return Checkpoint(path, manifests[0])
+            say_not_used(CheckpointError(errors[0]))
+            passed_over = passed_over or path.name
+        return None
+
+    def _write(self, step: int, state: dict[str, Any], began: float) -> Saved:
+        try:
+            directory = self._ranks.from_first(lambda: self._checkpoints.open(step))
+            known = self._checkpoints.linkable() if self._incremental else None
+            files = FileWriter(directory, known)
+            writer = dcp.FileSystemWriter(directory, single_file_per_rank=not self._incremental, sync_files=False)
+            writer.fs = _MeasuredFiles(files)
+            dcp.save(state, storage_writer=writer, process_group=self._ranks.group)
+            parts, errors = self._ranks.from_each(lambda: _sealed(files))
+            if errors:
+                raise CheckpointError(errors[0])  # noqa: TRY301 - one way out for all that fails
+            whole = {name: entry for part in parts for name, entry in part.items()}
+            path = self._ranks.from_first(lambda: self._checkpoints.complete(step, self._ranks.world, whole))
+        except Exception as error:  # torch raises many kinds here
+            text = self._checkpoints.explain(step, _root_of(error))
+            if self._ranks.rank == 0:
+                self._checkpoints.discard(step)
+            raise CheckpointError(text) from error
+        seconds = time.monotonic() - began
+        return Saved(step, str(path), 0.0, seconds, files.bytes_written, files.bytes_linked)
+
+
+class _MeasuredFiles(dcp.filesystem.FileSystem):  # type: ignore[misc]  # torch is untyped here
+    """DCP's view of a `FileWriter`."""
+
+    def __init__(self, files: FileWriter) -> None:
+        self._files = files
+
+    @contextlib.contextmanager
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[Any]:  # noqa: ARG002 - the signature is DCP's
+        """DCP opens for writing only, as "wb"."""
+        with self._files.create(Path(path).name) as stream:
+            yield stream
+
+    def rename(self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]) -> None:
+        """DCP gives the metadata its name last."""
+        super().rename(path, new_path)
+        self._files.renamed(Path(path).name, Path(new_path).name)
+
+
+def _sealed(files: FileWriter) -> dict[str, FileEntry]:
+    sync_directory(files.directory)
+    return files.entries
+
+
+def _require_names(state: dict[str, Any], reader: Any) -> None:
+    """The objects of the state are in the checkpoint; what it holds beyond them is said."""
+    keys = [name.split(".") for name in reader.read_metadata().state_dict_metadata]
+    saved = {key[1] for key in keys if key[0] in _NAMED}
+    asked = {name for part in _NAMED for name in state.get(part, {})}
+    if missing := sorted(asked - saved):
+        raise CheckpointError(f"holds no {', '.join(missing)}")
+    if unused := sorted(saved - asked):
+        _log.warning("the checkpoint also holds %s, which nothing here takes", ", ".join(unused))
+
+
+def _root_of(error: BaseException) -> BaseException:
+    """What a person needs of it: of many ranks' failures the first, without torch's tracebacks in the text."""
+    if isinstance(error, CheckpointException) and error.failures:
+        failed = error.failures[min(error.failures)]
+        cause: BaseException = failed[0] if isinstance(failed, tuple) else failed
+        return cause
+    return error

@@ -1,0 +1,60 @@
+"""A copy of a training state in host memory: the one thing training has to wait for while it is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+
+Path = tuple[Any, ...]
+
+
+class HostCopy:
+    """Buffers in the shape of a state, filled again at each save: made once, and page-locked where there is a GPU."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[Path, torch.Tensor] = {}
+
+    def take(self, tree: dict[str, Any]) -> dict[str, Any]:
+        """The same tree with every tensor copied; valid until the next call.
+
+        Raises:
+            TypeError: a tensor sharded in a way other than DTensor's (FSDP version 1): save that one synchronously.
+        """
+        copied: dict[str, Any] = self._copy((), tree)
+        if torch.cuda.is_initialized():
+            torch.cuda.current_stream().synchronize()
+        return copied
+
+    def _copy(self, path: Path, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._copy((*path, key), each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._copy((*path, number), each) for number, each in enumerate(value)]
+        if isinstance(value, DTensor):
+            local = self._filled(path, value.to_local())
+            return DTensor(local, value._spec, requires_grad=False)  # noqa: SLF001 - from_local would move it to the mesh
+        if isinstance(value, torch.Tensor):
+            return self._filled(path, value)
+        if hasattr(value, "local_shards"):
+            raise TypeError(f"{'.'.join(map(str, path))}: {type(value).__name__} cannot be copied aside")
+        return value
+
+    def _filled(self, path: Path, source: torch.Tensor) -> torch.Tensor:
+        source = source.detach()
+        buffer = self._buffers.get(path)
+        if buffer is None or buffer.shape != source.shape or buffer.dtype != source.dtype:
+            buffer = torch.empty(source.shape, dtype=source.dtype, pin_memory=source.is_cuda)
+            self._buffers[path] = buffer
+        return buffer.copy_(source, non_blocking=source.is_cuda)
+
+
+def leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every leaf of a tree of dicts and lists, with the keys that lead to it; a DTensor as this rank's part of it."""
+    if isinstance(tree, dict | list | tuple):
+        for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            yield from leaves(value, (*path, key))
+    else:
+        yield path, tree.to_local() if isinstance(tree, DTensor) else tree

@@ -1,0 +1,115 @@
+"""Which samples a rank trains on: a position that survives a restart, also with another number of ranks.
+
+All epochs are one long stream: a permutation of the data set, then another, and so on. A step takes the next
+`batch_size` × `world` samples of it, so the position is one number that all ranks share, and no rank count and no save
+point makes a sample come twice in an epoch or not at all. Steps are always full; an epoch may end within one.
+
+    sampler = ResumableSampler(len(data), batch_size=8, rank=rank, world=world, seed=1)
+    for indices in sampler:                # or DataLoader(data, batch_sampler=sampler)
+        train(indices)
+        sampler.advance()                  # trained: what a loader fetched ahead does not count
+
+No framework in here, and no table in memory: the permutation is computed element by element.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+_ROUNDS = 4
+_BITS_MIN = 6  # with fewer, so few rounds leave some orders likelier than others
+
+
+class ResumableSampler:
+    """Batches of indices for one rank, without end; `position` counts the samples all ranks have trained on."""
+
+    def __init__(
+        self, length: int, *, batch_size: int, rank: int = 0, world: int = 1, seed: int = 0, shuffle: bool = True
+    ) -> None:
+        """From the beginning.
+
+        Args:
+            length: samples in the data set, at least 1.
+            batch_size: samples per rank and step, at least 1.
+            rank: of this process, from 0.
+            world: number of ranks.
+            seed: of the order; the same on every rank, and part of the saved state.
+            shuffle: False: the order of the data set, in every epoch.
+
+        Raises:
+            ValueError: a number out of its range.
+        """
+        if length < 1 or batch_size < 1 or not 0 <= rank < world:
+            raise ValueError(f"length={length} batch_size={batch_size} rank={rank} world={world}: out of range")
+        self.length, self.batch_size = length, batch_size
+        self.rank, self.world = rank, world
+        self.seed, self.shuffle = seed, shuffle
+        self.position = 0
+        self._loads = 0
+
+    @property
+    def epoch(self) -> int:
+        """Epochs finished."""
+        return self.position // self.length
+
+    def advance(self, steps: int = 1) -> None:
+        """Call after each step that was trained on."""
+        self.position += steps * self.batch_size * self.world
+
+    def state_dict(self) -> dict[str, int | bool]:
+        """The same on every rank, for any number of ranks."""
+        return {"position": self.position, "length": self.length, "seed": self.seed, "shuffle": self.shuffle}
+
+    def load_state_dict(self, state: Mapping[str, int | bool]) -> None:
+        """Go on from a saved position; its seed and order replace this one's.
+
+        Raises:
+            ValueError: it was saved over a data set of another length.
+        """
+        if state["length"] != self.length:
+            raise ValueError(f"the position was saved over {state['length']} samples, this data set has {self.length}")
+        self.position, self.seed = int(state["position"]), int(state["seed"])
+        self.shuffle = bool(state["shuffle"])
+        self._loads += 1
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """This rank's batches from the position on, (batch_size,) indices each.
+
+        Raises:
+            RuntimeError: from an iterator that is older than a `load_state_dict`.
+        """
+        loads, start = self._loads, self.position + self.rank * self.batch_size
+        while True:
+            if loads != self._loads:
+                raise RuntimeError("this iterator is older than the state that was loaded: make a new one")
+            yield [self.sample(at) for at in range(start, start + self.batch_size)]
+            start += self.batch_size * self.world
+
+    def sample(self, at: int) -> int:
+        """The index of the sample at one place of the stream."""
+        epoch, place = divmod(at, self.length)
+        return permuted(place, self.length, f"{self.seed}/{epoch}".encode()) if self.shuffle else place
+
+
+def permuted(place: int, length: int, key: bytes) -> int:
+    """Where a keyed permutation of range(length) sends `place`.
+
+    A Feistel network permutes the next power of two; what falls outside the range is sent through again until it falls
+    inside, which keeps it one-to-one. The hash makes the order the same on every machine and version.
+    """
+    bits = max(_BITS_MIN, (length - 1).bit_length())
+    while True:
+        left_bits, right_bits = bits // 2, bits - bits // 2
+        left, right = place >> right_bits, place & ((1 << right_bits) - 1)
+        for number in range(_ROUNDS):
+            left, right = right, left ^ (_mix(right, number, key) & ((1 << left_bits) - 1))
+            left_bits, right_bits = right_bits, left_bits
+        place = (left << right_bits) | right
+        if place < length:
+            return place
+
+
+def _mix(value: int, number: int, key: bytes) -> int:
+    digest = hashlib.blake2b(value.to_bytes(8, "little"), digest_size=8, key=key[:64], salt=bytes([number]))
+    return int.from_bytes(digest.digest(), "little")
