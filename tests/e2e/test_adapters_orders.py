@@ -16,6 +16,10 @@ PACE = 0.05
 ADAPTERS = [
     pytest.param(("plain.py", "ddp"), "", id="ddp"),
     pytest.param(("plain.py", "fsdp2"), "", id="fsdp2"),
+    pytest.param(("with_trainer.py",), "transformers", id="huggingface"),
+    pytest.param(("with_lightning.py",), "lightning", id="lightning"),
+    pytest.param(("with_deepspeed.py", "1"), "deepspeed", id="deepspeed-zero-1"),
+    pytest.param(("with_deepspeed.py", "3"), "deepspeed", id="deepspeed-zero-3"),
 ]
 
 

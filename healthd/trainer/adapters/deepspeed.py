@@ -1,0 +1,120 @@
+"""DeepSpeed: an engine under guard, that saves through the engine's own checkpoints, ZeRO's shards included.
+
+engine, *_ = deepspeed.initialize(...)
+with GuardedEngine(engine, "checkpoints") as engine:
+    engine.load_latest()
+    for batch in ...:
+        engine.backward(engine(batch))
+        engine.step()
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch.distributed as dist
+
+from healthd.trainer.adapters.hooks import StepHooks
+from healthd.trainer.adapters.process_group import guard_of_group
+from healthd.trainer.guard import Guard
+
+LATEST = "latest"  # DeepSpeed's own name for the file that says which checkpoint to load
+
+
+class GuardedEngine:
+    """Stands for the engine: whatever is not here is the engine's own.
+
+    One guard step for each optimizer step: it begins with the first forward pass of an accumulation window, and ends
+    with the `step` that closes the window.
+    """
+
+    def __init__(
+        self,
+        engine: Any,
+        directory: str | os.PathLike[str],
+        *,
+        client_state: Callable[[], dict[str, Any]] = dict,
+        make_guard: Callable[[], Guard] = guard_of_group,
+    ) -> None:
+        """Wrap it.
+
+        Args:
+            engine: what `deepspeed.initialize` gave; not a pipeline engine, whose `train_batch` is a loop of its own.
+            directory: for checkpoints; all ranks see it.
+            client_state: what else to save, asked for on every rank; rank 0's is kept.
+            make_guard: called at `with`.
+        """
+        self._engine = engine
+        self._directory = Path(directory)
+        self._client_state = client_state
+        self._make_guard = make_guard
+        self._hooks: StepHooks | None = None
+        self._next = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def __enter__(self) -> GuardedEngine:  # noqa: PYI034 - Self is Python 3.11's
+        self._hooks = StepHooks(self._make_guard())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._hooks is not None:
+            self._hooks.finish(error)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The engine's forward pass."""
+        if self._hooks is not None and not self._hooks.inside and self._engine.training:
+            self._next = max(self._next, int(self._engine.global_steps))
+            self._hooks.begin(self._next)
+            self._next += 1
+        return self._engine(*args, **kwargs)
+
+    def step(self, *args: Any, **kwargs: Any) -> None:
+        """The engine's step; if a checkpoint is due after it, the engine saves, and we leave.
+
+        Raises:
+            Leave: as ordered.
+        """
+        closes = self._engine.is_gradient_accumulation_boundary()
+        self._engine.step(*args, **kwargs)
+        if closes and self._hooks is not None and self._hooks.end():
+            try:
+                path = self.save()
+            except Exception as error:
+                self._hooks.failed(error)
+                raise
+            self._hooks.saved(path)
+
+    def save(self) -> str:
+        """A checkpoint of now. All ranks call it.
+
+        Returns:
+            Its path: complete, and named by DeepSpeed's `latest`, which changes only when every rank's part is written.
+        """
+        tag = f"global_step{self._engine.global_steps}"
+        self._engine.save_checkpoint(
+            str(self._directory), tag=tag, client_state=self._client_state(), save_latest=False
+        )
+        dist.barrier()
+        if dist.get_rank() == 0:
+            aside = self._directory / f".{LATEST}.tmp"
+            aside.write_text(tag)
+            aside.replace(self._directory / LATEST)
+        dist.barrier()
+        return str(self._directory / tag)
+
+    def load_latest(self) -> dict[str, Any] | None:
+        """Load the newest complete checkpoint. All ranks call it, before the first step.
+
+        Returns:
+            Its client state; None where there is no checkpoint.
+        """
+        if not (self._directory / LATEST).exists():
+            return None
+        _, client_state = self._engine.load_checkpoint(str(self._directory))
+        return dict(client_state or {})
