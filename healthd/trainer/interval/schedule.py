@@ -8,13 +8,15 @@ nobody ever waits, and between reviews there is no traffic.
 from __future__ import annotations
 
 import logging
+import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from statistics import median
 from typing import NamedTuple
 
 from healthd.trainer.agreement import LocalStore, Store
+from healthd.trainer.environment import read_environment
 from healthd.trainer.interval.estimates import HazardEstimate, MedianCost
 from healthd.trainer.interval.optimum import daly_s
 from healthd.trainer.interval.published import read_hazard
@@ -37,38 +39,44 @@ class Bounds(NamedTuple):
     first_steps: int = 500
 
 
+class Seat(NamedTuple):
+    """Which rank of which job this is, and the directory where the node daemon publishes the job's hazard; "": nobody does."""
+
+    job: str = ""
+    attempt: int = 0
+    rank: int = 0
+    directory: str = ""
+
+
 class CheckpointInterval:
     """`if interval.due(step): with interval.saving(step): ...`, once in every step, on every rank of the job alike.
 
     Args:
         nodes: nodes of the job.
         node_mtbf_s: mean time between failures of one node, for as long as nobody publishes a better one.
-        job, directory: where the node daemon publishes this job's hazard; no directory: nobody does.
-        rank, store, attempt: as the guard has them. Without a store each rank decides alone: for a job of one rank only.
+        seat: who this is.
+        store: as the guard has it. Without one each rank decides alone: for a job of one rank only.
         stall_prior_s: what a save is taken to cost before the first one was measured.
 
     Raises:
         ValueError: a number that cannot be.
     """
 
-    def __init__(  # noqa: PLR0913 - each is one fact about the job, given once and by name
+    def __init__(
         self,
         *,
         nodes: int = 1,
         node_mtbf_s: float = 50_000 * 3600.0,
-        job: str = "",
-        directory: str = "",
-        rank: int = 0,
+        seat: Seat = Seat(),  # noqa: B008 - immutable
         store: Store | None = None,
-        attempt: int = 0,
         stall_prior_s: float = 60.0,
         bounds: Bounds | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._hazard = HazardEstimate(nodes, node_mtbf_s)
         self._stall, self._write = MedianCost(stall_prior_s), MedianCost(0.0)
-        self._job, self._directory = job, directory
-        self._rank, self._store, self._key = rank, store or LocalStore(), f"healthd/interval/{attempt}/"
+        self._job, self._directory, self._rank = seat.job, seat.directory, seat.rank
+        self._store, self._key = store or LocalStore(), f"healthd/interval/{seat.attempt}/"
         self._bounds, self._clock = bounds or Bounds(), clock or SystemClock()
         self._steps_s: deque[float] = deque(maxlen=STEPS_KEPT)
         self._looked_at: float | None = None
@@ -76,6 +84,24 @@ class CheckpointInterval:
         self._reviews = 0
         self._next_review = 0
         self.interval_steps = self._bounds.first_steps
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        store: Store | None = None,
+        nodes: int = 1,
+        node_mtbf_s: float = 50_000 * 3600.0,
+        environ: Mapping[str, str] | None = None,
+    ) -> CheckpointInterval:
+        """The interval of this process, as its environment variables place it; they mean what they mean to the guard.
+
+        Raises:
+            ValueError: a number that cannot be; names the variable.
+        """
+        place, directory = read_environment(os.environ if environ is None else environ)
+        seat = Seat(place.job, place.attempt, place.rank, directory)
+        return cls(nodes=nodes, node_mtbf_s=node_mtbf_s, seat=seat, store=store)
 
     def due(self, step: int) -> bool:
         """Whether every rank saves in this step. Call it in every step, also in those that save for another reason."""

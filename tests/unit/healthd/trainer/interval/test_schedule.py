@@ -17,7 +17,7 @@ from healthd.trainer.interval.published import (
     read_hazard,
     write_hazard,
 )
-from healthd.trainer.interval.schedule import Bounds
+from healthd.trainer.interval.schedule import Bounds, Seat
 from vocabulary.clock import ManualClock
 
 NODE_MTBF_S = 1e6
@@ -30,9 +30,7 @@ def interval(
     return CheckpointInterval(
         nodes=NODES,
         node_mtbf_s=NODE_MTBF_S,
-        job="train",
-        directory=directory,
-        rank=rank,
+        seat=Seat("train", 0, rank, directory),
         store=store,
         bounds=Bounds(least_s=1, first_steps=first_steps),
         clock=clock,
@@ -137,3 +135,11 @@ def test_any_bytes_are_no_hazard(content: bytes) -> None:
 def test_no_number_that_cannot_be_is_taken(per_s: str) -> None:
     content = f'{{"version":1,"job":"train","per_s":{per_s},"nodes":4,"valid_until":1e12}}'
     assert parse_hazard(content.encode(), "train", 0.0) is None
+
+
+def test_the_environment_says_who_this_is(tmp_path: Path) -> None:
+    write_hazard(str(tmp_path), "train", PublishedHazard(1e-3, 4, 4e9))
+    environ = {"HEALTHD_JOB": "train", "RANK": "1", "WORLD_SIZE": "2", "HEALTHD_BEACON_DIR": str(tmp_path)}
+    assert CheckpointInterval.from_env(environ=environ).mtbf_s == pytest.approx(1000)
+    with pytest.raises(ValueError, match="RANK"):
+        CheckpointInterval.from_env(environ={**environ, "RANK": "7"})

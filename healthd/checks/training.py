@@ -1,0 +1,159 @@
+"""Training that stands still, goes astray or slows down, from the steps that the ranks of this node report.
+
+All are warnings: a job's trouble says nothing about its node, which must not be refused to others for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from math import isfinite
+
+from healthd.facts import Held, Moment, Raise, Unknown
+from healthd.samples.rank_steps import RankSteps
+from healthd.training.limits import Limits
+from healthd.training.numbers import RankNumbers
+from healthd.training.progress import Progress, Stall
+from healthd.training.series import Series
+from vocabulary.finding import Evidence, Severity
+from vocabulary.identity import Component, ComponentKind
+
+__all__ = ["CHECK", "CODES", "Limits", "TrainingCheck"]
+
+CHECK = "training"
+CODES = ("stalled", "loss_not_finite", "loss_spike", "gradient_spike", "throughput_low", "communication_share")
+RANKS_NAMED = 16
+
+_WORDS = {
+    "loss_spike": "the loss of {job} is {value:.4g}, usual is {usual:.4g}",
+    "gradient_spike": "the gradient norm of {job} is {value:.4g}, usual is {usual:.4g}",
+    "throughput_low": "{job} does {value:.4g} a second (tokens, or steps if it counts none), usual is {usual:.4g}",
+    "communication_share": "{job} spends {value:.0%} of its steps in communication, usual is {usual:.0%}",
+}
+
+_Job = tuple[str, int]
+_Rank = tuple[str, int, int, int]
+
+
+class TrainingCheck:
+    """Remembers each job's pace and each rank's numbers. A job has one finding of a kind, whichever ranks show it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._progress: dict[_Job, Progress] = {}
+        self._numbers: dict[_Rank, RankNumbers] = {}
+
+    def judge(self, ranks: Sequence[RankSteps], now: Moment) -> list[Held]:
+        """Everything that holds now, for every job with living ranks here. What a job's end leaves is cleared."""
+        facts: list[Held] = []
+        living = {_job(rank) for rank in ranks if rank.alive}
+        shown = sorted((rank for rank in ranks if _job(rank) in living), key=lambda r: (_job(r), r.rank, r.pid))
+        self._progress = {job: self._progress.get(job) or Progress(self._limits) for job in living}
+        self._numbers = {
+            _rank(rank): self._numbers.get(_rank(rank)) or RankNumbers(self._limits) for rank in shown if rank.alive
+        }
+        for job, of_job in groupby(shown, _job):
+            facts += self._judge_job(job, list(of_job), now)
+        return facts
+
+    def _judge_job(self, job: _Job, ranks: list[RankSteps], now: Moment) -> list[Held]:
+        progress = self._progress[job]
+        moving = progress.look(ranks, now.monotonic)
+        facts = _stalled(job, moving, progress.stall, now)
+        numbers = {rank.rank: self._numbers[_rank(rank)] for rank in ranks if rank.alive}
+        for rank in ranks:
+            if rank.alive:
+                for step in rank.new:
+                    self._numbers[_rank(rank)].add(step)
+        facts += _not_finite(job, numbers, now)
+        for code in _WORDS:
+            facts += _series(job, code, {rank: known.series[code] for rank, known in numbers.items()}, now)
+        return facts
+
+
+def _job(rank: RankSteps) -> _Job:
+    return rank.job, rank.attempt
+
+
+def _rank(rank: RankSteps) -> _Rank:
+    return rank.job, rank.attempt, rank.rank, rank.pid
+
+
+def _component(job: _Job) -> Component:
+    return Component(ComponentKind.RANK, name=f"{job[0]}.{job[1]}")
+
+
+def _fact(job: _Job, code: str, summary: str, now: Moment, evidence: Evidence) -> Raise:
+    return Raise(
+        check=CHECK,
+        code=code,
+        component=_component(job),
+        severity=Severity.WARNING,
+        summary=summary[:300],
+        at=now.wall,
+        evidence={"job": job[0], "attempt": job[1], **evidence},
+    )
+
+
+def _stalled(job: _Job, holds: bool | None, stall: Stall | None, now: Moment) -> list[Held]:  # noqa: FBT001 - the reading
+    if holds is None:
+        return [Unknown(CHECK, "stalled", _component(job))]
+    if not holds or stall is None:
+        return []
+    slowest = stall.slowest
+    where = f"{slowest.phase}/{slowest.section}" if slowest.section else slowest.phase
+    if stall.dead:
+        who = f"rank {_names(stall.dead)} is dead"
+    elif stall.behind:
+        who = f"rank {_names(stall.behind)} has not arrived"
+    else:
+        who = "all ranks of this node wait alike: look for the missing one elsewhere"
+    evidence: Evidence = {
+        "rank": slowest.rank,
+        "phase": slowest.phase,
+        "section": slowest.section,
+        "step": slowest.step,
+        "waited_s": round(stall.waited_s, 1),
+        "limit_s": round(stall.limit_s, 1),
+        "not_arrived": _names(stall.behind),
+        "dead": _names(stall.dead),
+        "waiting": _names(stall.waiting),
+        "missing": "here" if stall.behind or stall.dead else "elsewhere",
+    }
+    summary = (
+        f"{job[0]} stands still for {stall.waited_s:.0f} s in step {slowest.step} ({where}, rank {slowest.rank}): {who}"
+    )
+    return [_fact(job, "stalled", summary, now, evidence)]
+
+
+def _not_finite(job: _Job, numbers: dict[int, RankNumbers], now: Moment) -> list[Held]:
+    bad = [rank for rank, known in numbers.items() if known.not_finite.holds]
+    if not bad:
+        return []
+    summary = f"the loss of {job[0]} is no finite number, on rank {_names(bad)}"
+    loss = _number(numbers[bad[0]].last_loss or 0.0)
+    return [_fact(job, "loss_not_finite", summary, now, {"ranks": _names(bad), "loss": loss})]
+
+
+def _series(job: _Job, code: str, series: dict[int, Series], now: Moment) -> list[Held]:
+    reported = {rank: each for rank, each in series.items() if each.known}
+    bad = [rank for rank, each in reported.items() if each.holds]
+    if not bad:
+        unknown = any(each.holds is None for each in reported.values())
+        return [Unknown(CHECK, code, _component(job))] if unknown else []
+    worst = reported[bad[0]]
+    usual = worst.usual.centre if worst.usual else 0.0
+    evidence: Evidence = {"ranks": _names(bad), "value": _number(worst.value), "usual": _number(usual)}
+    summary = _WORDS[code].format(job=job[0], value=worst.value, usual=usual)
+    return [_fact(job, code, f"{summary}, on rank {_names(bad)}", now, evidence)]
+
+
+def _number(value: float) -> float | str:
+    """As JSON can carry it."""
+    return value if isfinite(value) else str(value)
+
+
+def _names(ranks: Iterable[int]) -> str:
+    named = sorted(ranks)
+    more = f" and {len(named) - RANKS_NAMED} more" if len(named) > RANKS_NAMED else ""
+    return ", ".join(map(str, named[:RANKS_NAMED])) + more

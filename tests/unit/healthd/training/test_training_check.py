@@ -1,0 +1,310 @@
+"""Jobs played step by step before the watchdogs: healthy ones raise nothing, each fault is found in so many steps."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from healthd.checks.training import CODES, Limits, TrainingCheck
+from healthd.facts import Held, Moment, Raise
+from healthd.samples.rank_steps import RankSteps, StepFacts
+from healthd.thresholds import load_thresholds
+
+LIMITS = load_thresholds().section("training", Limits)
+EXTREMES = [math.nan, math.inf, -math.inf, 1e308, -1e308, 1e300, 0.0, -0.0, 5e-324, 1.0]
+
+
+class Style(NamedTuple):
+    """How a healthy job behaves. Durations in seconds, periods in steps."""
+
+    step_s: float = 2.0
+    noise: float = 0.05
+    evaluate_every: int = 400
+    evaluation_s: float = 300.0
+    save_every: int = 150
+    save_s: float = 40.0
+    share: float = 0.2
+
+
+class Beat(NamedTuple):
+    """One step of the whole job, and the pause after it."""
+
+    facts: StepFacts
+    pause_s: float
+
+
+Change = Callable[[int, StepFacts], StepFacts]
+
+
+def beats(style: Style, count: int, seed: int = 1, change: Change = lambda _, facts: facts) -> Iterator[Beat]:
+    dice = random.Random(seed)  # noqa: S311 - a simulation
+    at = 1e9
+    for n in range(count):
+        work_s = style.step_s * dice.lognormvariate(0, style.noise) + (200 if n < 4 else 0)
+        save_s = style.save_s if n % style.save_every == style.save_every - 1 else 0.0
+        facts = StepFacts(
+            ordinal=n,
+            step=500 + n,
+            started_at=at,
+            seconds=work_s + save_s,
+            checkpoint_s=save_s,
+            communication_s=work_s * min(0.95, max(0.0, style.share + dice.gauss(0, 0.03))),
+            loss=2 + 9 * math.exp(-n / 400) + dice.gauss(0, 0.06),
+            gradient_norm=dice.lognormvariate(0, 0.5) * (1 + 10 * math.exp(-n / 30)),
+            tokens=4096.0,
+        )
+        facts = change(n, facts)
+        pause_s = style.evaluation_s if n % style.evaluate_every == style.evaluate_every - 1 else 0.01
+        at += facts.seconds + pause_s
+        yield Beat(facts, pause_s)
+
+
+class Player:
+    """Plays a job's ranks before a check and notes at which step each finding was raised and cleared."""
+
+    def __init__(self, ranks: int = 2, look_s: float = 1.0) -> None:
+        self.check = TrainingCheck(LIMITS)
+        self.ranks, self.look_s = ranks, look_s
+        self.now = 0.0
+        self.told: dict[str, Raise] = {}
+        self.raised: list[tuple[str, int]] = []
+        self.cleared: list[tuple[str, int]] = []
+        self._pending: list[StepFacts] = []
+        self._looked = -math.inf
+
+    def play(self, timeline: Iterator[Beat]) -> None:
+        for facts, pause_s in timeline:
+            self.stay("step", facts, facts.seconds)
+            self._pending.append(facts)
+            self.stay("between", facts, pause_s, done=1)
+
+    def stay(self, phase: str, facts: StepFacts, seconds: float, *, done: int = 0) -> None:
+        end = self.now + seconds
+        while self._looked + self.look_s <= end:
+            self.now = max(self.now, self._looked + self.look_s)
+            section = "checkpoint" if phase == "step" and facts.checkpoint_s else ""
+            self.look(
+                [self.rank(r, facts.ordinal + done, facts.step, phase, section) for r in range(self.ranks)],
+                facts.ordinal,
+            )
+        self.now = end
+
+    def rank(
+        self, rank: int, completed: int, step: int, phase: str, section: str = "", *, alive: bool = True
+    ) -> RankSteps:
+        new = tuple(self._pending)
+        return RankSteps("train", 0, rank, self.ranks, 100 + rank, alive, step, completed, phase, section, new)
+
+    def look(self, ranks: list[RankSteps], step: int) -> None:
+        self._looked = self.now
+        self._pending = []
+        held = self.check.judge(ranks, Moment(1e9 + self.now, self.now))
+        self.note(held, step)
+
+    def note(self, held: list[Held], step: int) -> None:
+        kept = {fact.code for fact in held if not isinstance(fact, Raise)}
+        said = [fact for fact in held if isinstance(fact, Raise)]
+        assert len({(f.code, f.component) for f in said}) == len(said)
+        for code in [code for code in self.told if code not in kept | {f.code for f in said}]:
+            del self.told[code]
+            self.cleared.append((code, step))
+        for fact in said:
+            msgspec.json.decode(msgspec.json.encode(fact.evidence), type=dict[str, str | int | float])
+            if fact.code not in self.told:
+                self.raised.append((fact.code, step))
+            self.told.setdefault(fact.code, fact)
+
+
+@pytest.mark.parametrize(
+    "style",
+    [
+        Style(),
+        Style(step_s=0.05, noise=0.01, evaluation_s=20, save_s=3),
+        Style(noise=0.12, share=0.5),
+        Style(step_s=25, noise=0.03, evaluation_s=1500, save_s=600, evaluate_every=1000, save_every=90),
+    ],
+)
+def test_a_healthy_job_raises_nothing_in_ten_thousand_steps(style: Style) -> None:
+    player = Player(look_s=max(1.0, style.step_s / 2))
+    player.play(beats(style, 10_000))
+    assert player.raised == []
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.builds(
+        Style,
+        step_s=st.floats(0.05, 30),
+        noise=st.floats(0.001, 0.12),
+        evaluate_every=st.integers(20, 500),
+        evaluation_s=st.floats(0.1, 1700),
+        save_every=st.integers(5, 300),
+        save_s=st.floats(0, 1500),
+        share=st.floats(0.02, 0.6),
+    ),
+    st.integers(0, 10_000),
+)
+def test_no_healthy_job_raises_anything(style: Style, seed: int) -> None:
+    player = Player(look_s=max(1.0, style.step_s, style.evaluation_s / 50, style.save_s / 50))
+    player.play(beats(style, 400, seed))
+    assert player.raised == []
+
+
+FAULTS: dict[str, tuple[Change, int]] = {
+    "loss_not_finite": (lambda n, f: f._replace(loss=math.nan) if 500 <= n < 540 else f, 1),
+    "loss_spike": (lambda n, f: f._replace(loss=(f.loss or 0) + 4) if 500 <= n < 540 else f, 6),
+    "gradient_spike": (lambda n, f: f._replace(gradient_norm=40.0) if 500 <= n < 540 else f, 3),
+    "throughput_low": (
+        lambda n, f: f._replace(seconds=f.seconds + 0.8, communication_s=0.4) if 500 <= n < 700 else f,
+        80,
+    ),
+    "communication_share": (
+        lambda n, f: f._replace(communication_s=(f.seconds - f.checkpoint_s) * 0.45) if 500 <= n < 700 else f,
+        80,
+    ),
+}
+
+
+@pytest.mark.parametrize("code", FAULTS)
+def test_a_fault_is_found_soon_raised_once_and_clears_by_itself(code: str) -> None:
+    change, steps = FAULTS[code]
+    player = Player()
+    player.play(beats(Style(), 1000, change=change))
+    assert [c for c, _ in player.raised] == [code]
+    assert 500 <= player.raised[0][1] <= 500 + steps
+    assert [c for c, _ in player.cleared] == [code]
+
+
+def test_a_level_that_lasts_becomes_the_usual_one() -> None:
+    player = Player()
+    player.play(beats(Style(), 4000, change=lambda n, f: f._replace(tokens=2048.0) if n >= 500 else f))
+    assert [c for c, _ in player.raised] == ["throughput_low"]
+    assert [c for c, _ in player.cleared] == ["throughput_low"]
+    assert player.cleared[0][1] > 2000
+
+
+def hung(player: Player, states: list[tuple[int, str, str, bool]], seconds: float) -> None:
+    """`states` are completed, phase, section and alive of each rank, and stay so."""
+    for _ in range(int(seconds)):
+        player.now += 1
+        ranks = [
+            player.rank(r, completed, 500 + completed, phase, section, alive=alive)
+            for r, (completed, phase, section, alive) in enumerate(states)
+        ]
+        player.look(ranks, 300)
+
+
+def test_a_rank_that_does_not_arrive_is_named_with_what_it_hangs_in() -> None:
+    player = Player(ranks=3)
+    player.play(beats(Style(), 300))
+    hung(
+        player,
+        [(300, "step", "communication", True), (300, "step", "data", True), (300, "step", "communication", True)],
+        200,
+    )
+    fact = player.told["stalled"]
+    assert 120 <= fact.evidence["waited_s"] < 125
+    assert fact.evidence["limit_s"] == 120
+    found = {key: fact.evidence[key] for key in ("rank", "phase", "section", "step", "not_arrived", "waiting", "dead")}
+    assert found == {
+        "rank": 1, "phase": "step", "section": "data", "step": 800, "not_arrived": "1", "waiting": "0, 2", "dead": "",
+    }  # fmt: skip
+    assert "rank 1 has not arrived" in fact.summary
+
+
+def test_a_dead_rank_is_named_and_not_waited_for() -> None:
+    player = Player(ranks=2)
+    player.play(beats(Style(), 300))
+    hung(player, [(300, "step", "communication", True), (299, "step", "forward", False)], 200)
+    assert player.told["stalled"].evidence["dead"] == "1"
+    assert "rank 1 is dead" in player.told["stalled"].summary
+
+
+def test_a_node_whose_ranks_all_wait_blames_none_of_them() -> None:
+    player = Player(ranks=2)
+    player.play(beats(Style(), 300))
+    hung(player, [(300, "step", "communication", True)] * 2, 200)
+    assert player.told["stalled"].evidence["not_arrived"] == ""
+    assert "elsewhere" in player.told["stalled"].summary
+
+
+def test_a_stall_clears_after_some_steps_and_is_not_raised_twice_meanwhile() -> None:
+    player = Player()
+    player.play(beats(Style(), 300))
+    hung(player, [(300, "step", "", True)] * 2, 400)
+    assert player.raised == [("stalled", 300)]
+    hung(player, [(301, "step", "", True)] * 2, 5)
+    assert player.cleared == []
+    hung(player, [(304, "step", "", True)] * 2, 5)
+    assert player.cleared == [("stalled", 300)]
+
+
+def test_a_job_with_long_steps_gets_more_time() -> None:
+    player = Player(look_s=20)
+    player.play(beats(Style(step_s=100, noise=0.01, save_s=0), 100))
+    hung(player, [(100, "step", "", True)] * 2, 290)
+    assert player.raised == []
+    hung(player, [(100, "step", "", True)] * 2, 30)
+    assert [c for c, _ in player.raised] == ["stalled"]
+
+
+@pytest.mark.parametrize("phase", ["starting", "agreeing", "leaving", "aborting", "done"])
+def test_phases_with_deadlines_of_their_own_are_left_alone(phase: str) -> None:
+    player = Player()
+    player.play(beats(Style(), 100))
+    hung(player, [(100, phase, "", True)] * 2, 4000)
+    assert player.raised == []
+
+
+def test_a_job_that_is_gone_leaves_no_finding() -> None:
+    player = Player()
+    player.play(beats(Style(), 300, change=lambda n, f: f._replace(loss=math.inf) if n > 200 else f))
+    assert set(player.told) == {"loss_not_finite"}
+    hung(player, [(300, "step", "", False)] * 2, 2)
+    assert player.told == {}
+
+
+def test_two_jobs_do_not_mix() -> None:
+    player, other = Player(), Player()
+    check = TrainingCheck(LIMITS)
+    for (good, _), (bad, _) in zip(
+        beats(Style(), 300), beats(Style(), 300, change=lambda _, f: f._replace(loss=math.nan)), strict=True
+    ):
+        ranks = [
+            player.rank(0, good.ordinal, good.step, "step")._replace(new=(good,)),
+            other.rank(0, bad.ordinal, bad.step, "step")._replace(job="other", new=(bad,)),
+        ]
+        held = check.judge(ranks, Moment(good.started_at, good.started_at))
+    assert {(f.code, f.component.name) for f in held if isinstance(f, Raise)} == {("loss_not_finite", "other.0")}
+
+
+WILD = st.one_of(st.none(), st.sampled_from(EXTREMES), st.floats())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(WILD, WILD, WILD, WILD, st.sampled_from(EXTREMES)), max_size=40), st.integers(60, 130))
+def test_no_number_crashes_a_watchdog(wild: list[tuple[float | None, ...]], past: int) -> None:
+    def change(n: int, facts: StepFacts) -> StepFacts:
+        if n < past:
+            return facts
+        loss, gradient_norm, tokens, communication_s, seconds = wild[n - past]
+        return facts._replace(
+            loss=loss, gradient_norm=gradient_norm, tokens=tokens, communication_s=communication_s,
+            seconds=abs(seconds or 0.0) if math.isfinite(seconds or 0.0) else 1.0,
+        )  # fmt: skip
+
+    player = Player()
+    for n, (facts, _) in enumerate(beats(Style(), past + len(wild), change=change)):
+        player.now += 1
+        player.look([player.rank(0, n, n, "step")._replace(new=(facts,))], n)
+
+
+def test_every_code_has_been_tried() -> None:
+    assert set(CODES) == {"stalled", *FAULTS}

@@ -1,0 +1,26 @@
+"""The playbook that the document on watchdogs shows is one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from healthctl.known_kinds import known_kinds
+from healthd.checks.training import CODES
+from remediator.playbook.lint import lint
+from remediator.playbook.load import load_policy
+from vocabulary.catalogue_file import load_catalogue
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "watchdogs.md").read_text()
+
+
+def test_the_playbook_in_the_document_has_no_mistake(tmp_path: Path) -> None:
+    blocks = re.findall(r"```yaml\n(playbook:.*?)```", DOCUMENT, re.DOTALL)
+    assert len(blocks) == 1
+    path = tmp_path / "site.yaml"
+    path.write_text(blocks[0])
+    assert [str(problem) for problem in lint(load_policy([path]), known_kinds(load_catalogue()))] == []
+
+
+def test_every_watchdog_is_documented() -> None:
+    assert [code for code in CODES if f"`training/{code}`" not in DOCUMENT] == []
