@@ -13,6 +13,7 @@ from healthctl.doctor.driver import driver, hardware
 from healthctl.doctor.kernel_log import kernel_log
 from healthctl.doctor.places import places
 from healthctl.doctor.sources import sources
+from healthctl.doctor.trainer import trainer
 from healthctl.doctor.work import work
 from healthctl.exits import Exit
 from healthctl.output import clean, json_text, output_option
@@ -37,19 +38,17 @@ PARTS: tuple[Callable[[Config], Iterator[Advice]], ...] = (
 @click.option(
     "--config", "path", type=click.Path(path_type=Path), help=f"healthd's configuration.  [default: {CONFIG}]"
 )
+@click.option(
+    "--trainer", "of_trainer", is_flag=True, help="Look at the variables of a training process here, and nothing else."
+)
 @output_option
-def doctor(path: Path | None, output: str) -> None:
+def doctor(path: Path | None, output: str, *, of_trainer: bool) -> None:
     """What this machine lacks for healthd, why that matters, and what to do.
 
     Looks, and changes nothing. Ends with 0 if nothing is bad (what is merely absent is fine), with 1 otherwise.
     """
-    given = path or CONFIG
     advice: list[Advice] = []
-    try:
-        config, word = _config(given, must_be_there=path is not None)
-    except ConfigError as error:
-        config, word = Config(), bad("configuration", str(error), "healthd does not start with it", f"correct {given}")
-    for each in _all(config, word):
+    for each in trainer() if of_trainer else _machine(path):
         advice.append(each)
         if output == "table":
             click.echo(_lines(each))
@@ -59,6 +58,15 @@ def doctor(path: Path | None, output: str) -> None:
     if output == "table":
         click.echo(f"\n{count} bad, {sum(each.state is State.ABSENT for each in advice)} absent, of {len(advice)}.")
     raise SystemExit(Exit.PROBLEM if count else Exit.OK)
+
+
+def _machine(path: Path | None) -> Iterator[Advice]:
+    given = path or CONFIG
+    try:
+        config, word = _config(given, must_be_there=path is not None)
+    except ConfigError as error:
+        config, word = Config(), bad("configuration", str(error), "healthd does not start with it", f"correct {given}")
+    return _all(config, word)
 
 
 def _all(config: Config, word: Advice) -> Iterator[Advice]:
