@@ -1,0 +1,130 @@
+"""The file by which NVIDIA's resiliency launcher learns that a part of its Slurm allocation must not be used again.
+
+`ft_launcher --ft-segment-health-check-dir DIR` (nvidia-resiliency-ext 0.7 and newer) looks, before each rendezvous, at
+DIR/segment_health_check.JOB.TASK: there and not empty, that unit of the allocation is left out. A unit is a task of a job
+array, with all its nodes; in a job that is no array it is the whole job. What the file says is for people.
+
+    with condemned_segment("/shared/job/segments"), Guard.from_env(store=store) as guard:
+        ...
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from healthd.trainer.exits import Exit, Leave
+
+DIRECTORY_VARIABLE = "HEALTHD_SEGMENT_HEALTH_DIR"
+_log = logging.getLogger("healthd.trainer")
+
+
+class Segment(NamedTuple):
+    """A unit of an allocation, by Slurm's numbers; `array` says whether it is a task of a job array."""
+
+    job: str
+    task: str
+    array: bool
+
+    @property
+    def file_name(self) -> str:
+        """What the launcher looks for."""
+        return f"segment_health_check.{self.job}.{self.task}"
+
+
+def segment_of(environ: Mapping[str, str]) -> Segment | None:
+    """The unit this process runs in; None outside Slurm."""
+    array = environ.get("SLURM_ARRAY_JOB_ID", "")
+    job = array or environ.get("SLURM_JOB_ID", "")
+    task = environ.get("SLURM_ARRAY_TASK_ID") or job
+    if not (_number(job) and _number(task)):
+        return None
+    return Segment(job, task, array=bool(array))
+
+
+def condemn(directory: str | os.PathLike[str], segment: Segment, why: str) -> Path:
+    """Mark the unit as not to be used; whole or not there, for any reader at any time. Harmless twice.
+
+    Args:
+        directory: absolute, seen by every launcher; must exist.
+        segment: the unit.
+        why: for people, not empty.
+
+    Raises:
+        ValueError: the directory is not absolute, or there is no reason.
+        OSError: the file system says no.
+    """
+    root = Path(directory)
+    if not root.is_absolute():
+        raise ValueError(f"{root}: the launcher takes an absolute path only")
+    if not why.strip():
+        raise ValueError("a unit is condemned for a reason")
+    final = root / segment.file_name
+    aside = root / f".{segment.file_name}.{os.uname().nodename}.{os.getpid()}.tmp"
+    text = json.dumps({"why": why, "node": os.uname().nodename, "at": time.time(), "by": "gpu-healthd"})
+    try:
+        with aside.open("w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(final)
+    finally:
+        aside.unlink(missing_ok=True)
+    return final
+
+
+def pardon(directory: str | os.PathLike[str], segment: Segment) -> None:
+    """Let the unit be used again. Harmless if it was not condemned.
+
+    Raises:
+        OSError: the file system says no.
+    """
+    (Path(directory) / segment.file_name).unlink(missing_ok=True)
+
+
+@contextmanager
+def condemned_segment(
+    directory: str | os.PathLike[str] = "", *, environ: Mapping[str, str] | None = None, whole_job: bool = False
+) -> Iterator[None]:
+    """Around the guard: if this rank leaves because its own node is condemned (90), its unit is marked.
+
+    Args:
+        directory: where; empty takes HEALTHD_SEGMENT_HEALTH_DIR, and without that nothing is ever written.
+        environ: where Slurm's numbers are; None is this process's.
+        whole_job: mark it in a job that is no array too. The launcher then ends the job as soon as it meets again,
+            whichever node was condemned: right only for jobs of one node.
+    """
+    environ = os.environ if environ is None else environ
+    try:
+        yield
+    except Leave as leave:
+        if leave.code == Exit.CONDEMNED:
+            _tell(directory or environ.get(DIRECTORY_VARIABLE, ""), environ, whole_job=whole_job)
+        raise
+
+
+def _tell(directory: str | os.PathLike[str], environ: Mapping[str, str], *, whole_job: bool) -> None:
+    segment = segment_of(environ)
+    if not directory or segment is None:
+        return
+    if not (segment.array or whole_job):
+        text = "job %s is no array: marking it would end all of it, so the launcher is not told that this node is condemned"
+        _log.warning(text, segment.job)
+        return
+    try:
+        path = condemn(directory, segment, "this node is condemned; its ranks have saved and left")
+    except (OSError, ValueError) as error:
+        _log.warning("segment health: %s; the launcher does not learn of it", error)
+    else:
+        _log.warning("segment health: %s written", path)
+
+
+def _number(text: str) -> bool:
+    """Slurm's ids are plain numbers; anything else could name a file elsewhere."""
+    return text.isascii() and text.isdigit()
