@@ -46,8 +46,9 @@ class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one trainer rank's beacon says now. Times are UTC seconds.
 
     Step times are seconds: of the newest step, and the median of the last 64; `sections` likewise, by the names of the
-    page's sections (data, forward, backward, communication, optimizer, checkpoint, other), those that the loop tells,
-    `section` is the one it is in. Groups and stage say who its true peers are; -1 and empty: not told.
+    page's sections (data, forward, backward, communication, optimizer, checkpoint, other), those that the loop tells;
+    `section` is the one it is in. Medians and sections may be some seconds older than `at`. Groups and stage say who its
+    true peers are; -1 and empty: not told.
     """
 
     job: str

@@ -7,14 +7,16 @@ from pathlib import Path
 from healthd.samples.beacons import Beacons
 from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import SUFFIX, BeaconView, read
-from healthd.trainer.ring import durations
+from healthd.trainer.ring import Durations, durations
 from vocabulary.wire import RankStatus
 
 DEAD_SHOWN_S = 600.0  # how long a dead rank is still reported
 PAGES_MAX = 1024
 STEPS_SUMMARISED = 64
+SUMMARY_S = 5.0  # how old a summary of a rank's steps may be: parsing 64 of them costs more than reading the page
 
 _File = tuple[str, int, int]  # name, inode, time of change in ns
+_Page = tuple[str, int]  # name, inode
 
 
 class BeaconCollector:
@@ -23,17 +25,23 @@ class BeaconCollector:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._dead: dict[_File, RankStatus] = {}
+        self._took: dict[_Page, tuple[float, Durations]] = {}
 
     def read(self, now: float) -> Beacons:
         """All ranks as they stand; never raises for what is wrong with a page."""
         ranks: list[RankStatus] = []
         broken: dict[str, str] = {}
         dead: dict[_File, RankStatus] = {}
+        took: dict[_Page, tuple[float, Durations]] = {}
         for path in self._paths():
             try:
                 status = path.stat()
                 file = (path.name, status.st_ino, status.st_mtime_ns)
-                rank = self._dead.get(file) or _rank(read(str(path)))
+                rank = self._dead.get(file)
+                if rank is None:
+                    view = read(str(path))
+                    took[file[:2]] = summary = self._summary(file[:2], view, now)
+                    rank = _rank(view, summary[1])
             except FileNotFoundError:
                 continue
             except (BeaconError, OSError) as error:
@@ -43,8 +51,14 @@ class BeaconCollector:
                 dead[file] = rank
             if rank.alive or now - rank.at < DEAD_SHOWN_S:
                 ranks.append(rank)
-        self._dead = dead
+        self._dead, self._took = dead, took
         return Beacons(now, tuple(ranks), broken)
+
+    def _summary(self, page: _Page, view: BeaconView, now: float) -> tuple[float, Durations]:
+        known = self._took.get(page)
+        if known is not None and view.alive and 0 <= now - known[0] < SUMMARY_S:
+            return known
+        return now, durations(view.steps(STEPS_SUMMARISED))
 
     def _paths(self) -> list[Path]:
         try:
@@ -53,8 +67,8 @@ class BeaconCollector:
             return []
 
 
-def _rank(view: BeaconView) -> RankStatus:
-    identity, took = view.identity, durations(view.steps(STEPS_SUMMARISED))
+def _rank(view: BeaconView, took: Durations) -> RankStatus:
+    identity, last = view.identity, view.steps(1)
     return RankStatus(
         job=identity.job,
         attempt=identity.attempt,
@@ -64,7 +78,7 @@ def _rank(view: BeaconView) -> RankStatus:
         step=view.state.step,
         phase=view.state.phase.name.lower(),
         at=view.state.at,
-        step_seconds=took.last,
+        step_seconds=last[-1].seconds if last else 0.0,
         alive=view.alive,
         section=view.section_name,
         step_median=took.median,

@@ -63,14 +63,19 @@ class Step:
         self._guard = guard
         self._end = end
         self._measures = measures
+        self._sections = measures.sections
 
     def section(self, name: str) -> Timed:
         """Time a part of the step: `with s.section("forward"):`.
 
-        There are data, forward, backward, communication, optimizer, checkpoint and other. Sections may stand in each other: the inner one's time is not the outer one's. On a GPU it is the GPU's time, which is
-        read back some steps later. Cheap, and never raises.
+        There are data, forward, backward, communication, optimizer, checkpoint and other. Sections may stand in each
+        other: the inner one's time is not the outer one's. On a GPU it is the GPU's time, which is read back some steps
+        later. Cheap, and never raises.
         """
-        return self._measures.section(name)
+        try:
+            return self._sections[name]
+        except (KeyError, TypeError):
+            return self._measures.unknown(name)
 
     def report(
         self,

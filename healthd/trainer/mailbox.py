@@ -35,6 +35,7 @@ class Mailbox:
         problem = self._untrusted()
         if problem:
             self._warn(problem)
+            self._read_sequence = self._sequence[0]  # nor later, when the page looks innocent again
             return None
         try:
             sequence, document = page.unpack_frame("mailbox", bytes(self._block))

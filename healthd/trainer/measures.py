@@ -18,6 +18,7 @@ from healthd.trainer.ring import AWAITED, GRAD_NORM, LOSS, ON_DEVICE, TOKENS, Me
 
 SAME_MARK_SECONDS = 4e-6  # nothing is launched in less: a section that follows so soon begins where the last one ended
 _NUMBERS = LOSS | GRAD_NORM | TOKENS
+_NO_SECONDS = (0.0,) * len(Section)
 _NAMES = {LOSS: "loss", GRAD_NORM: "grad_norm", TOKENS: "tokens"}
 
 _log = logging.getLogger("healthd.trainer")
@@ -61,6 +62,11 @@ class Measures:
         self._device: Device | None = None
         self._waiting: deque[_Waiting] = deque()
         self._warned: set[str] = set()
+        self._outer: list[int] = []
+        self._since = self._marked_at = 0.0
+        self._late: dict[int, LateNumber] = {}
+        self._marks: list[Any] = []
+        self._intervals: list[tuple[int, Any, Any]] = []
         self.sections = {s.name.lower(): Timed(s, self._enter, self._leave) for s in Section if s}
         self.reset()
 
@@ -71,42 +77,45 @@ class Measures:
     def reset(self) -> None:
         """Forget what the running step told."""
         self.touched = 0
-        self._seconds = [0.0] * len(Section)
-        self._outer: list[int] = []
+        self._seconds = [0.0] * len(_NO_SECONDS)
         self._current = 0
-        self._since = 0.0
-        self._numbers: dict[int, float] = {}
-        self._late: dict[int, LateNumber] = {}
-        self._marks: list[Any] = []
-        self._intervals: list[tuple[int, Any, Any]] = []
-        self._marked_at = 0.0
+        self._loss = self._grad_norm = 0.0
+        self._tokens = 0
+        if self._outer:
+            self._outer = []
+        if self._marks or self._late:
+            self._marks, self._intervals, self._late = [], [], {}
 
-    def section(self, name: str) -> Timed:
-        """The section of that name; a name that is none counts as `other`, with one warning."""
-        if name not in self.sections:
-            known = ", ".join(self.sections)
-            self._warn("section", f"section {name!r} is counted as 'other'; there are {known}")
-            return self.sections["other"]
-        return self.sections[name]
+    def unknown(self, name: object) -> Timed:
+        """What stands for a section that there is none of: `other`, with one warning."""
+        known = ", ".join(self.sections)
+        self._warn("section", f"section {name!r} is counted as 'other'; there are {known}")
+        return self.sections["other"]
 
     def report(self, loss: SupportsFloat | None, grad_norm: SupportsFloat | None, tokens: SupportsFloat | None) -> None:
         """Take in what the loop says of its step."""
         if not self._heard:
             return
-        if loss is not None:
-            self._tell(LOSS, loss)
-        if grad_norm is not None:
-            self._tell(GRAD_NORM, grad_norm)
-        if tokens is not None:
-            self._tell(TOKENS, tokens)
+        if loss is not None and (number := self._number(LOSS, loss)) is not None:
+            self._loss = number
+            self.touched |= LOSS
+        if grad_norm is not None and (number := self._number(GRAD_NORM, grad_norm)) is not None:
+            self._grad_norm = number
+            self.touched |= GRAD_NORM
+        if tokens is not None and (number := self._number(TOKENS, tokens)) is not None:
+            if 0 <= number < ring.NUMBER_MAX:
+                self._tokens = int(number)
+                self.touched |= TOKENS
+            else:
+                self._warn("count", f"tokens not reported: {number} is no count")
 
     def end(self) -> None:
         """The step is complete: into the ring with it, and with what has arrived of earlier ones."""
-        told = self._told()
-        if not self._intervals and not self._late:
-            self._beacon.end_measured_step(told)
-        else:
+        told = Measured(self.touched, self._seconds, self._loss, self._grad_norm, self._tokens)
+        if self._marks or self._late:
             self._end_on_device(told)
+        else:
+            self._beacon.end_measured_step(told)
         self.reset()
         if self._waiting:
             self.settle()
@@ -160,16 +169,20 @@ class Measures:
                 self._intervals.append((closing, marks[-2], marks[-1]))
         self._marked_at = self._monotonic()
 
-    def _tell(self, flag: int, value: SupportsFloat) -> None:
+    def _number(self, flag: int, value: SupportsFloat) -> float | None:
+        """The number, if it is to be had now; else it is on its way, or warned of."""
+        if type(value) is float:
+            return value
         try:
-            if type(value) is not float and type(value) is not int and _lies_on_a_device(value):
-                self._hand_over(flag, value)
-                return
-            number = float(value)
-            self._numbers[flag] = _tokens(number) if flag == TOKENS else number
-            self.touched |= flag
+            if type(value) is int:
+                return float(value)
+            if not _lies_on_a_device(value):
+                detach = getattr(value, "detach", None)  # torch warns of a float made of a tensor that wants a gradient
+                return float(detach() if detach is not None else value)
+            self._hand_over(flag, value)
         except Exception as error:  # noqa: BLE001 - whatever a loop hands in
             self._warn(_NAMES[flag], f"{_NAMES[flag]} not reported, {type(error).__name__}: {error}")
+        return None
 
     def _hand_over(self, flag: int, value: object) -> None:
         if self._device is None:
@@ -178,22 +191,11 @@ class Measures:
         if late is None:
             raise TypeError("it lies on a device from which it cannot be had without waiting")
         self._late[flag] = late
-        self.touched |= flag
-
-    def _told(self) -> Measured:
-        numbers, touched = self._numbers, self.touched
-        flags = touched & ~_NUMBERS
-        for flag in numbers:
-            flags |= flag
-        seconds = self._seconds
-        if self._marks:  # then the GPU's time counts, not the host's that gave it work
-            flags &= _NUMBERS
-            seconds = [0.0] * len(Section)
-        fitting = tuple(map(ring.seconds_that_fit, seconds[1:]))
-        tokens = int(numbers.get(TOKENS, 0))
-        return Measured(flags, fitting, numbers.get(LOSS, 0.0), numbers.get(GRAD_NORM, 0.0), tokens)
+        self.touched |= AWAITED
 
     def _end_on_device(self, told: Measured) -> None:
+        """The GPU's time counts, not that of the host which gave it work: until it is there, there is none."""
+        told = told._replace(flags=told.flags & _NUMBERS, seconds=_NO_SECONDS)
         ended = self._beacon.end_measured_step(told._replace(flags=told.flags | AWAITED))
         try:
             if self._late and self._device is not None:
@@ -206,7 +208,7 @@ class Measures:
         self._waiting.append(_Waiting(ended, told, self._marks[-1], self._marks, self._intervals, self._late))
 
     def _complete(self, step: _Waiting, device: Device) -> None:
-        flags, seconds = step.told.flags, [0.0] * len(Section)
+        flags, seconds = step.told.flags, list(_NO_SECONDS)
         for section, earlier, later in step.intervals:
             seconds[section] += device.between(earlier, later)
             flags |= 1 << section >> 1 | ON_DEVICE
@@ -216,7 +218,7 @@ class Measures:
             flags |= flag
         if not 0 <= numbers[TOKENS] < ring.NUMBER_MAX:
             numbers[TOKENS], flags = 0.0, flags & ~TOKENS
-        fitting = tuple(map(ring.seconds_that_fit, seconds[1:]))
+        fitting = [ring.seconds_that_fit(value) for value in seconds]
         measured = Measured(flags, fitting, numbers[LOSS], numbers[GRAD_NORM], int(numbers[TOKENS]))
         self._beacon.complete(step.ended, measured)
         device.free(step.marks)
@@ -228,6 +230,7 @@ class Measures:
             self._beacon.complete(step.ended, step.told)
         self._waiting.clear()
         self._marks, self._intervals, self._late = [], [], {}
+        self.touched &= ~AWAITED
 
     def _warn(self, what: str, problem: str) -> None:
         if what not in self._warned:

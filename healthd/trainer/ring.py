@@ -6,7 +6,9 @@ A number that is not there is told by a flag, never by a value, so a loss of NaN
 from __future__ import annotations
 
 import enum
+import functools
 import struct
+from collections.abc import Sequence
 from math import isfinite
 from statistics import median
 from typing import NamedTuple
@@ -20,10 +22,9 @@ LOSS, GRAD_NORM, TOKENS = 1 << 8, 1 << 9, 1 << 10
 ON_DEVICE, AWAITED = 1 << 16, 1 << 17
 
 HEAD = struct.Struct("<QqddI")  # ordinal, step, started_at, seconds, flags
-ENTRY = struct.Struct(
-    "<QqddI7fddQI"
-)  # the head; seconds by section; loss, gradient norm, tokens, zero; then its CRC-32
-UNMEASURED = bytes(ENTRY.size - HEAD.size)
+BODY = struct.Struct("<QqddI7fddQI")  # the head; seconds by section; loss, gradient norm, tokens, zero
+ENTRY = struct.Struct("<QqddI7fddQII")  # the body, its CRC-32
+UNMEASURED = bytes(BODY.size - HEAD.size)
 _CRC = struct.Struct("<I")
 _SECONDS_MAX = 1e9
 
@@ -63,23 +64,26 @@ class StepRecord(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What an entry says beyond its time; `seconds` has one place for each section."""
+    """What an entry says beyond its time; `seconds` has one place for each `Section`, the first for none of them."""
 
     flags: int = 0
-    seconds: tuple[float, ...] = (0.0,) * len(SECTION_NAMES)
+    seconds: Sequence[float] = (0.0,) * len(Section)
     loss: float = 0.0
     grad_norm: float = 0.0
     tokens: int = 0
 
 
-def pack_entry(ordinal: int, step: int, started_at: float, seconds: float, measured: Measured = Measured()) -> bytes:  # noqa: B008 - immutable
+def pack_entry(ordinal: int, step: int, started_at: float, seconds: float, measured: Measured) -> bytes:
     """An entry of `ENTRY_BYTES` bytes.
 
     Raises:
-        struct.error: a number does not fit its field.
+        struct.error, OverflowError: a number does not fit its field.
     """
-    flags, by_section, loss, grad_norm, tokens = measured
-    body = ENTRY.pack(ordinal, step, started_at, seconds, flags, *by_section, loss, grad_norm, tokens, 0)
+    flags, (_, data, forward, backward, communication, optimizer, checkpoint, other), loss, grad_norm, tokens = measured
+    body = BODY.pack(
+        *(ordinal, step, started_at, seconds, flags, data, forward, backward, communication, optimizer, checkpoint),
+        *(other, loss, grad_norm, tokens, 0),
+    )
     return body + _CRC.pack(crc32(body))
 
 
@@ -88,26 +92,24 @@ def unpack(ring: bytes, completed: int, last: int) -> list[StepRecord]:
     records = []
     for ordinal in range(max(0, completed - min(last, ENTRIES)), completed):
         at = ordinal % ENTRIES * ENTRY_BYTES
-        body = ring[at : at + ENTRY.size]
-        if len(body) != ENTRY.size or HEAD.unpack_from(body)[0] != ordinal:
-            continue
-        if ring[at + ENTRY.size : at + ENTRY_BYTES] != _CRC.pack(crc32(body)):
-            continue
-        record = _record(body)
-        if record is not None:
-            records.append(record)
+        entry = ring[at : at + ENTRY_BYTES]
+        if len(entry) == ENTRY_BYTES:
+            record = _record(ordinal, entry)
+            if record is not None:
+                records.append(record)
     return records
 
 
-def _record(body: bytes) -> StepRecord | None:
-    _, step, started_at, seconds, flags, *by_section, loss, grad_norm, tokens, _ = ENTRY.unpack(body)
-    if not (abs(started_at) < NUMBER_MAX and 0 <= seconds < NUMBER_MAX and tokens < NUMBER_MAX):
+def _record(expected: int, entry: bytes) -> StepRecord | None:
+    fields = ENTRY.unpack(entry)
+    ordinal, step, started_at, seconds, flags, *by_section, loss, grad_norm, tokens, _, checksum = fields
+    if ordinal != expected or checksum != crc32(entry[: BODY.size]):
+        return None
+    if not (-NUMBER_MAX < started_at < NUMBER_MAX and 0 <= seconds < NUMBER_MAX and tokens < NUMBER_MAX):
         return None  # NaN is in no range
-    sections = {}
-    if flags & 0x7F:
-        sections = {name: value for i, (name, value) in enumerate(zip(SECTION_NAMES, by_section)) if flags >> i & 1}  # noqa: B905 - seven of each by the format; called for each step of each rank
-        if not all(0 <= value < NUMBER_MAX for value in sections.values()):
-            return None
+    sections = {name: by_section[at] for at, name in _timed(flags & 0x7F)}
+    if sections and not 0 <= sum(map(abs, sections.values())) < NUMBER_MAX:
+        return None
     return StepRecord(
         step,
         started_at,
@@ -116,9 +118,14 @@ def _record(body: bytes) -> StepRecord | None:
         loss if flags & LOSS else None,
         grad_norm if flags & GRAD_NORM else None,
         tokens if flags & TOKENS else None,
-        bool(flags & ON_DEVICE),
-        bool(flags & AWAITED),
+        flags & ON_DEVICE != 0,
+        flags & AWAITED != 0,
     )
+
+
+@functools.cache
+def _timed(flags: int) -> tuple[tuple[int, str], ...]:
+    return tuple((at, name) for at, name in enumerate(SECTION_NAMES) if flags >> at & 1)
 
 
 def seconds_that_fit(seconds: float) -> float:
@@ -129,7 +136,6 @@ def seconds_that_fit(seconds: float) -> float:
 class Durations(NamedTuple):
     """How long steps took, and their sections: of the newest step that told, and the medians."""
 
-    last: float = 0.0
     median: float = 0.0
     sections: dict[str, float] = {}  # noqa: RUF012 - nobody writes into it
     sections_median: dict[str, float] = {}  # noqa: RUF012 - nobody writes into it
@@ -145,7 +151,6 @@ def durations(steps: list[StepRecord]) -> Durations:
             by_name.setdefault(name, []).append(value)
     newest = next((step.sections for step in reversed(steps) if step.sections), {})
     return Durations(
-        steps[-1].seconds,
         round(median(step.seconds for step in steps), 6),
         {name: round(value, 6) for name, value in newest.items()},
         {name: round(median(values), 6) for name, values in by_name.items()},

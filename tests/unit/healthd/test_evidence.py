@@ -130,7 +130,7 @@ def test_a_loss_that_is_no_number_still_makes_a_bundle(tmp_path: Path, number: f
     beacon = Beacon.create(str(tmp_path), Place("job", 1, 0, 1, 0, "n1"))
     told = ring.LOSS | ring.GRAD_NORM | ring.TOKENS | 0b10
     beacon.begin_step(0)
-    beacon.end_measured_step(ring.Measured(told, (0.0, 0.25, 0.0, 0.0, 0.0, 0.0, 0.0), number, 2.0, 512))
+    beacon.end_measured_step(ring.Measured(told, (0.0, 0.0, 0.25, 0.0, 0.0, 0.0, 0.0, 0.0), number, 2.0, 512))
     beacon.begin_step(1)
     beacon.section(ring.Section.BACKWARD)
     bundle = collect(status(), QUIET, tmp_path)
@@ -156,7 +156,7 @@ def test_a_page_that_holds_no_number_and_no_text_still_makes_a_bundle(tmp_path: 
     text.write_bytes(content)
     state = page.pack_checked(page.STATE.pack(9, 0, number, number, 1, 1, 0, 9))
     rewrite(time, page.STATE_AT, state)
-    rewrite(good, page.RING_AT, ring.pack_entry(0, 0, number, 1.0))
+    rewrite(good, page.RING_AT, ring.pack_entry(0, 0, number, 1.0, ring.Measured()))
     bundle = collect(status(), QUIET, tmp_path)
     assert [(rank.job, rank.steps) for rank in bundle.ranks] == [("good", ())]
     assert "is no text" in said_missing(bundle)[f"page {text.name}"]

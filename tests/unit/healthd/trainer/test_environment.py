@@ -5,6 +5,7 @@ import socket
 import pytest
 
 from healthd.trainer.environment import read_environment
+from healthd.trainer.place import Gpu, Groups
 
 
 def test_torchs_variables_come_before_slurms() -> None:
@@ -50,3 +51,32 @@ def test_nothing_set_is_a_job_of_one() -> None:
 def test_a_wrong_value_is_named(environ: dict[str, str], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         read_environment(environ)
+
+
+def test_a_rank_is_told_of_its_peers_and_its_gpu() -> None:
+    told = {
+        "HEALTHD_ROLE": "actor",
+        "HEALTHD_PIPELINE_STAGE": "2",
+        "HEALTHD_TENSOR_GROUP": "5",
+        "HEALTHD_DATA_GROUP": "0",
+        "HEALTHD_EXPERT_GROUP": "7",
+    }
+    assert read_environment(told).place.groups == Groups("actor", 2, 5, 0, 7)
+    assert read_environment({"ROLE_NAME": "trainer"}).place.groups == Groups("trainer")
+    assert read_environment({"ROLE_NAME": "default"}).place.groups == Groups()
+
+
+@pytest.mark.parametrize(
+    ("visible", "local_rank", "gpu"),
+    [
+        ("GPU-a,GPU-b", "1", Gpu("GPU-b")),
+        ("4, 5", "0", Gpu(number=4)),
+        ("6", "3", Gpu(number=6)),
+        ("4,5", "2", Gpu()),
+        ("", "0", Gpu()),
+        ("all", "0", Gpu()),
+    ],
+)
+def test_the_gpu_is_the_one_that_is_visible(visible: str, local_rank: str, gpu: Gpu) -> None:
+    environ = {"CUDA_VISIBLE_DEVICES": visible, "LOCAL_RANK": local_rank}
+    assert read_environment(environ).place.gpu == gpu

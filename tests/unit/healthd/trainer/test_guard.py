@@ -10,9 +10,10 @@ import pytest
 from healthd.trainer.agreement import LocalStore, Store
 from healthd.trainer.beacon import Beacon, MailboxOrder, NullBeacon, Phase, Place, post_order, read
 from healthd.trainer.exits import Exit, Leave
-from healthd.trainer.framework import Framework, NoFramework
+from healthd.trainer.framework import Device, Framework, NoFramework
 from healthd.trainer.guard import Guard
 from healthd.trainer.page import Acknowledgement, Outcome
+from healthd.trainer.place import Gpu
 from vocabulary.clock import ManualClock
 
 ORDER = MailboxOrder("o1", "checkpoint_then_eject", "row remap pending", ("n1",), 2e9)
@@ -35,6 +36,28 @@ class Recorder(NoFramework):
         self.calls.append("teardown")
 
 
+class NoGpu:
+    """A GPU that never gets anywhere."""
+
+    def gpu(self) -> Gpu:
+        return Gpu("GPU-1", "0000:3b:00.0", 1)
+
+    def mark(self) -> object:
+        return object()
+
+    def passed(self, mark: object) -> bool:
+        return mark is None
+
+    def between(self, earlier: object, later: object) -> float:
+        raise AssertionError(f"{earlier} and {later} have not passed")
+
+    def free(self, marks: list[object]) -> None:
+        raise AssertionError(f"{marks} have not passed")
+
+    def hand_over(self, value: object) -> None:
+        assert value is not None
+
+
 class GoneStore:
     """A store whose server has died."""
 
@@ -55,7 +78,12 @@ def make(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) ->
     beacons = []
 
     def build(
-        rank: int = 0, world: int = 1, node: str = "n1", store: Store | None = None, framework: Framework | None = None
+        rank: int = 0,
+        world: int = 1,
+        node: str = "n1",
+        store: Store | None = None,
+        framework: Framework | None = None,
+        device: Device | None = None,
     ) -> Guard:
         place = Place("j", 1, rank, world, 0, node)
         beacons.append(Beacon.create(str(tmp_path), place, clock))
@@ -64,6 +92,7 @@ def make(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) ->
             beacons[-1],
             store,
             framework=framework or NoFramework(),
+            device=device,
             clock=clock,
             termination_seconds=0.0,
         )
@@ -92,6 +121,44 @@ def train(guard: Guard, steps: int, save: Callable[[int], str] = "/ckpt/{}".form
                     s.saved(save(step))
                     saved.append(step)
     return saved
+
+
+def test_a_loop_tells_its_sections_and_numbers(make: MakeGuard, tmp_path: Path, clock: ManualClock) -> None:
+    guard = make()
+    with guard:
+        with guard.step(0) as s:
+            with s.section("forward"):
+                clock.advance(0.5)
+            s.report(loss=2.0, grad_norm=1.0, tokens=512)
+        with guard.step(1):
+            clock.advance(0.25)
+        with pytest.raises(KeyError), guard.step(2) as s, s.section("backward"):
+            raise KeyError("user's own")
+        with guard.step(3) as s, s.section("no such section"):
+            pass
+
+    first, second, *_ = read(path_of(tmp_path)).steps()
+    assert first[2:7] == (0.5, {"forward": 0.5}, 2.0, 1.0, 512)
+    assert second[2:7] == (0.25, {}, None, None, None)
+
+
+def test_a_gpu_is_named_and_times_once_the_first_step_begins(
+    make: MakeGuard, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(NoGpu):
+        def gpu(self) -> Gpu:
+            raise RuntimeError("CUDA error: no device")
+
+    with make(device=NoGpu()).step(0) as s, s.section("forward"):
+        pass
+    view = read(path_of(tmp_path))
+    assert (view.identity.gpu_uuid, view.identity.gpu_pci, view.identity.gpu_index) == ("GPU-1", "0000:3b:00.0", 1)
+    assert view.steps()[0].awaited is True
+
+    with make(device=Broken()).step(0) as s, s.section("forward"):
+        pass
+    assert not read(path_of(tmp_path)).steps()[0].awaited
+    assert "the GPU cannot be asked for its name and times: CUDA error: no device; training goes on" in caplog.text
 
 
 def test_undisturbed_training_ends_well(make: MakeGuard, tmp_path: Path) -> None:
@@ -123,6 +190,7 @@ def test_two_ranks_agree_and_only_the_condemned_nodes_says_so(make: MakeGuard, t
     store = LocalStore()
     guards = [make(rank, 2, f"n{rank + 1}", store) for rank in range(2)]
     codes: dict[int, object] = {}
+    ejected: dict[int, bool] = {}
     post_order(path_of(tmp_path, 0), ORDER)
 
     for step in range(10):
@@ -131,7 +199,9 @@ def test_two_ranks_agree_and_only_the_condemned_nodes_says_so(make: MakeGuard, t
         for rank, guard in enumerate(guards):
             try:
                 with guard.step(step) as s:
+                    assert s.checkpoint_due or not s.eject
                     if s.checkpoint_due:
+                        ejected[rank] = s.eject
                         s.saved("/ckpt")
             except Leave as leave:
                 codes[rank] = leave.code
@@ -140,6 +210,7 @@ def test_two_ranks_agree_and_only_the_condemned_nodes_says_so(make: MakeGuard, t
 
     assert step == 5
     assert codes == {0: Exit.CONDEMNED, 1: Exit.RELAUNCH}
+    assert ejected == {0: True, 1: False}
     assert [answer_of(tmp_path, rank).agreed_step for rank in range(2)] == [5, 5]
 
 

@@ -25,7 +25,7 @@ def test_blocks_lie_apart_and_the_page_ends_with_the_ring() -> None:
     ]
     assert all(at + size <= following for (at, size), (following, _) in itertools.pairwise(blocks))
     assert page.PAGE_BYTES == 131072 == sum(blocks[-1])
-    assert len(page.pack_checked(bytes(ring.ENTRY.size))) == ring.ENTRY_BYTES
+    assert len(page.pack_checked(bytes(ring.BODY.size))) == ring.ENTRY_BYTES
 
 
 @given(st.builds(MailboxOrder, texts, texts, texts, st.lists(texts).map(tuple), seconds), st.integers(1, 2**63))
