@@ -1,4 +1,4 @@
-"""The node's side of the centre's HTTP interface: four calls, and the ways they fail."""
+"""The node's side of the centre's HTTP interface: five calls, and the ways they fail."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from healthd.config import RemediatorConfig
 from healthd.http_client import Answer, HttpClient, HttpError
+from vocabulary.hazard import JobHazard
 from vocabulary.order import Order, OrderUpdate
 from vocabulary.wire import OrdersReply, Problem, Report, ReportReply, WireError, decode, encode
 
@@ -66,7 +67,8 @@ class Centre:
     def __init__(self, config: RemediatorConfig, node: str) -> None:
         self._client = HttpClient(config.url)
         self._prefix = f"/v1/nodes/{quote(node)}"
-        self._base = f"{config.url.rstrip('/')}{self._prefix}"
+        self._url = config.url.rstrip("/")
+        self._base = f"{self._url}{self._prefix}"
         self._token_file = config.token_file
 
     def report(self, report: Report) -> ReportReply:
@@ -102,25 +104,42 @@ class Centre:
         """
         self._call("POST", f"/evidence/{quote(order, safe='')}", content, headers={"Content-Encoding": "gzip"})
 
+    def hazard(self, job: str) -> JobHazard:
+        """How likely the nodes of a job with ranks here are to fail now.
+
+        Raises:
+            Unreachable, Denied, Rejected: it could not be had.
+        """
+        return self._decoded(self._call("GET", f"/v1/jobs/{quote(job, safe='')}/hazard", b"", of_node=False), JobHazard)
+
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
 
     def _call(
-        self, method: str, path: str, body: bytes, wait_s: float = 0.0, *, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        wait_s: float = 0.0,
+        *,
+        headers: Mapping[str, str] | None = None,
+        of_node: bool = True,
     ) -> bytes:
+        path = self._prefix + path if of_node else path
+        url = self._url + path.partition("?")[0]
         headers = {
             "Authorization": f"Bearer {self._token()}",
             "Content-Type": "application/json",
             **(headers or {}),
         }
         try:
-            answer = self._client.request(method, self._prefix + path, body, headers, wait_s + TIMEOUT_S)
+            answer = self._client.request(method, path, body, headers, wait_s + TIMEOUT_S)
         except HttpError as error:
-            raise Unreachable(f"{self._base}{path.partition('?')[0]}: {error}") from error
+            raise Unreachable(f"{url}: {error}") from error
         if 200 <= answer.status < 300:
             return answer.body
-        raise _error(self._base + path.partition("?")[0], answer)
+        raise _error(url, answer)
 
     def _token(self) -> str:
         """Read each time: a new token takes effect without a restart."""

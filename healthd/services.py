@@ -1,4 +1,4 @@
-"""The threads beside the main loop: uplink and orders. Each is started again if it ever fails: none dies in silence."""
+"""The threads beside the main loop: uplink, orders, hazards. Each is started again if it ever fails: none dies in silence."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Protocol
 
 from healthd.centre import Centre
 from healthd.config import Config
+from healthd.hazards import Hazards
 from healthd.host import Host
 from healthd.orders.evidence import EvidenceTask
 from healthd.orders.evidence_files import EvidenceFiles
@@ -79,13 +80,21 @@ class Services:
         )
         self._config = config
         self._evidence_files = EvidenceFiles(config.state_dir / "evidence")
+        connect = partial(Centre, config.remediator, config.node)
+        self._hazards = Hazards(str(config.beacon_dir), connect, lambda: loop.status, host.clock)
         self._inbox = Inbox(config.remediator, config.node, orders, host.clock, self._ordered)
 
     def start(self) -> None:
         """Start the threads."""
         if not self._enabled:
             return
-        for name, run in (("uplink", self.uplink.run), ("orders", self._performer.run), ("inbox", self._inbox.run)):
+        threads = {
+            "uplink": self.uplink.run,
+            "orders": self._performer.run,
+            "inbox": self._inbox.run,
+            "hazards": self._hazards.run,
+        }
+        for name, run in threads.items():
             thread = threading.Thread(target=self._keep_running, args=(name, run), name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -95,6 +104,7 @@ class Services:
         self._stop.set()
         self._inbox.stop()
         self._performer.stop()
+        self._hazards.stop()
         self.uplink.stop()
         for thread in self._threads[:2]:
             thread.join(JOIN_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import yaml
@@ -13,6 +13,7 @@ import yaml
 from remediator.act.deeds import Hook, Telling
 from remediator.act.slurm import SlurmOptions
 from remediator.decide.budget import Budget
+from remediator.detect.hazard import NODE_MTBF_H
 from remediator.model.plan import Mode
 from remediator.playbook.load import SHIPPED
 
@@ -41,6 +42,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Mode = Mode.RECOMMEND
     budget: Budget = Budget()
     probation_s: float = 86400.0
+    node_mtbf_h: Annotated[float, msgspec.Meta(gt=0)] = (
+        NODE_MTBF_H  # of a usual node: what jobs set their checkpoints by
+    )
     scheduler: SchedulerConfig = SchedulerConfig()
     alerts: Telling = Telling()
     hooks: dict[str, Hook] = {}  # programs that playbooks may start, by name

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from remediator.api import evidence, nodes, operators, postmortems
+from remediator.api import evidence, jobs, nodes, operators, postmortems
 from remediator.api.metrics import render_metrics
 from remediator.api.service import Refusal, Service, reply, service_of
 from vocabulary.wire import Problem
@@ -57,6 +57,7 @@ ROUTES = [
     Route("/v1/nodes/{node}/orders", nodes.orders, methods=["GET"]),
     Route("/v1/nodes/{node}/orders/{order:path}", nodes.answer, methods=["POST"]),
     Route("/v1/nodes/{node}/evidence/{order:path}", evidence.take, methods=["POST"]),
+    Route("/v1/jobs/{job:path}/hazard", jobs.hazard, methods=["GET"]),
     Route("/v1/status", operators.status, methods=["GET"]),
     Route("/v1/nodes", operators.nodes, methods=["GET"]),
     Route("/v1/nodes/{node}", operators.node, methods=["GET"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import threading
+import time
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import unquote
@@ -11,6 +12,7 @@ from urllib.parse import unquote
 import msgspec
 
 from vocabulary.finding import Finding
+from vocabulary.hazard import JobHazard
 from vocabulary.order import Order, OrderUpdate
 from vocabulary.wire import OrdersReply, Problem, Report, ReportReply, decode, encode
 
@@ -27,6 +29,7 @@ class TinyCentre:
         self.may_answer_evidence = threading.Event()
         self.may_answer_evidence.set()
         self.evidence_begun = 0
+        self.hazard_per_s = 1e-4  # of every job
         self.news = threading.Condition()
         handler = type("_Handler", (_Handler,), {"centre": self})
         self._server = _Server(("127.0.0.1", port), handler)
@@ -86,6 +89,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if not self._may():
+            return
+        if self.path.startswith("/v1/jobs/"):
+            job = unquote(self.path.split("/")[3])
+            hazard = JobHazard(job=job, attempt=0, nodes=2, per_s=self.centre.hazard_per_s, at=time.time(), valid_s=900)
+            self._reply(200, encode(hazard))
             return
         known = {part.partition("=")[2] for part in self.path.partition("?")[2].split("&") if part.startswith("known=")}
         with self.centre.news:

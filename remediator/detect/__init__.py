@@ -1,0 +1,1 @@
+"""Pure reducers over many nodes: records in, a number or a verdict out. Each knows nothing of the others."""

@@ -1,0 +1,67 @@
+"""The hazard of a job, from the centre's records through the node's daemon to a rank's plan."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from healthd_node import Node, eventually
+from real_centre import Centre
+from tiny_centre import TinyCentre
+
+from healthd.trainer.beacon import Beacon, Place
+from healthd.trainer.interval import CheckpointInterval
+from vocabulary.health import Health
+from vocabulary.wire import RankStatus, Report, encode
+
+
+@pytest.fixture
+def centre(tmp_path: Path) -> Iterator[Centre]:
+    centre = Centre(tmp_path)
+    centre.start()
+    yield centre
+    if centre.process is not None and centre.process.poll() is None:
+        centre.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def tiny() -> Iterator[TinyCentre]:
+    centre = TinyCentre()
+    yield centre
+    centre.close()
+
+
+def test_operators_and_the_jobs_own_nodes_may_ask_for_its_hazard(centre: Centre) -> None:
+    now = time.time()
+    report = Report(
+        version=1, node="n1", boot_id="b", agent="a", seq=1, sent_at=now, ttl_s=30, health=Health.HEALTHY,
+        ranks=(RankStatus("team/train", 0, 0, 1, 1, 5, "step", now),),
+    )  # fmt: skip
+    assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=encode(report)).status_code == 200
+    found = eventually(
+        lambda: (answer := centre.call("GET", "/v1/jobs/team%2Ftrain/hazard", "n1")).ok and answer.json(), "a hazard"
+    )
+    assert (found["job"], found["nodes"]) == ("team/train", 1)
+    assert 1 / found["per_s"] == pytest.approx(6500 * 3600)
+    assert centre.call("GET", "/v1/jobs/team%2Ftrain/hazard", "ann").json()["per_s"] == found["per_s"]
+    assert centre.call("GET", "/v1/jobs/team%2Ftrain/hazard", "n2").status_code == 403
+    assert centre.call("GET", "/v1/jobs/team%2Ftrain/hazard", "nobody").status_code == 401
+    assert centre.call("GET", "/v1/jobs/other/hazard", "ann").status_code == 404
+
+
+def test_a_rank_hears_it_through_its_node(make_node: Callable[..., Node], tiny: TinyCentre, tmp_path: Path) -> None:
+    node = make_node(kernel_log=tmp_path / "kern.log", remediator=tiny.configuration(tmp_path))
+    node.start()
+    eventually(node.beacons.is_dir, "the beacon directory")
+    beacon = Beacon.create(str(node.beacons), Place("train", 0, 0, 1, 0, node.name))
+    environ = {"HEALTHD_JOB": "train", "HEALTHD_BEACON_DIR": str(node.beacons)}
+    interval = CheckpointInterval.from_env(environ=environ, nodes=2, node_mtbf_s=1e9)
+    assert interval.mtbf_s == pytest.approx(5e8)
+    eventually(lambda: interval.mtbf_s == pytest.approx(1e4), "the centre's hazard")
+    written = next(node.beacons.glob("train.*.hazard")).stat()
+    assert (written.st_uid, written.st_mode & 0o777) == (os.geteuid(), 0o644)
+    beacon.close()
