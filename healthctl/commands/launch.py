@@ -12,9 +12,10 @@ import click
 
 from healthd.launcher.backend import Backend, BackendError
 from healthd.launcher.gate import DEFAULT_SOCKET
+from healthd.launcher.job import Job
 from healthd.launcher.journal import Journal
 from healthd.launcher.local import LocalBackend
-from healthd.launcher.loop import Job, Launcher
+from healthd.launcher.loop import Launcher
 from healthd.launcher.plan import Gate, Limits
 from healthd.launcher.slurm import SlurmBackend
 from vocabulary.clock import SystemClock
@@ -24,6 +25,9 @@ from vocabulary.clock import SystemClock
 @click.option("--nodes", type=click.IntRange(min=1), help="Nodes to train on; default: all but the spares.")
 @click.option(
     "--spares", type=click.IntRange(min=0), default=0, show_default=True, help="Hot spares; with --nodes a wish."
+)
+@click.option(
+    "--min-nodes", type=click.IntRange(min=1), help="Go on with as few as these when --nodes are not there (elastic)."
 )
 @click.option("--ranks-per-node", type=click.IntRange(min=1), default=1, show_default=True, help="Usually one per GPU.")
 @click.option(
@@ -39,7 +43,26 @@ from vocabulary.clock import SystemClock
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="Crashes in a row (exits that nobody ordered) after which to stop.",
+    help="Crashes in a row (exits that nobody ordered), none of which came further, after which to stop.",
+)
+@click.option(
+    "--progress-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file that the job changes when it comes further, where the ranks have no guard to tell.",
+)
+@click.option(
+    "--user-error-seconds",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="Ranks that all exit alike, this early and on nodes without fault, are the command's own mistake; 0: never.",
+)
+@click.option(
+    "--backoff-seconds",
+    type=click.FloatRange(min=0, max=3600),
+    default=1.0,
+    show_default=True,
+    help="Pause after a crash without progress; doubles each time, up to a minute.",
 )
 @click.option(
     "--leave-seconds",
@@ -81,18 +104,30 @@ def _job(  # the rest of the options, by name
     *,
     nodes: int | None,
     spares: int,
-    ranks_per_node: int,
+    min_nodes: int | None,
     **rest: Any,
 ) -> Job:
-    wanted = nodes if nodes is not None else len(at_hand) - spares
-    if not 1 <= wanted <= len(at_hand):
+    wanted = nodes if nodes is not None else max(len(at_hand) - spares, min_nodes or 0)
+    if min_nodes is not None and min_nodes > wanted:
+        raise click.UsageError(f"--min-nodes {min_nodes} is more than the {wanted} of --nodes")
+    if not 1 <= (min_nodes or wanted) <= len(at_hand):
         raise click.UsageError(f"{len(at_hand)} nodes at hand ({', '.join(at_hand)}) are too few for --nodes/--spares")
-    limits = Limits(rest["max_restarts"], rest["max_crashes"])
-    return Job(command, wanted, ranks_per_node, Gate(rest["gate"]), limits, rest["leave_seconds"])
+    pause = rest["backoff_seconds"]
+    limits = Limits(rest["max_restarts"], rest["max_crashes"], rest["user_error_seconds"], pause, max(60.0, pause))
+    return Job(
+        command,
+        wanted,
+        rest["ranks_per_node"],
+        Gate(rest["gate"]),
+        limits,
+        rest["leave_seconds"],
+        least=min_nodes,
+        socket_template=os.environ.get("HEALTHD_SOCKET") or DEFAULT_SOCKET,
+        progress_file=rest["progress_file"],
+    )
 
 
 def _backend(name: str, node_names: str) -> Backend:
-    template = os.environ.get("HEALTHD_SOCKET") or DEFAULT_SOCKET
     if name == "slurm" or (name == "auto" and "SLURM_JOB_ID" in os.environ):
-        return SlurmBackend(os.environ, template)
-    return LocalBackend([part.strip() for part in node_names.split(",") if part.strip()], template)
+        return SlurmBackend(os.environ)
+    return LocalBackend([part.strip() for part in node_names.split(",") if part.strip()])

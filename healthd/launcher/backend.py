@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from healthd.launcher.plan import NodeVerdict, RankEnd
+from healthd.launcher.plan import RankEnd
 
 
 class BackendError(Exception):
@@ -25,6 +25,17 @@ class Attempt(NamedTuple):
     def world(self) -> int:
         """How many ranks."""
         return len(self.nodes) * self.ranks_per_node
+
+
+class Question(NamedTuple):
+    """What to ask of nodes: a module of this package that answers on each of them, its arguments, and how long to wait."""
+
+    topic: str
+    arguments: tuple[str, ...]
+    seconds: float
+
+
+Answers = Mapping[str, Mapping[str, Any]]  # by node; who did not answer in time is missing
 
 
 class Run(Protocol):
@@ -60,8 +71,8 @@ class Backend(Protocol):
         """The nodes at hand, in a stable order."""
         ...
 
-    def ask(self, nodes: Sequence[str]) -> Sequence[NodeVerdict]:
-        """The gate: each node's own verdict. A node that cannot be asked may be missing."""
+    def ask(self, nodes: Sequence[str], question: Question, stopped: Callable[[], bool]) -> Answers:
+        """Ask all nodes at once; gives up early when `stopped`."""
         ...
 
     def start(self, attempt: Attempt) -> Run:

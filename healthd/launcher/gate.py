@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from healthd.launcher.plan import Fitness, NodeVerdict
@@ -68,11 +69,15 @@ def _get(path: str, timeout_seconds: float) -> bytes:
         connection.close()
 
 
+def answer(node: str, arguments: Sequence[str], _stopped: Callable[[], bool]) -> dict[str, Any]:
+    """The verdict as a node sends it; `arguments` may hold the socket's path."""
+    return ask(arguments[0] if arguments else DEFAULT_SOCKET, node)._asdict()
+
+
 def main() -> None:
     """Print this node's verdict as one line of JSON."""
     node = os.environ.get("HEALTHD_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    template = sys.argv[1] if len(sys.argv) > 1 else DEFAULT_SOCKET
-    sys.stdout.write(json.dumps(ask(template, node)._asdict()) + "\n")
+    sys.stdout.write(json.dumps(answer(node, sys.argv[1:], lambda: False)) + "\n")
 
 
 if __name__ == "__main__":

@@ -7,12 +7,17 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from healthd.launcher.backend import Attempt, BackendError
-from healthd.launcher.gate import ask
-from healthd.launcher.plan import NodeVerdict, RankEnd
+from healthd.launcher import gate, pages
+from healthd.launcher.backend import Answers, Attempt, BackendError, Question
+from healthd.launcher.plan import RankEnd
 from healthd.launcher.rank import PARENT_VARIABLE
+
+Answer = Callable[[str, Sequence[str], Callable[[], bool]], dict[str, Any]]
+_TOPICS: dict[str, Answer] = {"gate": gate.answer, "pages": pages.answer}
 
 
 class LocalRun:
@@ -70,9 +75,8 @@ class LocalBackend:
 
     name = "local"
 
-    def __init__(self, node_names: Sequence[str] = (), socket_template: str = "") -> None:
+    def __init__(self, node_names: Sequence[str] = ()) -> None:
         self._nodes = tuple(node_names) or (socket.gethostname(),)
-        self._socket_template = socket_template
         if len(set(self._nodes)) != len(self._nodes):
             raise BackendError(f"node names must differ: {', '.join(self._nodes)}")
 
@@ -84,9 +88,12 @@ class LocalBackend:
         """This machine, by its names."""
         return self._nodes
 
-    def ask(self, nodes: Sequence[str]) -> Sequence[NodeVerdict]:
-        """Ask each one's healthd."""
-        return [ask(self._socket_template, node) for node in nodes]
+    def ask(self, nodes: Sequence[str], question: Question, stopped: Callable[[], bool]) -> Answers:
+        """Ask all of them in this process, side by side."""
+        answer = _TOPICS[question.topic]
+        with ThreadPoolExecutor(max(1, len(nodes))) as threads:
+            said = threads.map(lambda node: answer(node, question.arguments, stopped), nodes)
+            return dict(zip(nodes, said, strict=True))
 
     def start(self, attempt: Attempt) -> LocalRun:
         """Start the ranks as children."""

@@ -20,6 +20,14 @@ class Fitness(str, enum.Enum):
     UNFIT = "unfit"
 
 
+_BADNESS = (Fitness.FIT, Fitness.UNKNOWN, Fitness.UNFIT)
+
+
+def worse(one: Fitness, other: Fitness) -> bool:
+    """Whether `one` speaks less well of a node than `other`."""
+    return _BADNESS.index(one) > _BADNESS.index(other)
+
+
 class Gate(str, enum.Enum):
     """How much a node must prove before ranks start on it."""
 
@@ -52,6 +60,7 @@ class Outcome(str, enum.Enum):
     ORDERED = "ordered"  # the ranks left because they were told to
     LOST = "lost"  # a node vanished
     CRASHED = "crashed"
+    USER_ERROR = "user_error"  # (nearly) all ranks crashed alike, early, on nodes nobody finds fault with
     NEVER_AGAIN = "never_again"
 
 
@@ -80,10 +89,26 @@ class Move(str, enum.Enum):
 
 
 class Limits(NamedTuple):
-    """How often to try. Crashes count in a row; an ordered leave in between starts the count anew."""
+    """How often to try. Crashes without progress count in a row; progress or an ordered leave starts the count anew.
+
+    `user_error_seconds` after its start a crash is late: it needs another reason than the user's code; 0 is never early.
+    """
 
     restarts: int = 20
     crashes: int = 3
+    user_error_seconds: float = 60.0
+    backoff_seconds: float = 1.0  # before the relaunch after the first crash; doubles with each
+    backoff_most_seconds: float = 60.0
+
+
+class Progress(NamedTuple):
+    """How far an attempt came: its highest finished step (-1: nobody told), and whether its progress file changed."""
+
+    step: int = -1
+    touched: bool = False
+
+
+NO_PROGRESS = Progress()
 
 
 class History(NamedTuple):
@@ -92,11 +117,22 @@ class History(NamedTuple):
     restarts: int = 0
     crashes: int = 0
     excluded: frozenset[str] = frozenset()
+    step: int = -1  # the highest that any attempt has finished
 
-    def after(self, result: Result) -> History:
+    def advanced(self, progress: Progress) -> bool:
+        """Whether an attempt came further than all before it."""
+        return progress.touched or progress.step > self.step
+
+    def after(self, result: Result, progress: Progress = NO_PROGRESS) -> History:
         """One attempt later."""
-        crashed = result.outcome is Outcome.CRASHED
-        return History(self.restarts + 1, self.crashes + 1 if crashed else 0, self.excluded | result.condemned)
+        crashed = result.outcome in (Outcome.CRASHED, Outcome.USER_ERROR)
+        crashes = self.crashes + 1 if crashed and not self.advanced(progress) else 0
+        excluded = self.excluded | result.condemned
+        return History(self.restarts + 1, crashes, excluded, max(self.step, progress.step))
+
+    def without(self, nodes: Collection[str]) -> History:
+        """These nodes are not used again."""
+        return self._replace(excluded=self.excluded | frozenset(nodes))
 
 
 def judge(ends: Sequence[RankEnd]) -> Result:
@@ -119,8 +155,24 @@ def judge(ends: Sequence[RankEnd]) -> Result:
     return Result(Outcome.CRASHED, frozenset(), code, f"rank {first.rank} on {first.node} {_code_text(first)}")
 
 
-def choose(
-    allocation: Sequence[str], wanted: int, excluded: Collection[str], verdicts: Sequence[NodeVerdict], gate: Gate
+def combine(gate: Sequence[NodeVerdict], preflight: Sequence[NodeVerdict]) -> list[NodeVerdict]:
+    """One verdict per node: the worse of what its daemon says and what its preflight said."""
+    worst = {verdict.node: verdict for verdict in gate}
+    for verdict in preflight:
+        known = worst.get(verdict.node)
+        if known is None or worse(verdict.fitness, known.fitness):
+            worst[verdict.node] = verdict
+    return list(worst.values())
+
+
+def choose(  # a pure decision names all it depends on
+    allocation: Sequence[str],
+    wanted: int,
+    excluded: Collection[str],
+    verdicts: Sequence[NodeVerdict],
+    gate: Gate,
+    *,
+    least: int | None = None,
 ) -> Choice:
     """The nodes to start on: fit before silent, else as the allocation lists them.
 
@@ -130,6 +182,7 @@ def choose(
         excluded: nodes that already failed this job.
         verdicts: the gate's answers; a node without one is unknown.
         gate: what they must say.
+        least: with how few to go on when there are not enough; None: not with fewer.
     """
     fitness = {verdict.node: verdict.fitness for verdict in verdicts}
     if gate is Gate.OFF:
@@ -141,24 +194,34 @@ def choose(
         for node in allocation
         if node not in excluded and fitness.get(node, Fitness.UNKNOWN) is wish
     ]
-    if len(ranked) < wanted:
+    enough = wanted if least is None else min(least, wanted)
+    if len(ranked) < enough:
         refused = [node for node in allocation if node not in ranked]
-        return Choice(None, f"{wanted} nodes needed, {len(ranked)} usable of {len(allocation)}; not {_list(refused)}")
+        return Choice(None, f"{enough} nodes needed, {len(ranked)} usable of {len(allocation)}; not {_list(refused)}")
     chosen = set(ranked[:wanted])
     nodes = tuple(node for node in allocation if node in chosen)
     silent = [node for node in nodes if fitness.get(node, Fitness.UNKNOWN) is not Fitness.FIT]
-    return Choice(nodes, f"no word of {_list(silent)}" if silent else "all fit")
+    fewer = f"{len(nodes)} instead of {wanted} nodes; " if len(nodes) < wanted else ""
+    return Choice(nodes, fewer + (f"no word of {_list(silent)}" if silent else "all fit"))
 
 
 def next_move(result: Result, history: History, limits: Limits) -> tuple[Move, str]:
     """What to do after an attempt; `history` includes it already."""
-    if result.outcome in (Outcome.DONE, Outcome.NEVER_AGAIN):
+    if result.outcome in (Outcome.DONE, Outcome.NEVER_AGAIN, Outcome.USER_ERROR):
         return Move.STOP, result.why
     if history.crashes >= limits.crashes:
-        return Move.STOP, f"{history.crashes} crashes in a row: {result.why}"
+        return Move.STOP, f"{history.crashes} crashes in a row without progress: {result.why}"
     if history.restarts > limits.restarts:
         return Move.STOP, f"all {limits.restarts} restarts are used up: {result.why}"
     return Move.START, result.why
+
+
+def backoff(history: History, limits: Limits) -> float:
+    """Seconds to wait before the next attempt: none after an ordered leave or progress, doubling with each crash."""
+    if history.crashes == 0:
+        return 0.0
+    doublings = min(history.crashes - 1, 32)  # a float holds that many, and no cap is so high
+    return min(limits.backoff_most_seconds, limits.backoff_seconds * 2.0**doublings)
 
 
 def _ordered_text(ends: Sequence[RankEnd], condemned: Collection[str]) -> str:

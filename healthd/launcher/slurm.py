@@ -14,14 +14,16 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from typing import IO
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
 
-from healthd.launcher.backend import Attempt, BackendError
-from healthd.launcher.plan import Fitness, NodeVerdict, RankEnd
+from healthd.launcher.backend import Answers, Attempt, BackendError, Question
+from healthd.launcher.plan import RankEnd
 
 COMMAND_SECONDS = 30.0
-GATE_SECONDS = 20.0
+STOP_POLL_SECONDS = 0.2
+SRUN_END_SECONDS = 10.0
 PORT_FIRST, PORT_COUNT = 20000, 10000
 STDERR_LINE_BYTES_MAX = 1 << 16
 
@@ -61,6 +63,19 @@ def read_message(line: str, world: int) -> list[RankEnd]:
     else:
         code = next((-number for text, number in _BY_SIGNAL.items() if how.startswith(text)), 1)
     return [RankEnd(task, match["node"], code) for task in task_numbers(match["tasks"], world)]
+
+
+def read_answers(text: str, nodes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The JSON objects, one per line, that name one of these nodes; other lines are a prolog's or a library's."""
+    answers = {}
+    for line in text.splitlines():
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(answer, dict) and answer.get("node") in nodes:
+            answers[answer["node"]] = answer
+    return answers
 
 
 class SlurmRun:
@@ -130,9 +145,8 @@ class SlurmBackend:
 
     name = "slurm"
 
-    def __init__(self, environ: Mapping[str, str], socket_template: str) -> None:
+    def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
-        self._socket_template = socket_template
         self._job_id = self._need("SLURM_JOB_ID")
         self._nodes = tuple(
             _run(["scontrol", "show", "hostnames", self._need("SLURM_JOB_NODELIST")], check=True).split()
@@ -146,17 +160,11 @@ class SlurmBackend:
         """The allocation's nodes, in Slurm's order."""
         return self._nodes
 
-    def ask(self, nodes: Sequence[str]) -> Sequence[NodeVerdict]:
-        """One short step over all candidates; who does not answer in time is missing."""
-        argv = [*self._srun(nodes, 1), "--wait=5", sys.executable, "-m", "healthd.launcher.gate", self._socket_template]
-        verdicts = []
-        for line in _run(argv, seconds=GATE_SECONDS, environ=self._clean()).splitlines():
-            try:
-                answer = json.loads(line)
-                verdicts.append(NodeVerdict(answer["node"], Fitness(answer["fitness"]), answer["reason"]))
-            except (ValueError, KeyError, TypeError):
-                continue  # not ours: a prolog that talks, say
-        return verdicts
+    def ask(self, nodes: Sequence[str], question: Question, stopped: Callable[[], bool]) -> Answers:
+        """One short step over all of them."""
+        program = [sys.executable, "-m", f"healthd.launcher.{question.topic}", *question.arguments]
+        argv = [*self._srun(nodes, 1), "--wait=5", "--kill-on-bad-exit=0", *program]
+        return read_answers(_said(argv, self._clean(), question.seconds, stopped), nodes)
 
     def start(self, attempt: Attempt) -> SlurmRun:
         """One step, one task per rank."""
@@ -232,3 +240,25 @@ def _run(
     if check and done.returncode != 0:
         raise BackendError(f"{' '.join(argv)}: exit {done.returncode}: {done.stderr.strip()}")
     return done.stdout
+
+
+def _said(argv: Sequence[str], environ: Mapping[str, str], seconds: float, stopped: Callable[[], bool]) -> str:
+    """What a step printed until its end, its deadline, or until `stopped`: some nodes may have answered by then."""
+    try:
+        srun = subprocess.Popen(
+            argv, env=environ, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except OSError:
+        return ""
+    give_up_at = time.monotonic() + seconds
+    while True:
+        try:
+            return srun.communicate(timeout=STOP_POLL_SECONDS)[0]
+        except subprocess.TimeoutExpired:
+            if stopped() or time.monotonic() >= give_up_at:
+                srun.terminate()  # it ends the step's tasks, too
+                try:
+                    return srun.communicate(timeout=SRUN_END_SECONDS)[0]
+                except subprocess.TimeoutExpired:
+                    srun.kill()
+                    return srun.communicate()[0]

@@ -109,13 +109,66 @@ def test_a_rank_that_stays_is_killed_and_its_node_left_out(tmp_path: Path) -> No
     assert "had to kill what stayed on n1" in done.stderr
 
 
+QUICK = ("--backoff-seconds", "0.01", "--gate", "off")
+
+
 def test_a_crash_loop_ends_with_the_users_own_code(tmp_path: Path) -> None:
     events = tmp_path / "events"
-    done = launch("--max-crashes", "2", "--", "sh", "-c", "exit 7", events=events)
+    script = '[ "$RANK" = 1 ] && kill -SEGV $$; exit 7'
+    done = launch("--max-crashes", "2", *QUICK, "--", "sh", "-c", script, events=events)
 
     assert done.returncode == 7
     assert len(attempts(events)) == 2
-    assert "2 crashes in a row" in done.stderr
+    assert "2 crashes in a row without progress" in done.stderr
+    assert [event["seconds"] for event in read_events(events) if event["event"] == "waiting"] == [0.01]
+
+
+def test_what_fails_alike_on_all_ranks_at_once_is_the_users_error(tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    done = launch("--", "sh", "-c", "exit 7", events=events)
+
+    assert done.returncode == 7
+    assert len(attempts(events)) == 1
+    assert "3 of 3 ranks exited with 7 soon after their start, no node shows a fault" in done.stderr
+    assert [event["outcome"] for event in read_events(events) if event["event"] == "stopped"] == ["user_error"]
+
+
+def test_user_errors_may_be_tried_again(tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    done = launch("--user-error-seconds", "0", "--max-crashes", "2", *QUICK, "--", "sh", "-c", "exit 7", events=events)
+
+    assert done.returncode == 7
+    assert len(attempts(events)) == 2
+
+
+def test_crashes_after_progress_do_not_count(tmp_path: Path) -> None:
+    events, progress = tmp_path / "events", tmp_path / "progress"
+    script = '[ "$HEALTHD_ATTEMPT" = 4 ] && exit 93; echo "$HEALTHD_ATTEMPT" >> "$0"; exit 7'
+    options = ("--max-crashes", "1", "--progress-file", str(progress), *QUICK)
+
+    done = launch(*options, "--", "sh", "-c", script, str(progress), events=events)
+
+    assert done.returncode == 93
+    assert len(attempts(events)) == 4
+
+
+def test_a_job_shrinks_when_it_may_and_says_so(tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit $((10 - WORLD_SIZE)); [ "$RANK" = 0 ] && exit 90; exit 91'
+
+    done = launch("--min-nodes", "2", *QUICK, "--", "sh", "-c", script, events=events)
+
+    assert done.returncode == 10 - 2
+    assert attempts(events) == [["n0", "n1", "n2"], ["n1", "n2"]]
+    assert "2 instead of 3 nodes" in done.stderr
+
+
+def test_a_job_may_begin_small_and_its_sizes_must_make_sense() -> None:
+    small = launch("--nodes", "3", "--min-nodes", "1", *QUICK, "--", "true", nodes="n0,n1")
+    assert small.returncode == 0, small.stderr
+    refused = launch("--nodes", "1", "--min-nodes", "2", "--", "true")
+    assert refused.returncode == 2
+    assert "--min-nodes 2 is more than the 1 of --nodes" in refused.stderr
 
 
 @pytest.mark.parametrize(("command", "code"), [(["false-and-absent"], 127), (["sh", "-c", "exit 93"], 93)])

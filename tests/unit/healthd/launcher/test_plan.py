@@ -12,9 +12,12 @@ from healthd.launcher.plan import (
     Move,
     NodeVerdict,
     Outcome,
+    Progress,
     RankEnd,
     Result,
+    backoff,
     choose,
+    combine,
     judge,
     next_move,
 )
@@ -144,3 +147,70 @@ def test_condemned_nodes_stay_excluded() -> None:
     history = History().after(ORDERED).after(CRASH).after(ORDERED._replace(condemned=frozenset({"n4"})))
 
     assert history.excluded == {"n2", "n4"}
+
+
+def test_a_crash_after_progress_does_not_count() -> None:
+    history = History()
+    for step, crashes in [(3, 0), (3, 1), (2, 2), (4, 0), (-1, 1)]:
+        history = history.after(CRASH, Progress(step))
+        assert history.crashes == crashes
+    assert history.step == 4
+    assert history.after(CRASH, Progress(touched=True)).crashes == 0
+
+
+@given(st.lists(st.integers(-1, 50), max_size=30), st.integers(1, 4))
+def test_only_progress_keeps_a_crashing_job_alive(steps: list[int], most: int) -> None:
+    """As long as it may start, fewer than `most` crashes in a row did not come further."""
+    history, best, stuck = History(), -1, 0
+    for step in steps:
+        stuck = 0 if step > best else stuck + 1
+        best = max(best, step)
+        history = history.after(CRASH, Progress(step))
+        assert (next_move(CRASH, history, Limits(100, most))[0] is Move.STOP) == (stuck >= most)
+
+
+@given(st.integers(0, 10_000), st.floats(0, 100), st.floats(0, 1000))
+def test_pauses_grow_up_to_their_cap(crashes: int, first: float, most: float) -> None:
+    limits = Limits(backoff_seconds=first, backoff_most_seconds=most)
+    pause, next_one = (backoff(History(crashes=count), limits) for count in (crashes, crashes + 1))
+
+    assert 0 <= pause <= next_one <= most
+    assert crashes or pause == 0
+
+
+def test_pauses_double() -> None:
+    assert [backoff(History(crashes=n), Limits()) for n in (0, 1, 2, 3, 7, 8, 99)] == [0, 1, 2, 4, 60, 60, 60]
+
+
+@pytest.mark.parametrize(
+    ("excluded", "nodes"), [((), ("n1", "n2", "n3")), (("n2", "n3"), ("n1", "n4")), (("n1", "n2", "n3"), None)]
+)
+def test_a_job_that_may_shrink_takes_what_is_left(excluded: tuple[str, ...], nodes: tuple[str, ...] | None) -> None:
+    choice = choose(NODES, 3, excluded, [], Gate.PREFER, least=2)
+
+    assert choice.nodes == nodes
+    assert ("2 instead of 3 nodes" in choice.why) == (nodes is not None and len(nodes) == 2)
+
+
+@given(st.sets(st.sampled_from(NODES)), st.integers(1, 4), st.integers(1, 4))
+def test_a_job_is_as_large_as_it_can_be(excluded: set[str], wanted: int, least: int) -> None:
+    left = len(NODES) - len(excluded)
+    nodes = choose(NODES, wanted, excluded, [], Gate.PREFER, least=least).nodes
+
+    if left >= min(wanted, least):
+        assert nodes is not None
+        assert len(nodes) == min(wanted, left)
+    else:
+        assert nodes is None
+
+
+def test_the_worse_of_two_verdicts_counts() -> None:
+    gate = verdicts(n1=FIT, n2=FIT, n3=UNKNOWN)
+    preflight = verdicts(n1=UNFIT, n2=FIT, n3=FIT, n4=UNKNOWN)
+
+    assert {v.node: v.fitness for v in combine(gate, preflight)} == {
+        "n1": UNFIT,
+        "n2": FIT,
+        "n3": UNKNOWN,
+        "n4": UNKNOWN,
+    }

@@ -1,0 +1,24 @@
+"""What a launcher is told: the command, its shape, and how patient to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from healthd.launcher.gate import DEFAULT_SOCKET
+from healthd.launcher.plan import Gate, Limits
+
+
+class Job(NamedTuple):
+    """What to run, where, and how patiently. `least` nodes are enough when `nodes` are not there; None: they are not."""
+
+    command: tuple[str, ...]
+    nodes: int
+    ranks_per_node: int = 1
+    gate: Gate = Gate.PREFER
+    limits: Limits = Limits()
+    leave_seconds: float = 30.0  # for a rank to leave after the first of its peers has
+    stop_seconds: float = 30.0  # for the ranks to save and leave after the launcher was told to stop
+    least: int | None = None
+    socket_template: str = DEFAULT_SOCKET
+    progress_file: Path | None = None

@@ -1,0 +1,89 @@
+"""What the ranks of an attempt left in their beacon pages: how far they came, and how they answered their orders.
+
+Runs on every node of an attempt after its end (`python -m healthd.launcher.pages JOB ATTEMPT SINCE`): the pages lie on
+each node's tmpfs and outlive their writers. What cannot be read is passed over: the ranks' exit codes remain.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from healthd.launcher.plan import Progress
+from healthd.trainer.beacon import DEFAULT_DIRECTORY
+from healthd.trainer.page import Phase
+from healthd.trainer.pages import BeaconView, read_all
+
+CLOCKS_APART_SECONDS = (
+    60.0  # of two nodes; pages of an earlier job of the same name are older than that, or its attempt
+)
+
+
+class RankPage(NamedTuple):
+    """One rank's last word. `step` is its last finished step, -1 for none; `outcome` is empty where it had no order."""
+
+    rank: int
+    node: str
+    step: int
+    done: bool = False
+    outcome: str = ""
+    condemned: bool = False  # the order named this rank's own node
+
+
+def answer(node: str, arguments: Sequence[str], _stopped: Callable[[], bool]) -> dict[str, Any]:
+    """This node's pages of an attempt; `arguments` are job, attempt, and since when (UTC seconds)."""
+    job, attempt, since = arguments[0], int(arguments[1]), float(arguments[2])
+    directory = (os.environ.get("HEALTHD_BEACON_DIR") or DEFAULT_DIRECTORY).replace("{node}", node)
+    try:
+        views = read_all(directory)[0]
+    except OSError:
+        views = []
+    pages = [
+        _page(view)
+        for view in views
+        if (view.identity.job, view.identity.attempt, view.identity.node) == (job, attempt, node)
+        and view.identity.created_at >= since - CLOCKS_APART_SECONDS
+    ]
+    return {"node": node, "pages": pages}
+
+
+def pages_of(answers: Mapping[str, Mapping[str, Any]]) -> list[RankPage]:
+    """The pages that the nodes told of, by rank; what is none is passed over."""
+    pages = []
+    for said in answers.values():
+        listed = said.get("pages")
+        for entry in listed if isinstance(listed, list) else ():
+            try:
+                page = RankPage(**entry)
+                pages.append(page._replace(rank=int(page.rank), step=int(page.step)))
+            except (TypeError, ValueError):
+                continue
+    return sorted(pages, key=lambda page: page.rank)
+
+
+def progress_of(pages: Iterable[RankPage], *, touched: bool = False) -> Progress:
+    """How far an attempt came."""
+    return Progress(max((page.step for page in pages), default=-1), touched)
+
+
+def _page(view: BeaconView) -> dict[str, Any]:
+    said, order, identity = view.acknowledgement, view.order, view.identity
+    finished = [record.step for record in view.steps(1)]
+    condemned = order is not None and identity.node in order.condemned
+    done = view.state.phase is Phase.DONE
+    outcome = said.outcome.value if said is not None else ""
+    return RankPage(identity.rank, identity.node, finished[-1] if finished else -1, done, outcome, condemned)._asdict()
+
+
+def main() -> None:
+    """Print what lies on this node as one line of JSON."""
+    node = os.environ.get("HEALTHD_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    sys.stdout.write(json.dumps(answer(node, sys.argv[1:], lambda: False)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Waits for the ranks of an attempt, asks them to leave when told to stop, and ends those that stay."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from healthd.launcher.backend import Attempt, Run
+from healthd.launcher.job import Job
+from healthd.launcher.journal import Journal
+from healthd.launcher.plan import RankEnd
+from healthd.launcher.stop import Stop
+from healthd.trainer.exits import Exit
+from vocabulary.clock import Clock
+
+POLL_SECONDS = 0.02
+KILL_SECONDS = 30.0  # how long a killed step may take to be gone: a process in the driver's hands may never be
+
+
+class Watch:
+    """One job's patience with its ranks."""
+
+    def __init__(self, job: Job, journal: Journal, clock: Clock, stop: Stop) -> None:
+        self._job = job
+        self._journal = journal
+        self._clock = clock
+        self._stop = stop
+
+    def ends(self, run: Run, attempt: Attempt) -> Sequence[RankEnd]:
+        """How each rank ended; one that stays too long after its first peer has left is killed."""
+        told, kill_at = False, float("inf")
+        try:
+            while not run.over():
+                now = self._clock.monotonic()
+                if self._stop.asked() and not told:
+                    told, kill_at = True, min(kill_at, now + self._job.stop_seconds)
+                    text = f"told to stop by {self._stop.why}: asking the ranks to save and leave"
+                    self._journal.write("stopping", text, attempt=attempt.number)
+                    run.terminate()
+                if kill_at == float("inf") and any(end.code != Exit.DONE for end in run.ended()):
+                    kill_at = now + self._job.leave_seconds
+                if now >= kill_at:
+                    return self._kill(run, attempt)
+                time.sleep(POLL_SECONDS)
+            return run.ended()
+        finally:
+            if not run.over():
+                run.kill()
+
+    def pause(self, seconds: float) -> None:
+        """Wait, but no longer than until told to stop."""
+        end = self._clock.monotonic() + seconds
+        while self._clock.monotonic() < end and not self._stop.asked():
+            time.sleep(POLL_SECONDS)
+
+    def _kill(self, run: Run, attempt: Attempt) -> Sequence[RankEnd]:
+        left = attempt.world - len(run.ended())
+        self._journal.write(
+            "killing", f"killing {left} ranks that stayed after their peers had left", attempt=attempt.number
+        )
+        run.kill()
+        give_up_at = self._clock.monotonic() + KILL_SECONDS
+        while not run.over() and self._clock.monotonic() < give_up_at:
+            time.sleep(POLL_SECONDS)
+        known = {end.rank: end for end in run.ended()}
+        gone = [
+            RankEnd(rank, attempt.nodes[rank // attempt.ranks_per_node], None, killed=True)
+            for rank in range(attempt.world)
+        ]
+        return [known.get(end.rank, end) for end in gone]

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from healthd.launcher.pages import answer, pages_of, progress_of
+from healthd.launcher.plan import Progress
+from healthd.trainer.beacon import Acknowledgement, Beacon, MailboxOrder, Phase, Place, post_order
+from healthd.trainer.page import Outcome
+from healthd.trainer.pages import prepare_directory
+
+ORDER = MailboxOrder("o1", "checkpoint_then_eject", "a test", ("n1",), 9e9)
+
+
+def never() -> bool:
+    return False
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HEALTHD_BEACON_DIR", str(tmp_path / "beacons"))
+    prepare_directory(str(tmp_path / "beacons"))
+    return tmp_path / "beacons"
+
+
+def leave_page(directory: Path, rank: int, node: str, *, job: str = "j", attempt: int = 2, steps: int = 0) -> Beacon:
+    beacon = Beacon.create(str(directory), Place(job, attempt, rank, 4, node=node))
+    for step in range(steps):
+        beacon.begin_step(step)
+        beacon.end_step()
+    return beacon
+
+
+def test_a_node_tells_how_far_its_ranks_came_and_what_they_answered(directory: Path) -> None:
+    done, left = leave_page(directory, 0, "n1", steps=3), leave_page(directory, 1, "n1", steps=1)
+    others = [leave_page(directory, 2, "n2"), leave_page(directory, 3, "n1", attempt=1), leave_page(directory, 3, "n1", job="k")]  # fmt: skip
+    post_order(left.path, ORDER)
+    left.acknowledge(Acknowledgement("o1", Outcome.LEFT, 1.0))
+    done.phase(Phase.DONE)
+
+    pages = pages_of({"n1": answer("n1", ("j", "2", "0"), never)})
+
+    assert pages == [(0, "n1", 2, True, "", False), (1, "n1", 0, False, "left", True)]
+    assert progress_of(pages) == Progress(2)
+    assert answer("n1", ("j", "2", "9e9"), never) == {"node": "n1", "pages": []}
+    for beacon in (done, left, *others):
+        beacon.close()
+
+
+def test_without_pages_nothing_is_known(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "healthd.launcher.pages", "j", "1", "0"]
+    environ = {"HEALTHD_NODE": "n1", "HEALTHD_BEACON_DIR": str(tmp_path / "absent")}
+
+    said = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True).stdout
+
+    assert json.loads(said) == {"node": "n1", "pages": []}
+    assert progress_of([]) == Progress(-1)
+
+
+json_values = st.recursive(
+    st.none() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["rank", "node", "step", "x"]), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), st.dictionaries(st.just("pages"), json_values)))
+def test_no_answer_breaks_the_reader(answers: dict[str, dict[str, object]]) -> None:
+    assert all(isinstance(page.step, int) for page in pages_of(answers))
