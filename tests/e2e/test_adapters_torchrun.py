@@ -1,0 +1,52 @@
+"""torchrun's elastic agents: a condemned node leaves, the rest meet again and go on, a spare joins; no step is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from elastic_job import ElasticJob
+
+from healthd.trainer.page import Outcome
+from healthd.trainer.pages import BeaconView
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+STEPS = 160
+PACE = 0.15
+
+
+def living(job: ElasticJob, *nodes: str, step: int) -> list[BeaconView]:
+    """The pages of exactly these nodes' ranks, once each is at `step` or past it."""
+
+    def there() -> list[BeaconView]:
+        found = [view for attempt in range(10) for view in job.views(attempt) if view.alive]
+        fit = {view.identity.node for view in found if view.state.step >= step and view.identity.world == len(nodes)}
+        return found if fit == set(nodes) and len(found) == len(nodes) else []
+
+    return job.until(there, f"{nodes} at step {step}")
+
+
+def test_a_node_leaves_the_rest_go_on_a_spare_joins(tmp_path: Path) -> None:
+    job = ElasticJob(tmp_path, steps=STEPS, pace=PACE)
+    try:
+        job.join("n0")
+        job.until(lambda: [view for view in job.views(0) if view.alive], "the host of the rendezvous")
+        job.join("n1")
+        both = living(job, "n0", "n1", step=3)
+
+        job.order(both, condemned="n1")
+        assert job.left("n1") != 0
+        alone = living(job, "n0", step=6)
+
+        job.join("n2")
+        with_spare = living(job, "n0", "n2", step=alone[0].state.step)
+
+        assert job.left("n0") == 0, job.log()
+        assert job.left("n2") == 0, job.log()
+    finally:
+        job.close()
+    assert job.steps() == list(range(STEPS)), job.log()  # none lost, none trained twice
+    assert {view.identity.node for view in with_spare} == {"n0", "n2"}
+    answer = next(view.acknowledgement for view in job.views(0) if view.identity.node == "n1")
+    assert answer is not None
+    assert answer.outcome is Outcome.LEFT
