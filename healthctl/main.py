@@ -18,6 +18,7 @@ COMMANDS = {
     "playbook": ("healthctl.commands.playbook:playbook", "Read, test and compare policies."),
     "events": ("healthctl.commands.events:events", "The audit log, now or as it grows."),
     "node": ("healthctl.commands.node:node", "Ask the daemon on this node."),
+    "beacon": ("healthctl.commands.beacon:beacon", "What each training rank on this node is doing."),
     "doctor": ("healthctl.commands.doctor:doctor", "What this machine lacks, and why it matters."),
     "nvhcd": ("healthctl.commands.nvhcd:nvhcd", "Answer NVIDIA's resiliency launcher."),
     "xid": ("healthctl.commands.xid:xid", "Explain and find the driver's messages."),

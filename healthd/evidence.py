@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator
-from math import isfinite
 from pathlib import Path
 
 from healthd.gpus import GpuState
@@ -14,10 +13,10 @@ from healthd.samples.pcie import PcieSample
 from healthd.samples.source import SourceReading, SourceState
 from healthd.samples.versions import VersionsSample
 from healthd.status import Status
+from healthd.steps_told import step_taken
 from healthd.telemetry_ring import Telemetry
 from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import SUFFIX, BeaconView, read
-from healthd.trainer.ring import StepRecord
 from vocabulary import VERSION
 from vocabulary.evidence import (
     EVIDENCE_VERSION,
@@ -25,7 +24,6 @@ from vocabulary.evidence import (
     EvidenceBundle,
     Missing,
     RankEvidence,
-    StepTaken,
     TopologyFact,
     fitted,
 )
@@ -122,24 +120,9 @@ def _rank(view: BeaconView, from_at: float) -> RankEvidence:
         since=view.state.since,
         at=view.state.at,
         alive=view.alive,
-        steps=tuple(_step(step) for step in steps[-kept:]),
+        steps=tuple(step_taken(step) for step in steps[-kept:]),
         section=view.section_name,
         gpu=view.identity.gpu_uuid,
-    )
-
-
-def _step(step: StepRecord) -> StepTaken:
-    numbers = {"loss": step.loss, "grad_norm": step.grad_norm}
-    finite = {name: value for name, value in numbers.items() if value is not None and isfinite(value)}
-    return StepTaken(
-        step=step.step,
-        started_at=round(step.started_at, 3),
-        seconds=round(step.seconds, 6),
-        sections={name: round(value, 6) for name, value in step.sections.items()},
-        loss=finite.get("loss"),
-        grad_norm=finite.get("grad_norm"),
-        tokens=step.tokens,
-        not_finite=tuple(name for name, value in numbers.items() if value is not None and name not in finite),
     )
 
 
