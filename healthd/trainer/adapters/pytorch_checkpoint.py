@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import os
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -19,6 +16,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from healthd.trainer.adapters.pytorch_host import HostCopy
 from healthd.trainer.adapters.pytorch_ranks import Ranks
 from healthd.trainer.adapters.pytorch_state import TrainingState
+from healthd.trainer.adapters.pytorch_writer import MeasuredWriter
 from healthd.trainer.checkpoint import Checkpoint, Checkpoints, say_fallen_back, say_not_used
 from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, FileWriter, sync_directory, verify
 from healthd.trainer.in_flight import InFlight
@@ -169,7 +167,7 @@ class TrainingCheckpoints:
             _require_names(state, reader)
             dcp.load(state, storage_reader=reader, process_group=self._ranks.group)
             self._state.restore(state)
-        except Exception as error:  # torch raises many kinds here
+        except (Exception, CheckpointException) as error:  # DCP's own is a BaseException
             raise CheckpointError(f"{found.path}: does not fit this state: {_root_of(error)}") from error
         return found.manifest.step + 1
 
@@ -190,39 +188,20 @@ class TrainingCheckpoints:
             directory = self._ranks.from_first(lambda: self._checkpoints.open(step))
             known = self._checkpoints.linkable() if self._incremental else None
             files = FileWriter(directory, known)
-            writer = dcp.FileSystemWriter(directory, single_file_per_rank=not self._incremental, sync_files=False)
-            writer.fs = _MeasuredFiles(files)
+            writer = MeasuredWriter(directory, files, file_per_tensor=self._incremental)
             dcp.save(state, storage_writer=writer, process_group=self._ranks.group)
             parts, errors = self._ranks.from_each(lambda: _sealed(files))
             if errors:
                 raise CheckpointError(errors[0])  # noqa: TRY301 - one way out for all that fails
             whole = {name: entry for part in parts for name, entry in part.items()}
             path = self._ranks.from_first(lambda: self._checkpoints.complete(step, self._ranks.world, whole))
-        except Exception as error:  # torch raises many kinds here
+        except (Exception, CheckpointException) as error:  # DCP's own is a BaseException
             text = self._checkpoints.explain(step, _root_of(error))
             if self._ranks.rank == 0:
                 self._checkpoints.discard(step)
             raise CheckpointError(text) from error
         seconds = time.monotonic() - began
         return Saved(step, str(path), 0.0, seconds, files.bytes_written, files.bytes_linked)
-
-
-class _MeasuredFiles(dcp.filesystem.FileSystem):  # type: ignore[misc]  # torch is untyped here
-    """DCP's view of a `FileWriter`."""
-
-    def __init__(self, files: FileWriter) -> None:
-        self._files = files
-
-    @contextlib.contextmanager
-    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[Any]:  # noqa: ARG002 - the signature is DCP's
-        """DCP opens for writing only, as "wb"."""
-        with self._files.create(Path(path).name) as stream:
-            yield stream
-
-    def rename(self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]) -> None:
-        """DCP gives the metadata its name last."""
-        super().rename(path, new_path)
-        self._files.renamed(Path(path).name, Path(new_path).name)
 
 
 def _sealed(files: FileWriter) -> dict[str, FileEntry]:

@@ -31,8 +31,8 @@ class HostCopy:
     def _copy(self, path: Path, value: Any) -> Any:
         if isinstance(value, dict):
             return {key: self._copy((*path, key), each) for key, each in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._copy((*path, number), each) for number, each in enumerate(value)]
+        if isinstance(value, list | tuple):  # an optimizer's betas must come back as the tuple they are
+            return type(value)(self._copy((*path, number), each) for number, each in enumerate(value))
         if isinstance(value, DTensor):
             local = self._filled(path, value.to_local())
             return DTensor(local, value._spec, requires_grad=False)  # noqa: SLF001 - from_local would move it to the mesh

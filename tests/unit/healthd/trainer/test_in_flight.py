@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from healthd.trainer.in_flight import InFlight
+
+
+def test_one_at_a_time_and_the_result_once() -> None:
+    go, flight = threading.Event(), InFlight[bool]("test")
+    assert flight.wait() is None
+
+    flight.start(go.wait)
+    assert not flight.done
+    with pytest.raises(RuntimeError, match="wait"):
+        flight.start(go.wait)
+    go.set()
+
+    assert flight.wait() is True
+    assert flight.wait() is None
+    flight.close()
+
+
+def test_what_went_wrong_is_told_once() -> None:
+    def fail() -> None:
+        raise OSError("disk")
+
+    flight = InFlight[None]("test")
+    flight.start(fail)
+    with pytest.raises(OSError, match="disk"):
+        flight.wait()
+    assert flight.wait() is None
+    flight.close()
