@@ -16,6 +16,7 @@ from collections import deque
 from typing import Protocol
 
 from healthd import own_sources
+from healthd.checks import training
 from healthd.checks.kernel_messages import KernelMessageCheck
 from healthd.checks.xid import XidCheck
 from healthd.collectors.beacons import BeaconCollector
@@ -99,7 +100,8 @@ class Daemon:
         xids, messages = XidCheck(witness, load_catalogue()), KernelMessageCheck(witness, FAMILIES)
         pretended = PretendedGpus(ledger, make_checks(thresholds))
         gpus = GpuWatch(ledger, self._outbox.gpus(), gpu_checks, pretended)
-        self._watch = Watch(ledger, xids, messages, gpus, SecondWitness(self._boot_id), source_checks)
+        trainings = training.TrainingCheck(thresholds.section(training.CHECK, training.Limits))
+        self._watch = Watch(ledger, xids, messages, gpus, SecondWitness(self._boot_id), source_checks, trainings)
         self._pretences = Pretences(config.state_dir / FOLDER) if config.accept_injected else None
         self._recorder = Recorder(ledger, self._outbox, orders, now)
         self._kernel = KernelLog(
@@ -225,7 +227,7 @@ class Daemon:
             for hang in hangs:
                 self._pretend(hang)
         self._service_manager.alive(f"{self.status.health.value}, {len(self.status.findings)} findings")
-        return self._watch.take_beacons(self._beacons.read(now.wall))
+        return self._watch.take_beacons(self._beacons.read(now.wall), now)
 
     def _pretend(self, hang: Hang) -> None:
         if hang.source == own_sources.NVML:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from healthd.checks import kernel_log
+from healthd.checks import kernel_log, training
 from healthd.checks.beacons import BeaconCheck
 from healthd.checks.kernel_messages import KernelMessageCheck
+from healthd.checks.training import TrainingCheck
 from healthd.checks.xid import XidCheck
-from healthd.facts import Fact, Moment, Raise
+from healthd.facts import Fact, Moment, Raise, check_failed
 from healthd.gpu_watch import GpuWatch
 from healthd.grammar.nvidia import NVIDIA
 from healthd.ledger import Ledger
@@ -36,6 +37,7 @@ class Watch:
         gpus: GpuWatch,
         second: SecondWitness,
         sources: Mapping[str, tuple[Source, Check]],
+        trainings: TrainingCheck,
     ) -> None:
         self.ledger = ledger
         self._xids = xids
@@ -44,6 +46,7 @@ class Watch:
         self.second = second
         self.sources = SourceWatch(ledger, sources)
         self._beacons = BeaconCheck({f.component.name for f in ledger.active if f.kind == "beacon/corrupt"})
+        self._trainings = trainings
         self.ranks: tuple[RankStatus, ...] = ()
         self.kernel_records = 0
         self.telemetry = TelemetryRing()
@@ -89,11 +92,17 @@ class Watch:
         self.telemetry.take_source(reading, now)
         self.sources.take(reading, now)
 
-    def take_beacons(self, sample: Beacons) -> bool:
+    def take_beacons(self, sample: Beacons, now: Moment) -> bool:
         """The trainer ranks. True if ranks came or went."""
         changed = {_who(rank) for rank in self.ranks} != {_who(rank) for rank in sample.ranks}
         self.ranks = sample.ranks
         self.ledger.apply(self._beacons.judge(sample))
+        try:
+            held = self._trainings.judge(sample.steps, now)
+        except Exception as error:  # noqa: BLE001 - any user may write a page, and the other checks must go on
+            self.ledger.apply([check_failed(training.CHECK, error, now.wall)])
+        else:
+            self.ledger.hold(training.CHECK, held, now.wall, "training goes on as usual, or has ended")
         return changed
 
 

@@ -23,6 +23,8 @@ __all__ = ["CHECK", "CODES", "Limits", "TrainingCheck"]
 CHECK = "training"
 CODES = ("stalled", "loss_not_finite", "loss_spike", "gradient_spike", "throughput_low", "communication_share")
 RANKS_NAMED = 16
+JOBS_MAX = 64  # any user may write pages, and so invent jobs; a ledger full of them would hide real faults
+NAME_MAX = 200
 
 _WORDS = {
     "loss_spike": "the loss of {job} is {value:.4g}, usual is {usual:.4g}",
@@ -46,7 +48,7 @@ class TrainingCheck:
     def judge(self, ranks: Sequence[RankSteps], now: Moment) -> list[Held]:
         """Everything that holds now, for every job with living ranks here. What a job's end leaves is cleared."""
         facts: list[Held] = []
-        living = {_job(rank) for rank in ranks if rank.alive}
+        living = set(sorted({_job(rank) for rank in ranks if rank.alive})[:JOBS_MAX])
         shown = sorted((rank for rank in ranks if _job(rank) in living), key=lambda r: (_job(r), r.rank, r.pid))
         self._progress = {job: self._progress.get(job) or Progress(self._limits) for job in living}
         self._numbers = {
@@ -80,7 +82,7 @@ def _rank(rank: RankSteps) -> _Rank:
 
 
 def _component(job: _Job) -> Component:
-    return Component(ComponentKind.RANK, name=f"{job[0]}.{job[1]}")
+    return Component(ComponentKind.RANK, name=f"{job[0][:NAME_MAX]}.{job[1]}")
 
 
 def _fact(job: _Job, code: str, summary: str, now: Moment, evidence: Evidence) -> Raise:
@@ -91,7 +93,7 @@ def _fact(job: _Job, code: str, summary: str, now: Moment, evidence: Evidence) -
         severity=Severity.WARNING,
         summary=summary[:300],
         at=now.wall,
-        evidence={"job": job[0], "attempt": job[1], **evidence},
+        evidence={"job": job[0][:NAME_MAX], "attempt": job[1], **evidence},
     )
 
 

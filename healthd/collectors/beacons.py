@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from healthd.samples.beacons import Beacons
+from healthd.samples.rank_steps import RankSteps
 from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import SUFFIX, BeaconView, read
 from healthd.trainer.ring import Durations, durations
+from healthd.training.reading import StepReader
 from vocabulary.wire import RankStatus
 
 DEAD_SHOWN_S = 600.0  # how long a dead rank is still reported
@@ -24,35 +26,39 @@ class BeaconCollector:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._dead: dict[_File, RankStatus] = {}
+        self._dead: dict[_File, tuple[RankStatus, RankSteps]] = {}
+        self._reader = StepReader()
         self._took: dict[_Page, tuple[float, Durations]] = {}
 
     def read(self, now: float) -> Beacons:
         """All ranks as they stand; never raises for what is wrong with a page."""
-        ranks: list[RankStatus] = []
+        ranks: list[tuple[RankStatus, RankSteps]] = []
         broken: dict[str, str] = {}
-        dead: dict[_File, RankStatus] = {}
+        dead: dict[_File, tuple[RankStatus, RankSteps]] = {}
         took: dict[_Page, tuple[float, Durations]] = {}
         for path in self._paths():
             try:
                 status = path.stat()
                 file = (path.name, status.st_ino, status.st_mtime_ns)
-                rank = self._dead.get(file)
-                if rank is None:
+                both = self._dead.get(file)
+                if both is None:
                     view = read(str(path))
                     took[file[:2]] = summary = self._summary(file[:2], view, now)
-                    rank = _rank(view, summary[1])
+                    steps = self._reader.take(view.identity, view.state, view.ring, alive=view.alive)
+                    both = _rank(view, summary[1]), steps
             except FileNotFoundError:
                 continue
             except (BeaconError, OSError) as error:
                 broken[path.name] = str(error)
                 continue
+            rank, steps = both
             if not rank.alive:
-                dead[file] = rank
+                dead[file] = rank, steps._replace(new=())
             if rank.alive or now - rank.at < DEAD_SHOWN_S:
-                ranks.append(rank)
+                ranks.append(both)
         self._dead, self._took = dead, took
-        return Beacons(now, tuple(ranks), broken)
+        self._reader.end_look()
+        return Beacons(now, tuple(rank for rank, _ in ranks), broken, tuple(steps for _, steps in ranks))
 
     def _summary(self, page: _Page, view: BeaconView, now: float) -> tuple[float, Durations]:
         known = self._took.get(page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from healthd.samples.rank_steps import RankSteps
 from vocabulary.wire import RankStatus
 
 
@@ -13,3 +14,4 @@ class Beacons(msgspec.Struct, frozen=True):
     at: float
     ranks: tuple[RankStatus, ...]
     broken: dict[str, str]
+    steps: tuple[RankSteps, ...] = ()  # of the same ranks

@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import isfinite
 from typing import NamedTuple
 
-REFRESH_STEPS = 8  # the past is long: its median hardly moves in fewer, and sorting is what costs
+REFRESH_STEPS = 32  # the past is long: its median hardly moves in fewer, and sorting is what costs
 TO_SIGMA = 1.4826  # median absolute deviation to standard deviation, for a normal distribution
 
 

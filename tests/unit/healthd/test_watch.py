@@ -3,14 +3,18 @@ from __future__ import annotations
 import pytest
 
 from healthd.checks.kernel_messages import KernelMessageCheck
+from healthd.checks.training import Limits, TrainingCheck
 from healthd.checks.xid import XidCheck
 from healthd.facts import Moment
 from healthd.gpu_watch import GpuWatch
 from healthd.grammar.families import FAMILIES
 from healthd.ledger import Ledger
 from healthd.pretended_gpus import PretendedGpus
+from healthd.samples.beacons import Beacons
 from healthd.samples.kernel import KernelRecord
+from healthd.samples.rank_steps import RankSteps, StepFacts
 from healthd.second_witness import SecondWitness
+from healthd.thresholds import load_thresholds
 from healthd.watch import Watch
 from healthd.witness import Witness
 from vocabulary.catalogue_file import load_catalogue
@@ -23,7 +27,8 @@ def make_watch() -> Watch:
     ledger, witness = Ledger("n1", "b"), Witness("n1", accept_injected=False)
     gpus = GpuWatch(ledger, [Gpu(3, "GPU-3", "0000:13:00.0")], {}, PretendedGpus(ledger, {}))
     xids, messages = XidCheck(witness, load_catalogue()), KernelMessageCheck(witness, FAMILIES)
-    return Watch(ledger, xids, messages, gpus, SecondWitness("b"), {})
+    trainings = TrainingCheck(load_thresholds().section("training", Limits))
+    return Watch(ledger, xids, messages, gpus, SecondWitness("b"), {}, trainings)
 
 
 def hear(watch: Watch, *lines: str) -> bool:
@@ -71,3 +76,23 @@ def test_the_cause_of_a_burst_stays_the_first_however_often_it_is_repeated() -> 
     told = {f.code: (f.count, f.evidence["burst_first"], f.evidence["burst_position"]) for f in watch.ledger.active}
     assert (told["79"], told["119"]) == ((2, "79", 1), (1, "79", 2))
     assert {first for _, first, _ in told.values()} == {"79"}
+
+
+def steps(ordinal: int, loss: float) -> RankSteps:
+    done = StepFacts(ordinal, ordinal, 1e9 + ordinal, 0.9, loss=loss)
+    return RankSteps("train", 0, 0, 1, 7, True, ordinal + 1, ordinal + 1, "step", new=(done,))
+
+
+def test_training_that_goes_astray_is_a_finding_until_it_is_well_again_or_over() -> None:
+    watch = make_watch()
+    watch.take_beacons(Beacons(NOW.wall, (), {}, (steps(0, float("nan")),)), NOW)
+    assert [f.kind for f in watch.ledger.active] == ["training/loss_not_finite"]
+    watch.take_beacons(Beacons(NOW.wall, (), {}), NOW)
+    assert watch.ledger.active == ()
+
+
+def test_a_check_that_fails_on_a_page_blinds_no_other() -> None:
+    watch = make_watch()
+    broken = steps(0, 1.0)._replace(new=(None,))  # type: ignore[arg-type]  # what no reader makes
+    watch.take_beacons(Beacons(NOW.wall, (), {"a.beacon": "short"}, (broken,)), NOW)
+    assert {f.kind for f in watch.ledger.active} == {"beacon/corrupt", "check/failed"}
