@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from healthd.launcher.journal import Journal
 from healthd.launcher.local import LocalBackend
 from healthd.launcher.loop import Launcher
 from healthd.launcher.plan import Gate, Limits
+from healthd.launcher.preflight import LEVELS, command_for
 from healthd.launcher.slurm import SlurmBackend
 from vocabulary.clock import SystemClock
 
@@ -36,6 +38,23 @@ from vocabulary.clock import SystemClock
     default="prefer",
     show_default=True,
     help="Ask each node's healthd first: take fit ones first, fit ones only, or do not ask.",
+)
+@click.option(
+    "--preflight",
+    type=click.Choice(["off", *LEVELS]),
+    default="off",
+    show_default=True,
+    help="Test every node at this level before ranks start on it; who fails is left out.",
+)
+@click.option(
+    "--preflight-command", default="", help="What to run instead: prints a document and ends as the preflight does."
+)
+@click.option(
+    "--preflight-seconds",
+    type=click.FloatRange(min=0.1),
+    default=600.0,
+    show_default=True,
+    help="How long a node may take for it; later is as good as no answer.",
 )
 @click.option("--max-restarts", type=click.IntRange(min=0), default=20, show_default=True, help="Relaunches in all.")
 @click.option(
@@ -124,7 +143,17 @@ def _job(  # the rest of the options, by name
         least=min_nodes,
         socket_template=os.environ.get("HEALTHD_SOCKET") or DEFAULT_SOCKET,
         progress_file=rest["progress_file"],
+        preflight=_preflight(rest["preflight"], rest["preflight_command"]),
+        preflight_seconds=rest["preflight_seconds"],
     )
+
+
+def _preflight(level: str, command: str) -> tuple[str, ...]:
+    try:
+        own = tuple(shlex.split(command))
+    except ValueError as error:
+        raise click.UsageError(f"--preflight-command: {error}") from error
+    return own or (() if level == "off" else command_for(level))
 
 
 def _backend(name: str, node_names: str) -> Backend:

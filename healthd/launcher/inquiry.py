@@ -12,6 +12,8 @@ from healthd.launcher.plan import Fitness, Gate, NodeVerdict
 
 GATE_SECONDS = 20.0
 PAGES_SECONDS = 20.0
+SILENT = "no answer from the node"
+START_SECONDS = 30.0  # for a preflight to be started on every node, besides its own deadline
 
 
 class Inquiry:
@@ -22,6 +24,7 @@ class Inquiry:
         self._backend = backend
         self._journal = journal
         self._stopped = stopped
+        self._proven: dict[str, NodeVerdict] = {}
 
     def gate(self, nodes: Sequence[str]) -> list[NodeVerdict]:
         """What each node's own daemon says of it; nobody is asked where the gate is off."""
@@ -30,21 +33,32 @@ class Inquiry:
                 self._journal.write("gate", "gate: no node left to ask", verdicts={}, reasons={})
             return []
         question = Question("gate", (self._job.socket_template,), GATE_SECONDS)
-        verdicts = verdicts_of(self._backend.ask(nodes, question, self._stopped))
-        self._tell("gate", nodes, verdicts)
-        return verdicts
+        return self._ask("gate", nodes, question)
+
+    def preflight(self, nodes: Sequence[str]) -> list[NodeVerdict]:
+        """What their preflight says of these nodes. Each is proven once; one that did not answer is asked again."""
+        new = [node for node in nodes if node not in self._proven]
+        if self._job.preflight and new:
+            seconds = self._job.preflight_seconds
+            question = Question("preflight", (f"{seconds:g}", *self._job.preflight), seconds + START_SECONDS)
+            self._journal.write("preflight_started", f"preflight of {', '.join(new)}", nodes=new)
+            verdicts = self._ask("preflight", new, question)
+            self._proven |= {verdict.node: verdict for verdict in verdicts if verdict.reason != SILENT}
+        return [self._proven[node] for node in nodes if node in self._proven]
 
     def pages(self, attempt: Attempt, since: float) -> list[RankPage]:
         """What an attempt's ranks left in their pages; those of nodes that do not answer are missing."""
         question = Question("pages", (attempt.job, str(attempt.number), str(since)), PAGES_SECONDS)
         return pages_of(self._backend.ask(attempt.nodes, question, self._stopped))
 
-    def _tell(self, event: str, nodes: Sequence[str], verdicts: Sequence[NodeVerdict]) -> None:
-        said = {verdict.node: verdict.fitness.value for verdict in verdicts}
-        words = {node: said.get(node, Fitness.UNKNOWN.value) for node in nodes}
+    def _ask(self, topic: str, nodes: Sequence[str], question: Question) -> list[NodeVerdict]:
+        """A verdict of each node: who does not answer is unknown."""
+        said = {verdict.node: verdict for verdict in verdicts_of(self._backend.ask(nodes, question, self._stopped))}
+        verdicts = [said.get(node) or NodeVerdict(node, Fitness.UNKNOWN, SILENT) for node in nodes]
+        words = {verdict.node: verdict.fitness.value for verdict in verdicts}
         reasons = {verdict.node: verdict.reason for verdict in verdicts if verdict.reason}
-        text = ", ".join(f"{node} {word}" for node, word in words.items())
-        self._journal.write(event, f"{event}: {text}", verdicts=words, reasons=reasons)
+        self._journal.write(topic, f"{topic}: {', '.join(map(_words, verdicts))}", verdicts=words, reasons=reasons)
+        return verdicts
 
 
 def verdicts_of(answers: Answers) -> list[NodeVerdict]:
@@ -56,3 +70,8 @@ def verdicts_of(answers: Answers) -> list[NodeVerdict]:
         except (ValueError, KeyError, TypeError):
             continue
     return verdicts
+
+
+def _words(verdict: NodeVerdict) -> str:
+    reason = f" ({verdict.reason})" if verdict.reason and verdict.fitness is Fitness.UNFIT else ""
+    return f"{verdict.node} {verdict.fitness.value}{reason}"

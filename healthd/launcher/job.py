@@ -22,3 +22,10 @@ class Job(NamedTuple):
     least: int | None = None
     socket_template: str = DEFAULT_SOCKET
     progress_file: Path | None = None
+    preflight: tuple[str, ...] = ()  # the command that proves a node; empty: none
+    preflight_seconds: float = 600.0
+
+    @property
+    def choosing(self) -> Gate:
+        """How to choose among the nodes: a preflight is asked for, so what it says counts even where the gate is off."""
+        return Gate.PREFER if self.gate is Gate.OFF and self.preflight else self.gate

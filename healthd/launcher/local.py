@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from healthd.launcher import gate, pages
+from healthd.launcher import gate, pages, preflight
 from healthd.launcher.backend import Answers, Attempt, BackendError, Question
 from healthd.launcher.plan import RankEnd
 from healthd.launcher.rank import PARENT_VARIABLE
 
 Answer = Callable[[str, Sequence[str], Callable[[], bool]], dict[str, Any]]
-_TOPICS: dict[str, Answer] = {"gate": gate.answer, "pages": pages.answer}
+_TOPICS: dict[str, Answer] = {"gate": gate.answer, "pages": pages.answer, "preflight": preflight.answer}
 
 
 class LocalRun:

@@ -23,6 +23,7 @@ from healthd.launcher.plan import (
     Result,
     backoff,
     choose,
+    combine,
     judge,
     next_move,
 )
@@ -57,9 +58,15 @@ class Launcher:
     def _attempts(self) -> int:
         history, number, name = History(), self._journal.last_attempt(), self._backend.job()
         while True:
-            nodes = self._backend.nodes()
-            verdicts = self._inquiry.gate([node for node in nodes if node not in history.excluded])
-            choice = choose(nodes, self._job.nodes, history.excluded, verdicts, self._job.gate, least=self._job.least)
+            history, verdicts = self._proven(history)
+            choice = choose(
+                self._backend.nodes(),
+                self._job.nodes,
+                history.excluded,
+                verdicts,
+                self._job.choosing,
+                least=self._job.least,
+            )
             if self._stop.asked():
                 return self._stopped()
             if choice.nodes is None:
@@ -76,6 +83,15 @@ class Launcher:
                 self._journal.write("stopped", text, outcome=result.outcome.value, code=result.code)
                 return result.code
             self._pause(backoff(history, self._job.limits))
+
+    def _proven(self, history: History) -> tuple[History, list[NodeVerdict]]:
+        """What is known of the nodes; who failed the preflight is not asked again, who is unfit not before it is fit."""
+        nodes = [node for node in self._backend.nodes() if node not in history.excluded]
+        gate = self._inquiry.gate(nodes)
+        unfit = {verdict.node for verdict in gate if verdict.fitness is Fitness.UNFIT}
+        preflight = self._inquiry.preflight([node for node in nodes if node not in unfit])
+        failed = {verdict.node for verdict in preflight if verdict.fitness is Fitness.UNFIT}
+        return history.without(failed), combine(gate, preflight, self._job.gate)
 
     def _attempt(self, attempt: Attempt, why: str, verdicts: Sequence[NodeVerdict]) -> tuple[Result, Progress]:
         text = f"attempt {attempt.number}: {attempt.world} ranks on {', '.join(attempt.nodes)} ({why})"

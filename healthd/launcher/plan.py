@@ -155,12 +155,16 @@ def judge(ends: Sequence[RankEnd]) -> Result:
     return Result(Outcome.CRASHED, frozenset(), code, f"rank {first.rank} on {first.node} {_code_text(first)}")
 
 
-def combine(gate: Sequence[NodeVerdict], preflight: Sequence[NodeVerdict]) -> list[NodeVerdict]:
-    """One verdict per node: the worse of what its daemon says and what its preflight said."""
+def combine(gate: Sequence[NodeVerdict], preflight: Sequence[NodeVerdict], how: Gate) -> list[NodeVerdict]:
+    """One verdict per node: the worse of what its daemon says and what its preflight said.
+
+    Unless the daemon's word is required, a passed preflight speaks for a node whose daemon does not know.
+    """
     worst = {verdict.node: verdict for verdict in gate}
     for verdict in preflight:
         known = worst.get(verdict.node)
-        if known is None or worse(verdict.fitness, known.fitness):
+        vouched = known is not None and known.fitness is Fitness.UNKNOWN and how is not Gate.REQUIRE
+        if known is None or vouched or worse(verdict.fitness, known.fitness):
             worst[verdict.node] = verdict
     return list(worst.values())
 

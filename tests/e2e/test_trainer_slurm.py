@@ -137,6 +137,36 @@ def test_ranks_are_placed_by_slurm_and_share_an_address(submit: Submit, tmp_path
     assert {tuple(each[4:]) for each in words} == {("127.0.0.1", words[0][5], job.id)}
 
 
+def test_one_srun_proves_all_nodes_and_the_one_that_fails_is_left_out(submit: Submit, tmp_path: Path) -> None:
+    site = tmp_path / "site.sh"
+    site.write_text(
+        f"echo $SLURM_STEP_ID >> {tmp_path}/step.$HEALTHD_NODE\n"
+        '[ $SLURM_PROCID = 1 ] && echo \'{"verdict": "fail", "reason": "wrong products"}\' && exit 1\n'
+        "[ $SLURM_PROCID = 2 ] && exec sleep 300\n"
+        'echo \'{"verdict": "pass"}\'\n'
+    )
+    options = f"--nodes 1 --preflight-command 'sh {site}' --preflight-seconds 3 --gate off"
+
+    job = submit(3, options, "exit 0")
+
+    assert job.code() == 0, job.log()
+    [asked], [started] = job.all("preflight"), job.all("attempt_started")
+    assert sorted(asked["verdicts"].values()) == ["fit", "unfit", "unknown"]
+    [failed] = [node for node, word in asked["verdicts"].items() if word == "unfit"]
+    assert asked["reasons"][failed] == "wrong products"
+    assert [asked["verdicts"][node] for node in started["nodes"]] == ["fit"]
+    assert len({path.read_text() for path in tmp_path.glob("step.*")}) == 1
+
+
+def test_the_users_own_error_stops_the_job_at_once(submit: Submit) -> None:
+    job = submit(2, "--ranks-per-node 2", "exit 3")
+
+    assert job.code() == 3, job.log()
+    assert len(job.all("attempt_started")) == 1
+    assert job.all("stopped")[0]["outcome"] == "user_error"
+    assert not job.all("requeued")
+
+
 def test_a_cancelled_job_leaves_no_rank_behind(submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
     job = submit(2, "", f"echo $$ > {tmp_path}/pid.$SLURM_PROCID.new; mv {tmp_path}/pid.$SLURM_PROCID.new {tmp_path}/pid.$SLURM_PROCID; exec sleep 300")  # fmt: skip
     pids = [tmp_path / f"pid.{rank}" for rank in range(2)]

@@ -186,6 +186,61 @@ def test_unfit_nodes_are_never_used_and_wrong_numbers_are_explained(tmp_path: Pa
     assert "3 nodes at hand (n0, n1, n2) are too few" in too_many.stderr
 
 
+DOCUMENT = """
+case $HEALTHD_NODE in
+  n0) echo '{"verdict": "fail", "reason": "matmul_repeat: wrong products"}'; exit 1;;
+  n1) echo '{"verdict": "inconclusive", "reason": "busy"}'; exit 3;;
+  n2) echo '{"verdict": "pass"}';;
+  n3) exec sleep 300;;
+esac
+"""
+
+
+@pytest.mark.parametrize("gate", ["off", "prefer"])
+def test_nodes_that_fail_the_preflight_are_left_out_and_doubtful_ones_come_last(tmp_path: Path, gate: str) -> None:
+    events, site = tmp_path / "events", tmp_path / "site.sh"
+    site.write_text(DOCUMENT)
+    options = ("--preflight-command", f"sh {site}", "--preflight-seconds", "2", "--nodes", "1", "--gate", gate)
+
+    done = launch(*options, "--", "true", nodes="n0,n1,n2,n3", events=events)
+
+    assert done.returncode == 0, done.stderr
+    assert "preflight: n0 unfit (matmul_repeat: wrong products), n1 unknown, n2 fit, n3 unknown" in done.stderr
+    [asked] = [event for event in read_events(events) if event["event"] == "preflight"]
+    assert asked["reasons"] == {
+        "n0": "matmul_repeat: wrong products",
+        "n1": "busy",
+        "n3": "the preflight did not end within 2 s",
+    }
+    assert attempts(events) == [["n2"]]
+
+
+def test_a_node_is_proven_once(tmp_path: Path) -> None:
+    count = f'echo x >> {tmp_path}/$HEALTHD_NODE; echo \'{{"verdict": "pass"}}\''
+    site = tmp_path / "site.sh"
+    site.write_text(count)
+    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$RANK" = 0 ] && exit 90; exit 91'
+
+    done = launch("--spares=1", f"--preflight-command=sh {site}", *QUICK, "--", "sh", "-c", script)
+
+    assert done.returncode == 0, done.stderr
+    assert [(tmp_path / node).read_text() for node in ("n0", "n1", "n2")] == ["x\n"] * 3
+
+
+def test_when_every_node_fails_the_job_is_queued_again() -> None:
+    done = launch("--preflight-command", 'sh -c \'echo {\\"verdict\\":\\"fail\\"}; exit 1\'', *QUICK, "--", "true")
+
+    assert done.returncode == 75, done.stderr
+
+
+def test_the_products_own_preflight_reads_well() -> None:
+    faulty = "-m preflight run --level gate -o json --only matmul_repeat --inject matmul_repeat:nan"
+    done = launch("--preflight-command", f"{sys.executable} {faulty}", *QUICK, "--", "true", nodes="n0")
+
+    assert done.returncode == 75, done.stderr
+    assert "preflight: n0 unfit (" in done.stderr
+
+
 def gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"

@@ -204,13 +204,19 @@ def test_a_job_is_as_large_as_it_can_be(excluded: set[str], wanted: int, least: 
         assert nodes is None
 
 
-def test_the_worse_of_two_verdicts_counts() -> None:
-    gate = verdicts(n1=FIT, n2=FIT, n3=UNKNOWN)
-    preflight = verdicts(n1=UNFIT, n2=FIT, n3=FIT, n4=UNKNOWN)
-
-    assert {v.node: v.fitness for v in combine(gate, preflight)} == {
-        "n1": UNFIT,
-        "n2": FIT,
-        "n3": UNKNOWN,
-        "n4": UNKNOWN,
-    }
+@pytest.mark.parametrize(
+    ("gate", "preflight", "how", "both"),
+    [
+        (FIT, FIT, Gate.PREFER, FIT),
+        (FIT, UNKNOWN, Gate.PREFER, UNKNOWN),
+        (FIT, UNFIT, Gate.PREFER, UNFIT),
+        (UNFIT, FIT, Gate.PREFER, UNFIT),
+        (UNKNOWN, FIT, Gate.PREFER, FIT),
+        (UNKNOWN, FIT, Gate.REQUIRE, UNKNOWN),
+        (UNKNOWN, UNFIT, Gate.REQUIRE, UNFIT),
+    ],
+)
+def test_the_worse_of_two_verdicts_counts(gate: Fitness, preflight: Fitness, how: Gate, both: Fitness) -> None:
+    assert combine(verdicts(n1=gate), verdicts(n1=preflight), how)[0].fitness is both
+    assert combine([], verdicts(n1=preflight), how)[0].fitness is preflight
+    assert combine(verdicts(n1=gate), [], how)[0].fitness is gate

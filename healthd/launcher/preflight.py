@@ -1,0 +1,92 @@
+"""Proves one node: runs the preflight as a child, with a deadline, and reads its document.
+
+Runs on every node of the allocation before ranks start there (`python -m healthd.launcher.preflight SECONDS COMMAND...`).
+Only a document that says fail condemns a node; whatever prevents one is 'unknown', with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from healthd.launcher.plan import Fitness, NodeVerdict
+
+LEVELS = ("gate", "standard")
+POLL_SECONDS = 0.2
+REAP_SECONDS = 2.0  # for a killed child: one in the driver's hands may never end
+_SAYS = {"pass": (Fitness.FIT, 0), "fail": (Fitness.UNFIT, 1)}
+
+
+def command_for(level: str) -> tuple[str, ...]:
+    """The preflight of this product, at a level."""
+    return (sys.executable, "-m", "preflight", "run", "--level", level, "-o", "json")
+
+
+def verdict_from(node: str, said: bytes, code: int) -> NodeVerdict:
+    """What a preflight's document and exit code say of a node; they must agree, else nothing is known."""
+    try:
+        document: Any = json.loads(said)
+        word = document["verdict"]
+        reason = str(document.get("reason") or "")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return NodeVerdict(node, Fitness.UNKNOWN, f"the preflight ended with {code} and said nothing that can be read")
+    fitness, expected = _SAYS.get(word, (Fitness.UNKNOWN, code)) if isinstance(word, str) else (Fitness.UNKNOWN, code)
+    if code != expected:
+        return NodeVerdict(node, Fitness.UNKNOWN, f"the preflight says {word} but ended with {code}")
+    return NodeVerdict(node, fitness, reason or ("" if fitness is Fitness.FIT else f"preflight: {word}"))
+
+
+def run(node: str, command: Sequence[str], seconds: float, stopped: Callable[[], bool]) -> NodeVerdict:
+    """Run the preflight here, until its end, its deadline, or until `stopped`."""
+    environ = {**os.environ, "HEALTHD_NODE": node}
+    try:
+        child = subprocess.Popen(
+            command,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return NodeVerdict(node, Fitness.UNKNOWN, f"the preflight cannot be started: {error}")
+    give_up_at = time.monotonic() + seconds
+    while True:
+        try:
+            said = child.communicate(timeout=POLL_SECONDS)[0]
+            return verdict_from(node, said, child.returncode)
+        except subprocess.TimeoutExpired:
+            if stopped() or time.monotonic() >= give_up_at:
+                _end(child)
+                return NodeVerdict(node, Fitness.UNKNOWN, f"the preflight did not end within {seconds:g} s")
+
+
+def answer(node: str, arguments: Sequence[str], stopped: Callable[[], bool]) -> dict[str, Any]:
+    """The verdict as a node sends it; `arguments` are the seconds and the command."""
+    return run(node, arguments[1:], float(arguments[0]), stopped)._asdict()
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    os.killpg(child.pid, signal.SIGKILL)
+    try:
+        child.communicate(timeout=REAP_SECONDS)
+    except subprocess.TimeoutExpired:
+        if child.stdout is not None:
+            child.stdout.close()
+
+
+def main() -> None:
+    """Print this node's verdict as one line of JSON."""
+    node = os.environ.get("HEALTHD_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    sys.stdout.write(json.dumps(answer(node, sys.argv[1:], lambda: False)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
