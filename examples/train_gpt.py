@@ -104,17 +104,24 @@ def train(args: argparse.Namespace, guard: Guard, rank: int, device: torch.devic
     for step in range(checkpoints.load_latest(), args.steps):
         with guard.step(step) as s:
             began = time.monotonic()
-            loss = loss_of(model, batch(args.seed, step, rank, device))
+            with s.section("data"):
+                tokens = batch(args.seed, step, rank, device)
+            with s.section("forward"):
+                loss = loss_of(model, tokens)
             optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            with s.section("backward"):
+                loss.backward()
+            with s.section("optimizer"):
+                optimizer.step()
+            s.report(loss=loss, tokens=tokens.numel())
             if rank == 0 and args.losses:
                 record = {"step": step, "loss": loss.item().hex(), "attempt": os.environ.get("HEALTHD_ATTEMPT", "0")}
                 with args.losses.open("a") as file:
                     file.write(json.dumps(record) + "\n")
             time.sleep(max(0.0, args.step_seconds - (time.monotonic() - began)))
             if s.checkpoint_due or (step + 1) % args.every == 0:
-                s.saved(checkpoints.save(step))
+                with s.section("checkpoint"):
+                    s.saved(checkpoints.save(step))
 
 
 def main() -> None:

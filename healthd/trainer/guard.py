@@ -184,6 +184,10 @@ class Guard:
         """What to save when the collective is stuck, from host memory only: gets seconds, may return a path."""
         self._snapshot = snapshot
 
+    def rest_is_communication(self) -> None:
+        """For adapters: from here on to its end, the section `backward` that is open is waiting for the other ranks."""
+        self._measures.rest_is_communication()
+
     def step(self, step: int) -> Step:
         """Guard the step `step`: `with guard.step(n) as s:`. Steps count up by one; each holds a collective of all ranks."""
         order = self._poll()

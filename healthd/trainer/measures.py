@@ -29,7 +29,7 @@ class Timed:
 
     __slots__ = ("_enter", "_leave", "_section")
 
-    def __init__(self, section: Section, enter: Callable[[int], None], leave: Callable[[], None]) -> None:
+    def __init__(self, section: Section, enter: Callable[[int], None], leave: Callable[[int], None]) -> None:
         self._section = int(section)
         self._enter, self._leave = enter, leave
 
@@ -37,7 +37,7 @@ class Timed:
         self._enter(self._section)
 
     def __exit__(self, *_: object) -> None:
-        self._leave()
+        self._leave(self._section)
 
 
 class _Waiting(NamedTuple):
@@ -133,6 +133,11 @@ class Measures:
             given_up = waiting.popleft()
             self._beacon.complete(given_up.ended, given_up.told)
 
+    def rest_is_communication(self) -> None:
+        """What is left of a backward pass is waiting for peers; nothing outside of one."""
+        if self._current == Section.BACKWARD:
+            self._enter(Section.COMMUNICATION)
+
     def _enter(self, section: int) -> None:
         now = self._monotonic()
         current = self._current
@@ -145,11 +150,14 @@ class Measures:
             self._mark(current, now)
         self._publish(section)
 
-    def _leave(self) -> None:
+    def _leave(self, section: int) -> None:
         now = self._monotonic()
-        current = self._current
+        inner = current = self._current
         self._seconds[current] += now - self._since
-        self._current = outer = self._outer.pop() if self._outer else 0
+        outer = self._outer.pop() if self._outer else 0
+        while inner != section and self._outer:  # what was opened within it ends with it
+            inner, outer = outer, self._outer.pop()
+        self._current = outer
         self._since = now
         if self._device is not None:
             self._mark(current, now)

@@ -17,6 +17,10 @@ MODULES = [
     "environment",
     "framework",
     "leaving",
+    "mailbox",
+    "measures",
+    "place",
+    "ring",
     "termination",
     "checkpoint",
 ]

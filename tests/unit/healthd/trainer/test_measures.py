@@ -130,6 +130,39 @@ def test_a_section_within_another_is_not_the_outer_ones_time(
     assert (step.on_device, step.awaited) == (False, False)
 
 
+def test_the_rest_of_a_backward_pass_may_be_communication(
+    beacon: Beacon, measures: Measures, clock: ManualClock
+) -> None:
+    measures.rest_is_communication()
+    with measures.sections["other"]:
+        with measures.sections["backward"]:
+            clock.advance(1.0)
+            measures.rest_is_communication()
+            clock.advance(0.25)
+        assert read(beacon.path).section_name == "other"
+        clock.advance(4.0)
+    with measures.sections["forward"]:
+        clock.advance(2.0)
+    measures.end()
+
+    assert newest(beacon).sections == {"backward": 1.0, "communication": 0.25, "other": 4.0, "forward": 2.0}
+
+
+def test_sections_that_end_in_no_order_stop_nothing(beacon: Beacon, measures: Measures, clock: ManualClock) -> None:
+    """As generators may end them."""
+    forward, data = measures.sections["forward"], measures.sections["data"]
+    data.__exit__(None, None, None)
+    forward.__enter__()
+    data.__enter__()
+    clock.advance(1.0)
+    forward.__exit__(None, None, None)
+    data.__exit__(None, None, None)
+    measures.end()
+
+    assert newest(beacon).sections == {"data": 1.0, "forward": 0.0}
+    assert read(beacon.path).section_name == ""
+
+
 def test_a_dead_ranks_page_says_which_section_it_died_in(beacon: Beacon, measures: Measures) -> None:
     measures.sections["communication"].__enter__()
 
