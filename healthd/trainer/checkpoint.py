@@ -45,6 +45,17 @@ class Checkpoint(NamedTuple):
     manifest: Manifest
 
 
+class Saved(NamedTuple):
+    """One save that is complete, as this rank saw it."""
+
+    step: int
+    path: str
+    stall_seconds: float  # that training stood still
+    seconds: float  # from the call until it was complete
+    bytes_written: int  # by this rank
+    bytes_linked: int  # by this rank, instead of written
+
+
 class Checkpoints:
     """The checkpoints under one directory, which all ranks see and no other job writes to."""
 
@@ -170,11 +181,11 @@ class Checkpoints:
             found = [path for path in self.root.iterdir() if _COMPLETE.fullmatch(path.name)]
         except FileNotFoundError:
             return []
-        return sorted(found, key=_step)
+        return sorted(found, key=step_of)
 
     def _retain(self) -> None:
         for path in self._complete_paths()[: -self.keep]:
-            if self.keep_every and (_step(path) + 1) % self.keep_every == 0:
+            if self.keep_every and (step_of(path) + 1) % self.keep_every == 0:
                 continue
             doomed = path.with_name(f".{path.name}.gone")  # a crash half way must leave nothing that looks complete
             try:
@@ -201,7 +212,8 @@ def _name(step: int) -> str:
     return f"step-{step:09d}"
 
 
-def _step(path: Path) -> int:
+def step_of(path: Path) -> int:
+    """The step of a complete checkpoint."""
     return int(path.name.rpartition("-")[2])
 
 

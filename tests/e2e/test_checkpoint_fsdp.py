@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ranks import RankProcesses
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]  # many starts of real processes
 JOB = Path(__file__).with_name("fsdp_job.py")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ranks import DEADLINE_S, RankProcesses
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]  # many starts of real processes
 JOB = Path(__file__).with_name("resume_job.py")
 Start = Callable[..., RankProcesses]
 

@@ -6,35 +6,26 @@ import functools
 import logging
 import os
 import time
+from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 
 from healthd.trainer.adapters.pytorch_host import HostCopy
+from healthd.trainer.adapters.pytorch_peers import PeerCopies
 from healthd.trainer.adapters.pytorch_ranks import Ranks
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.adapters.pytorch_writer import MeasuredWriter
-from healthd.trainer.checkpoint import Checkpoint, Checkpoints, say_fallen_back, say_not_used
+from healthd.trainer.checkpoint import Checkpoint, Checkpoints, Saved, say_fallen_back, say_not_used, step_of
 from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, FileWriter, sync_directory, verify
 from healthd.trainer.in_flight import InFlight
 
 _NAMED = ("modules", "shared")
 
 _log = logging.getLogger("healthd.trainer")
-
-
-class Saved(NamedTuple):
-    """One save that is complete, as this rank saw it."""
-
-    step: int
-    path: str
-    stall_seconds: float  # that training stood still
-    seconds: float  # from the call until it was complete
-    bytes_written: int  # by this rank
-    bytes_linked: int  # by this rank, instead of written
 
 
 class TrainingCheckpoints:
@@ -144,8 +135,11 @@ class TrainingCheckpoints:
         if error is None:
             self.close()
 
-    def load_latest(self) -> int:
+    def load_latest(self, copies: PeerCopies | None = None) -> int:
         """Load the newest checkpoint that verifies. Each rank reads its share to verify it.
+
+        Args:
+            copies: are loaded instead where they hold a step as new as the newest checkpoint, or newer.
 
         Returns:
             The step to begin with: 0 where there is no checkpoint.
@@ -154,7 +148,10 @@ class TrainingCheckpoints:
             CheckpointError: it verifies but cannot be loaded into this state, which is then undefined.
         """
         self.wait()
-        found = self._latest()
+        complete = self._ranks.from_first(self._checkpoints.newest_first)
+        if copies is not None and (begin := copies.load(newer_than=step_of(complete[0]) - 1 if complete else -1)):
+            return begin
+        found = self._verified(complete)
         if found is None:
             return 0
         same_world = found.manifest.world == self._ranks.world
@@ -171,9 +168,9 @@ class TrainingCheckpoints:
             raise CheckpointError(f"{found.path}: does not fit this state: {_root_of(error)}") from error
         return found.manifest.step + 1
 
-    def _latest(self) -> Checkpoint | None:
+    def _verified(self, complete: list[Path]) -> Checkpoint | None:
         passed_over = ""
-        for path in self._ranks.from_first(self._checkpoints.newest_first):
+        for path in complete:
             share = functools.partial(verify, path, part=self._ranks.rank, parts=self._ranks.world)
             manifests, errors = self._ranks.from_each(share)
             if not errors:

@@ -53,8 +53,28 @@ class HostCopy:
 
 def leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Every leaf of a tree of dicts and lists, with the keys that lead to it; a DTensor as this rank's part of it."""
-    if isinstance(tree, dict | list | tuple):
+    if isinstance(tree, dict | list):
         for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
             yield from leaves(value, (*path, key))
     else:
         yield path, tree.to_local() if isinstance(tree, DTensor) else tree
+
+
+def fill(tree: Any, path: Path, value: Any) -> None:
+    """Set a leaf: a tensor in place, so that what holds it has it.
+
+    Raises:
+        KeyError: there is no such leaf.
+        ValueError: a tensor of another shape.
+    """
+    for key in path[:-1]:
+        tree = tree[key]
+    leaf = tree[path[-1]]
+    local = leaf.to_local() if isinstance(leaf, DTensor) else leaf
+    if not isinstance(local, torch.Tensor):
+        tree[path[-1]] = value
+        return
+    if local.shape != value.shape:
+        raise ValueError(f"{'.'.join(map(str, path))}: {tuple(local.shape)} here, {tuple(value.shape)} saved")
+    with torch.no_grad():
+        local.copy_(value)

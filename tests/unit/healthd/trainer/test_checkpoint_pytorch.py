@@ -125,7 +125,7 @@ def test_the_one_before_is_loaded_where_the_newest_is_damaged(
 
 def test_every_random_generator_comes_back(tmp_path: Path) -> None:
     def draw() -> tuple[float, ...]:
-        return random.gauss(0, 1), np.random.random(), torch.rand(()).item(), own_draw()  # noqa: NPY002
+        return random.gauss(0, 1), np.random.random(), torch.rand(()).item(), own_draw()  # noqa: NPY002 - the global one has to come back
 
     def own_draw() -> float:
         return torch.rand((), generator=own).item()
@@ -189,7 +189,7 @@ def test_a_host_copy_uses_its_buffers_again_and_follows_a_change_of_shape() -> N
 
     assert second["a"] is first["a"]
     assert second["a"].tolist() == [5.0, 5.0]
-    assert [path for path, _ in leaves(second)] == [("a",), ("b", 0), ("b", 1), ("c", "d", 0), ("c", "d", 1)]
+    assert [path for path, _ in leaves(second)] == [("a",), ("b", 0), ("b", 1), ("c", "d")]
     assert second["c"]["d"] == (0.9, 4)
     assert second["b"][0].tolist() == [1.0, 1.0, 1.0]
 

@@ -1,0 +1,192 @@
+"""In-memory saving: each rank's state in the host memory of its own node and of a neighbour's, without a disk.
+
+It costs training the copy to host memory, as any save here. Behind its back the copy goes to a file on tmpfs, and around
+a ring to the node of the rank `distance` further on. Files on tmpfs outlive the process, so a relaunched job finds them;
+the state of a rank whose node is lost comes from its neighbour. A reboot or the loss of two neighbours at once loses
+them: this stands beside checkpoints on a disk, and never instead of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from healthd.trainer.adapters.pytorch_host import HostCopy
+from healthd.trainer.adapters.pytorch_ranks import Ranks
+from healthd.trainer.adapters.pytorch_state import TrainingState
+from healthd.trainer.adapters.pytorch_transfer import exchange, read_state, receive, send, write_state
+from healthd.trainer.checkpoint import Saved
+from healthd.trainer.checkpoint_files import CheckpointError, FileEntry
+from healthd.trainer.held_copies import HeldCopies, HeldCopy, Source, whole_step
+from healthd.trainer.in_flight import InFlight
+
+T = TypeVar("T")
+_log = logging.getLogger("healthd.trainer")
+
+
+class PeerCopies:
+    """The newest state of the whole job in the nodes' memory. All ranks call each method together, in the same order."""
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        state: TrainingState,
+        *,
+        distance: int | None = None,
+        timeout_seconds: float = 120.0,
+    ) -> None:
+        """Call after the process group exists.
+
+        Args:
+            directory: on tmpfs, of this job alone; needs room for four times a rank's state for each rank of the node.
+            state: all that is to come back.
+            distance: how many ranks further on a copy goes; None: LOCAL_WORLD_SIZE, which makes it the next node.
+            timeout_seconds: how long one exchange between the ranks may take.
+
+        Raises:
+            ValueError: a copy would stay where it is: all ranks on one node, or a `distance` once around.
+        """
+        self._copies = HeldCopies(Path(directory).absolute())
+        self._state = state
+        self._distance = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if distance is None else distance
+        self._ranks = Ranks(timeout_seconds)
+        if self._ranks.world > 1 and self._distance % self._ranks.world == 0:
+            raise ValueError(f"distance={self._distance}: of {self._ranks.world} ranks that is each one itself")
+        self._host = HostCopy()
+        self._flight: InFlight[Saved] = InFlight("healthd-peer-copy")
+        self.last: Saved | None = None
+
+    def save(self, step: int) -> None:
+        """Copy the state after step `step` to host memory; it goes to the neighbour while training goes on.
+
+        Raises:
+            CheckpointError: the save before this one failed, and this one was not begun; the last whole one is still held.
+        """
+        began = time.monotonic()
+        self.wait()
+        staged = self._host.take(self._state.collect())
+        stall = time.monotonic() - began
+        self._flight.start(lambda: self._keep(step, staged, began)._replace(stall_seconds=stall))
+
+    def wait(self) -> str:
+        """Wait for the save under way.
+
+        Returns:
+            The directory, where it holds a whole step of this run; else empty.
+
+        Raises:
+            CheckpointError: the one under way could not be completed.
+        """
+        self.last = self._flight.wait() or self.last
+        return self.last.path if self.last else ""
+
+    def close(self) -> None:
+        """Wait for the save under way; the copies stay."""
+        try:
+            self.wait()
+        finally:
+            self._flight.close()
+
+    def load(self, *, newer_than: int = -1) -> int:
+        """Load the newest step that the nodes' memories hold whole, taking lost ranks' states from their neighbours.
+
+        Args:
+            newer_than: only a newer step than this one is loaded.
+
+        Returns:
+            The step to begin with: 0 where there is none to load.
+
+        Raises:
+            CheckpointError: it is whole but does not fit this state, which is then undefined; or a rank is gone.
+        """
+        self.wait()
+        sources = self._trusted()
+        if not sources or sources[0].copy.step <= newer_than:
+            return 0
+        try:
+            for source in sources:
+                self._bring_home(source)
+        except Exception as error:  # torch raises many kinds here
+            raise CheckpointError(f"{self._copies.directory}: a rank is gone: {error}") from error
+        self._all(functools.partial(self._restore, self._copies.path(sources[self._ranks.rank].copy)))
+        return sources[0].copy.step + 1
+
+    def _keep(self, step: int, staged: dict[str, Any], began: float) -> Saved:
+        rank, world = self._ranks.rank, self._ranks.world
+        aside, peer = self._copies.aside("own", rank), self._copies.aside("peer", rank)
+        try:
+            entries = self._all(lambda: write_state(staged, aside))
+            copies = [HeldCopy(step, world, each, entry.sha256) for each, entry in enumerate(entries)]
+            if world > 1:
+                came = exchange(self._ranks, self._distance, (aside, peer), [entry.bytes for entry in entries])
+                before = copies[(rank - self._distance) % world]
+                self._all(lambda: self._take_in(peer, came, before))
+            self._all(lambda: self._copies.finish(aside, copies[rank]))  # after it every rank's copies are whole
+        except Exception as error:  # torch raises many kinds here
+            raise CheckpointError(f"step {step} is not held in memory: {error}") from error
+        self._copies.forget(but=step)
+        return Saved(step, str(self._copies.directory), 0.0, time.monotonic() - began, entries[rank].bytes, 0)
+
+    def _all(self, deed: Callable[[], T]) -> list[T]:
+        """Every rank does it, or every rank raises."""
+        results, errors = self._ranks.from_each(deed)
+        if errors:
+            raise CheckpointError(errors[0])
+        return results
+
+    def _take_in(self, aside: Path, came: FileEntry | OSError, copy: HeldCopy) -> None:
+        if isinstance(came, OSError):
+            raise came
+        if came.sha256 != copy.sha256:
+            raise CheckpointError(f"rank {copy.rank}'s state arrived with another checksum than it left with")
+        self._copies.finish(aside, copy)
+
+    def _trusted(self) -> list[Source]:
+        """Sources that were read through; a copy that is not what it should be is passed over and said."""
+        held = [set(copies) for copies in self._all(self._copies.held)]
+        while sources := whole_step(held, self._ranks.world):
+            mine = [source.copy for source in sources if source.holder == self._ranks.rank]
+            bad = self._all(functools.partial(self._bad, mine))
+            if not any(bad):
+                return sources
+            for holder, copies in enumerate(bad):
+                held[holder] -= copies
+        return []
+
+    def _bad(self, copies: list[HeldCopy]) -> set[HeldCopy]:
+        found = set()
+        for copy in copies:
+            try:
+                self._copies.check(copy)
+            except CheckpointError as error:
+                _log.warning("copy in memory not used: %s", error)
+                found.add(copy)
+        return found
+
+    def _bring_home(self, source: Source) -> None:
+        """Every rank takes part; only the holder and the rank it is for have something to do."""
+        rank, target = self._ranks.rank, source.copy.rank
+        if source.holder == target:
+            return
+        path = self._copies.path(source.copy)
+        size = self._all(lambda: path.stat().st_size if rank == source.holder else 0)[source.holder]
+        if rank == source.holder:
+            send(self._ranks, path, size, target)
+        elif rank == target:
+            text = "rank %d's state after step %d comes from the memory of rank %d's node"
+            _log.warning(text, target, source.copy.step, source.holder)
+            aside = self._copies.aside("own", rank)
+            self._take_in(aside, receive(self._ranks, aside, size, source.holder), source.copy)
+
+    def _restore(self, path: Path) -> None:
+        tree = self._state.collect()
+        try:
+            read_state(tree, path)
+            self._state.restore(tree)
+        except (KeyError, TypeError, RuntimeError, ValueError) as error:
+            raise CheckpointError(f"{path}: does not fit this state: {error!r}") from error

@@ -1,0 +1,112 @@
+"""Copies of ranks' states in a memory file system: which there are, and from which of them a whole step can be put together.
+
+    DIRECTORY/step-000000042-of-8-rank-3-SHA256.copy
+
+The name carries the checksum of the content, so a copy needs nothing beside it to be trusted. The directory is one node's
+and one job's; the ranks of a node may share it. No framework in here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, measure
+
+_NAME = re.compile(r"step-(\d{9,})-of-(\d+)-rank-(\d+)-([0-9a-f]{64})\.copy")
+
+
+class HeldCopy(NamedTuple):
+    """The state of one rank after one step, of a job of `world` ranks."""
+
+    step: int
+    world: int
+    rank: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"step-{self.step:09d}-of-{self.world}-rank-{self.rank}-{self.sha256}.copy"
+
+
+class HeldCopies:
+    """The copies that one node holds."""
+
+    def __init__(self, directory: Path) -> None:
+        """Args: `directory`: on tmpfs; is made when first needed."""
+        self.directory = directory
+
+    def held(self) -> list[HeldCopy]:
+        """Those whose writing was finished."""
+        try:
+            names = sorted(path.name for path in self.directory.iterdir())
+        except FileNotFoundError:
+            return []
+        found = [_NAME.fullmatch(name) for name in names]
+        return [HeldCopy(int(each[1]), int(each[2]), int(each[3]), each[4]) for each in found if each]
+
+    def path(self, copy: HeldCopy) -> Path:
+        """Where its file is."""
+        return self.directory / copy.name
+
+    def aside(self, what: str, rank: int) -> Path:
+        """The name under which a rank writes a copy; what a crash left there is written over."""
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return self.directory / f".{what}-{rank}"
+
+    def finish(self, aside: Path, copy: HeldCopy) -> None:
+        """What was written aside is this copy, whole."""
+        aside.rename(self.path(copy))
+
+    def check(self, copy: HeldCopy) -> FileEntry:
+        """Read a copy through.
+
+        Raises:
+            CheckpointError: it is gone or not what its name says.
+        """
+        try:
+            entry = measure(self.path(copy))
+        except OSError as error:
+            raise CheckpointError(f"{self.path(copy)}: {error.strerror}") from error
+        if entry.sha256 != copy.sha256:
+            raise CheckpointError(f"{self.path(copy)}: its content is not what its name says")
+        return entry
+
+    def forget(self, *, but: int) -> None:
+        """Delete all copies of other steps."""
+        for copy in self.held():
+            if copy.step != but:
+                with contextlib.suppress(FileNotFoundError):  # a rank beside this one was quicker
+                    self.path(copy).unlink()
+
+
+class Source(NamedTuple):
+    """From which rank's node a copy is taken."""
+
+    holder: int
+    copy: HeldCopy
+
+
+def whole_step(held: Sequence[Iterable[HeldCopy]], world: int) -> list[Source]:
+    """The newest step of which every rank's copy is held somewhere.
+
+    Args:
+        held: what each rank's node holds, by rank.
+        world: the number of ranks; copies of jobs of another size do not count.
+
+    Returns:
+        A source for each rank, its own node where that holds it; empty where no step is whole.
+    """
+    holders: dict[int, dict[int, list[Source]]] = {}
+    for holder, copies in enumerate(held):
+        for copy in copies:
+            if copy.world == world:
+                holders.setdefault(copy.step, {}).setdefault(copy.rank, []).append(Source(holder, copy))
+    for step in sorted(holders, reverse=True):
+        if all(rank in holders[step] for rank in range(world)):
+            return [min(holders[step][rank], key=lambda s: (s.holder != s.copy.rank, s)) for rank in range(world)]
+    return []

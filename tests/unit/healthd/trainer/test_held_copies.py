@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from healthd.trainer.checkpoint_files import CheckpointError, measure
+from healthd.trainer.held_copies import HeldCopies, HeldCopy, whole_step
+
+
+def copy(step: int, rank: int, world: int = 3) -> HeldCopy:
+    return HeldCopy(step, world, rank, "0" * 64)
+
+
+def test_the_newest_step_that_is_whole_is_taken_each_rank_from_home_where_it_can() -> None:
+    held = [
+        [copy(8, 0), copy(8, 2), copy(9, 0), copy(9, 2)],
+        [],  # this node was lost
+        [copy(8, 2), copy(8, 1), copy(9, 2)],
+    ]
+    assert [(source.holder, source.copy.step) for source in whole_step(held, 3)] == [(0, 8), (2, 8), (2, 8)]
+    assert whole_step(held, 2) == []
+    assert whole_step([[], [], []], 3) == []
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda world: st.tuples(
+            st.just(world),
+            st.lists(
+                st.sets(st.builds(copy, st.integers(0, 3), st.integers(0, world - 1), st.integers(world, world + 1))),
+                min_size=world, max_size=world,
+            ),
+        )
+    )
+)  # fmt: skip
+def test_no_newer_whole_step_is_missed(case: tuple[int, list[set[HeldCopy]]]) -> None:
+    world, held = case
+    found = whole_step(held, world)
+    whole = [
+        step
+        for step in range(4)
+        if all(any(copy(step, rank, world) in copies for copies in held) for rank in range(world))
+    ]
+    assert {source.copy.step for source in found} == ({max(whole)} if whole else set())
+    for rank, source in enumerate(found):
+        assert source.copy.rank == rank
+        assert source.copy in held[source.holder]
+        assert source.holder == rank or source.copy not in held[rank]
+
+
+def test_copies_are_known_by_their_names_and_trusted_by_their_content(tmp_path: Path) -> None:
+    copies = HeldCopies(tmp_path / "memory")
+    assert copies.held() == []
+    aside = copies.aside("own", 1)
+    aside.write_bytes(b"state")
+    whole = HeldCopy(42, 3, 1, measure(aside).sha256)
+    assert copies.held() == []
+
+    copies.finish(aside, whole)
+
+    assert copies.held() == [whole]
+    assert copies.check(whole).bytes == 5
+    assert (tmp_path / "memory").stat().st_mode & 0o077 == 0
+    copies.path(whole).write_bytes(b"stAte")
+    with pytest.raises(CheckpointError, match="not what its name says"):
+        copies.check(whole)
+    copies.forget(but=43)
+    assert copies.held() == []
+    with pytest.raises(CheckpointError, match="No such file"):
+        copies.check(whole)
