@@ -91,6 +91,18 @@ from vocabulary.clock import SystemClock
     help="How long a rank may stay after its first peer has left; then it is killed.",
 )
 @click.option(
+    "--stop-seconds",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    show_default=True,
+    help="How long the ranks may take to save and leave when the launcher is told to stop.",
+)
+@click.option(
+    "--notice-file",
+    type=click.Path(path_type=Path),
+    help="When it appears or changes, the machine is about to go: save, leave, queue the job again.",
+)
+@click.option(
     "--events", type=click.Path(path_type=Path, dir_okay=False), help="Append one JSON line per event to this file."
 )
 @click.option(
@@ -140,11 +152,13 @@ def _job(  # the rest of the options, by name
         Gate(rest["gate"]),
         limits,
         rest["leave_seconds"],
+        rest["stop_seconds"],
         least=min_nodes,
         socket_template=os.environ.get("HEALTHD_SOCKET") or DEFAULT_SOCKET,
         progress_file=rest["progress_file"],
         preflight=_preflight(rest["preflight"], rest["preflight_command"]),
         preflight_seconds=rest["preflight_seconds"],
+        notice_file=rest["notice_file"],
     )
 
 

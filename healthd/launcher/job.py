@@ -24,6 +24,7 @@ class Job(NamedTuple):
     progress_file: Path | None = None
     preflight: tuple[str, ...] = ()  # the command that proves a node; empty: none
     preflight_seconds: float = 600.0
+    notice_file: Path | None = None  # when it appears or changes, this machine is about to go away
 
     @property
     def choosing(self) -> Gate:

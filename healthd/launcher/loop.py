@@ -42,7 +42,7 @@ class Launcher:
         self._backend = backend
         self._journal = journal
         self._clock = clock
-        self._stop = Stop()
+        self._stop = Stop(job.notice_file)
         self._inquiry = Inquiry(job, backend, journal, self._stop.asked)
         self._watch = Watch(job, journal, clock, self._stop)
 
@@ -139,6 +139,8 @@ class Launcher:
             self._watch.pause(seconds)
 
     def _stopped(self) -> int:
+        if self._stop.again:
+            return self._requeue(self._stop.why)
         self._journal.write("stopped", f"stopped by {self._stop.why}", code=self._stop.code)
         return self._stop.code
 

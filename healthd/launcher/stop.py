@@ -1,37 +1,62 @@
-"""What ends a job from outside: a signal to the launcher. It becomes the same order to all ranks: save and leave."""
+"""What ends a job from outside: a signal to the launcher, or a notice file. Either becomes the same order to all ranks."""
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType, TracebackType
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+from healthd.launcher.plan import REQUEUE_EXIT
+from healthd.trainer.termination import notice_signals
+
+FILE_POLL_SECONDS = 0.5
+SIGNALLED = 128  # plus the number: as a shell says that a signal ended a program
 
 
 class Stop:
-    """Notes the signals while it is entered. A plain flag: an event's lock could be held when the handler runs."""
+    """Notes the signals while it is entered. A plain flag: an event's lock could be held when the handler runs.
 
-    def __init__(self, signals: Sequence[int] = STOP_SIGNALS) -> None:
-        self._signals = signals
+    A notice file counts when it appears or changes after that: an old one is of an earlier end.
+    """
+
+    def __init__(self, notice_file: Path | None = None, signals: Sequence[int] | None = None) -> None:
+        self._signals = {signal.SIGINT, *(notice_signals(os.environ) if signals is None else signals)}
+        self._file = notice_file
         self._got = 0
+        self._noticed = False
         self._previous: dict[int, object] = {}
+        self._looked_at = 0.0
+        self._mark = 0
 
     def asked(self) -> bool:
         """Whether the job shall end."""
-        return self._got != 0
+        if self._file is not None and not self._noticed:
+            now = time.monotonic()
+            if now >= self._looked_at + FILE_POLL_SECONDS:
+                self._looked_at = now
+                self._noticed = _changed_at(self._file) not in (0, self._mark)
+        return self._noticed or self._got != 0
+
+    @property
+    def again(self) -> bool:
+        """Whether the job is to be queued again: its machine goes away, nobody wants the job itself to end."""
+        return self._noticed and self._got == 0
 
     @property
     def code(self) -> int:
-        """The launcher's exit code: as a shell says that a signal ended it."""
-        return 128 + self._got
+        """The launcher's exit code."""
+        return REQUEUE_EXIT if self.again else SIGNALLED + self._got
 
     @property
     def why(self) -> str:
         """In words."""
-        return f"signal {self._got}"
+        return f"the notice in {self._file}" if self.again else f"signal {self._got}"
 
     def __enter__(self) -> Stop:  # noqa: PYI034 - Self is Python 3.11's
+        self._mark = _changed_at(self._file) if self._file is not None else 0
         self._previous = {number: signal.signal(number, self._note) for number in self._signals}
         return self
 
@@ -41,3 +66,10 @@ class Stop:
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self._got = number
+
+
+def _changed_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,55 +1,106 @@
-"""SIGTERM as an order: if every rank of the job got it, they save at one step and leave; else this one just ends."""
+"""Termination notices as an order: if every rank of the job got one, they save at one step and leave; else this one just ends.
+
+SIGTERM always is one. `HEALTHD_TERMINATION_SIGNALS=USR2,XCPU` names more, such as the one a scheduler sends ahead of a
+time limit; `HEALTHD_TERMINATION_SECONDS` is how long the ranks may then take to agree, if that is not the guard's default.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
+from collections.abc import Mapping
 from types import FrameType
 
 from healthd.trainer.page import MailboxOrder
 from vocabulary.clock import Clock
 
+ORDER_ID = "sigterm"  # the same on every rank, whichever signal it got: that is how they meet in the vote
+SIGNALS_VARIABLE, SECONDS_VARIABLE = "HEALTHD_TERMINATION_SIGNALS", "HEALTHD_TERMINATION_SECONDS"
+SECONDS_MAX = 24 * 3600.0
 _KIND = "checkpoint_then_eject"
+_ALLOWED = {name.removeprefix("SIG"): getattr(signal, name) for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGXCPU")}  # fmt: skip
+_UNTOUCHED = (signal.SIG_DFL, signal.default_int_handler)
+
+_log = logging.getLogger("healthd.trainer")
+
+
+def notice_signals(environ: Mapping[str, str]) -> tuple[signal.Signals, ...]:
+    """SIGTERM and what the variable names, with or without SIG; a word that names no such signal is passed over, with a warning."""
+    found = [signal.SIGTERM]
+    for word in environ.get(SIGNALS_VARIABLE, "").replace(",", " ").split():
+        number = _ALLOWED.get(word.upper().removeprefix("SIG"))
+        if number is None:
+            _log.warning("%s: %r is none of %s; passed over", SIGNALS_VARIABLE, word, ", ".join(_ALLOWED))
+        elif number not in found:
+            found.append(number)
+    return tuple(found)
+
+
+def notice_seconds(environ: Mapping[str, str], default: float) -> float:
+    """How long the ranks may take to agree; a number that makes no sense is passed over, with a warning."""
+    text = environ.get(SECONDS_VARIABLE, "")
+    try:
+        seconds = float(text or default)
+    except ValueError:
+        seconds = -1.0
+    if 0 <= seconds <= SECONDS_MAX:
+        return seconds
+    _log.warning("%s: %r is no number of seconds up to a day; passed over", SECONDS_VARIABLE, text)
+    return default
 
 
 class Termination:
-    """Notes SIGTERM. Leaves the signal alone where the program handles it itself, and outside the main thread."""
+    """Notes the notices. Leaves alone what the program handles itself, and all of them outside the main thread."""
 
-    def __init__(self, clock: Clock, grace_seconds: float) -> None:
+    def __init__(self, clock: Clock, grace_seconds: float, environ: Mapping[str, str] | None = None) -> None:
+        environ = os.environ if environ is None else environ
         self._clock = clock
-        self._grace_seconds = grace_seconds
+        self._grace_seconds = notice_seconds(environ, grace_seconds) if grace_seconds > 0 else 0.0
+        self._under_torchrun = "TORCHELASTIC_RUN_ID" in environ
         self._pid = os.getpid()
         self._order: MailboxOrder | None = None
+        self._first: int = signal.SIGTERM
+        self._seen: set[int] = set()
         self.noticed = False
         main = threading.current_thread() is threading.main_thread()
-        self._installed = grace_seconds > 0 and main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        if self._installed:
-            signal.signal(signal.SIGTERM, self._notice)
+        self._previous = {
+            number: handler
+            for number in (notice_signals(environ) if self._grace_seconds > 0 and main else ())
+            if (handler := signal.getsignal(number)) in _UNTOUCHED
+        }
+        for number in self._previous:
+            signal.signal(number, self._notice)
 
     def take(self) -> MailboxOrder | None:
-        """The order the signal stands for, once."""
+        """The order the first notice stands for, once."""
         order, self._order = self._order, None
         return order
 
     def die(self) -> None:
-        """End as the signal would have without us."""
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTERM)
+        """End as the first notice would have ended us."""
+        self._die_of(self._first)
 
     def restore(self) -> None:
-        """Give the signal back."""
-        if self._installed and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            self._installed = False
+        """Give the signals back."""
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in self._previous.items():
+                signal.signal(number, handler)
+            self._previous = {}
 
-    def _notice(self, _signal: int, _frame: FrameType | None) -> None:
-        if os.getpid() != self._pid or self.noticed:  # a forked worker, or the second SIGTERM: somebody means it
-            self.die()
-            return
-        self.noticed = True
+    def _notice(self, number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != self._pid or (
+            number in self._seen and not self._under_torchrun
+        ):  # a forked worker: none of our business
+            self._die_of(number)
+        self._seen.add(number)
+        if self.noticed:
+            return  # SIGTERM at the limit that another signal had announced: we are on our way
+        self.noticed, self._first = True, number
         expires_at = self._clock.wall() + self._grace_seconds
-        self._order = MailboxOrder(ORDER_ID, _KIND, "SIGTERM", (), expires_at)
+        self._order = MailboxOrder(ORDER_ID, _KIND, signal.Signals(number).name, (), expires_at)
 
-
-ORDER_ID = "sigterm"  # the same on every rank: that is how they meet in the vote
+    def _die_of(self, number: int) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)

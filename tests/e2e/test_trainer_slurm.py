@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,10 +23,13 @@ ROOT = Path(__file__).parents[2]
 class Batch:
     """One sbatch job that runs the launcher over some nodes."""
 
-    def __init__(self, cluster: SlurmCluster, place: Path, nodes: int, options: str, rank_script: str) -> None:
+    def __init__(
+        self, cluster: SlurmCluster, place: Path, nodes: int, options: str, rank_script: str, *, exec_launcher: bool
+    ) -> None:
         self.cluster, self.place, self.events = cluster, place, place / "events"
         command = f"{sys.executable} -m healthctl.main launch --events {self.events} {options} -- sh -c {shlex.quote(rank_script)}"
-        (place / "job.sh").write_text(f"#!/bin/sh\ncd {ROOT}\n{command}\necho $? >> {place}/code\n")
+        run = f"exec {command}" if exec_launcher else f"{command}\necho $? >> {place}/code"
+        (place / "job.sh").write_text(f"#!/bin/sh\ncd {ROOT}\n{run}\n")
         argv = [
             "sbatch",
             "--parsable",
@@ -62,8 +66,8 @@ class Batch:
 def submit(slurm_cluster: SlurmCluster, tmp_path: Path) -> Iterator[Callable[..., Batch]]:
     jobs: list[Batch] = []
 
-    def make(nodes: int, options: str, rank_script: str) -> Batch:
-        jobs.append(Batch(slurm_cluster, tmp_path, nodes, options, rank_script))
+    def make(nodes: int, options: str, rank_script: str, *, exec_launcher: bool = False) -> Batch:
+        jobs.append(Batch(slurm_cluster, tmp_path, nodes, options, rank_script, exec_launcher=exec_launcher))
         return jobs[-1]
 
     yield make
@@ -165,6 +169,21 @@ def test_the_users_own_error_stops_the_job_at_once(submit: Submit) -> None:
     assert len(job.all("attempt_started")) == 1
     assert job.all("stopped")[0]["outcome"] == "user_error"
     assert not job.all("requeued")
+
+
+def test_the_warning_that_slurm_gives_the_batch_script_reaches_the_ranks(
+    submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEALTHD_TERMINATION_SIGNALS", "USR2")  # sbatch hands it on
+    ready = f"{tmp_path}/ready.$SLURM_PROCID"
+    job = submit(2, "", f"trap 'exit 91' TERM; touch {ready}; while :; do sleep 0.1; done", exec_launcher=True)
+    job.until(lambda: len(list(tmp_path.glob("ready.*"))) == 2, "the ranks to start")
+
+    slurm_cluster.command("scancel", "--batch", "--signal=USR2", job.id)
+
+    job.until(lambda: job.all("stopped"), "the launcher to stop")
+    assert [rank["code"] for rank in job.all("attempt_ended")[0]["ranks"]] == [91, 91]
+    assert job.all("stopped")[0]["code"] == 128 + signal.SIGUSR2
 
 
 def test_a_cancelled_job_leaves_no_rank_behind(submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path) -> None:

@@ -270,6 +270,45 @@ def test_no_rank_outlives_the_launcher(tmp_path: Path, number: signal.Signals) -
     assert launcher.returncode == (128 + number if number == signal.SIGTERM else -number)
 
 
+SAVES = """
+trap 'exit 91' TERM
+echo ready > "$0/$RANK"
+while :; do sleep 0.05; done
+"""
+
+
+def saving_job(tmp_path: Path, *options: str, **environ: str) -> subprocess.Popen[str]:
+    """A launcher whose ranks leave with 91 when asked, once they are ready."""
+    command = argv(*options, *QUICK, "--", "sh", "-c", SAVES, str(tmp_path), nodes="n0,n1")
+    launcher = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environ})
+    wait_until(lambda: all((tmp_path / str(rank)).exists() for rank in range(2)), "the ranks did not start")
+    return launcher
+
+
+def test_a_notice_file_makes_the_ranks_leave_and_the_job_queue_again(tmp_path: Path) -> None:
+    notice = tmp_path / "notice"
+    notice.write_text("of an earlier end")
+    launcher = saving_job(tmp_path, "--notice-file", str(notice))
+    assert launcher.poll() is None
+
+    notice.write_text("of now")
+
+    said = launcher.communicate(timeout=DEADLINE_S)[1]
+    assert launcher.returncode == 75, said
+    assert f"told to stop by the notice in {notice}" in said
+    assert "ordered after" in said
+
+
+def test_a_schedulers_warning_signal_makes_the_ranks_leave(tmp_path: Path) -> None:
+    launcher = saving_job(tmp_path, HEALTHD_TERMINATION_SIGNALS="USR2")
+
+    os.kill(launcher.pid, signal.SIGUSR2)
+
+    said = launcher.communicate(timeout=DEADLINE_S)[1]
+    assert launcher.returncode == 128 + signal.SIGUSR2, said
+    assert "ordered after" in said
+
+
 def test_attempts_are_counted_on_after_a_requeue_and_garbage_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "events"
     path.write_text('{"event": "attempt_started", "job": "j", "attempt": 4}\nnot json\n{"event": 3}\n[1]\n')
