@@ -221,10 +221,10 @@ class Guard:
         try:
             device = self._device or device_in_use()
             if device is not None and isinstance(self._beacon, Beacon):
-                self._beacon.identify(device.gpu())
                 self._measures.use(device)
+                self._beacon.identify(device.gpu())
         except Exception as error:  # noqa: BLE001 - a GPU or torch of any make: training goes on
-            _log.warning("the GPU cannot be asked for its name and times: %s; training goes on", error)
+            _log.warning("the GPU cannot be asked for its name: %s; training goes on", error)
         self._begin(step)
 
     def _boundary(self, step: int, order: MailboxOrder | None) -> None:

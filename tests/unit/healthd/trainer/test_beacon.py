@@ -22,6 +22,8 @@ from healthd.trainer.beacon import (
     Acknowledgement,
     Beacon,
     BeaconError,
+    Gpu,
+    Groups,
     MailboxOrder,
     NullBeacon,
     Phase,
@@ -182,6 +184,51 @@ def test_a_page_whose_process_lives_is_not_taken_over(directory: str) -> None:
             Beacon.create(directory, PLACE)
     finally:
         child.communicate(b"\n")
+
+
+@pytest.mark.parametrize("content", [b"", b"rubbish", bytes(page.PAGE_BYTES), b"gpu-hlth\x01".ljust(98304, b"\0")])
+def test_a_page_that_nobody_can_read_is_replaced(
+    directory: str, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = Path(directory) / page_name(PLACE.job, PLACE.attempt, PLACE.rank)
+    path.write_bytes(content)
+
+    beacon = open_beacon(directory, PLACE)
+
+    assert read(str(path)).alive
+    assert caplog.records == []
+    beacon.close()
+
+
+def test_a_page_of_another_version_says_which(beacon: Beacon) -> None:
+    content = bytearray(Path(beacon.path).read_bytes())
+    content[8] = 1
+    Path(beacon.path).write_bytes(content)
+
+    for attempt in (lambda: read(beacon.path), lambda: post_order(beacon.path, ORDER)):
+        with pytest.raises(BeaconError, match="version: is 1, this program reads version 2; upgrade the older side"):
+            attempt()
+
+
+def test_who_the_peers_are_and_which_gpu_is_in_the_page(directory: str) -> None:
+    place = PLACE._replace(groups=Groups("actor", 1, 2, 3, 4), gpu=Gpu(number=6))
+    beacon = Beacon.create(directory, place)
+    assert read(beacon.path).identity[9:] == ("actor", 1, 2, 3, 4, "", "", 6)
+
+    beacon.identify(Gpu("GPU-6", "0000:3b:00.0", 6))
+
+    assert read(beacon.path).identity[9:] == ("actor", 1, 2, 3, 4, "GPU-6", "0000:3b:00.0", 6)
+    beacon.close()
+
+
+def test_an_answer_that_does_not_fit_stops_nothing(beacon: Beacon, caplog: pytest.LogCaptureFixture) -> None:
+    beacon.acknowledge(Acknowledgement("o1", Outcome.SAVED, 1.0, checkpoint="/ckpt/\udcff"))
+    beacon.acknowledge(Acknowledgement("o" * 9000, Outcome.SEEN, 1.0))
+
+    answer = read(beacon.path).acknowledgement
+    assert answer is not None
+    assert (answer.order, answer.checkpoint) == ("o1", "/ckpt/?")
+    assert "not answered, training goes on" in caplog.text
 
 
 def test_two_jobs_do_not_mix(directory: str) -> None:

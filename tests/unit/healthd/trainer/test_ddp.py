@@ -17,6 +17,8 @@ from healthd.trainer.beacon import Beacon, Place, read
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import Guard
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture
 def group() -> Iterator[None]:

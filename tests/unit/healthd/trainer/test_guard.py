@@ -155,10 +155,10 @@ def test_a_gpu_is_named_and_times_once_the_first_step_begins(
     assert (view.identity.gpu_uuid, view.identity.gpu_pci, view.identity.gpu_index) == ("GPU-1", "0000:3b:00.0", 1)
     assert view.steps()[0].awaited is True
 
-    with make(device=Broken()).step(0) as s, s.section("forward"):
+    with make(device=Broken()).step(0):
         pass
-    assert not read(path_of(tmp_path)).steps()[0].awaited
-    assert "the GPU cannot be asked for its name and times: CUDA error: no device; training goes on" in caplog.text
+    assert read(path_of(tmp_path)).state.completed == 1
+    assert "the GPU cannot be asked for its name: CUDA error: no device; training goes on" in caplog.text
 
 
 def test_undisturbed_training_ends_well(make: MakeGuard, tmp_path: Path) -> None:
