@@ -49,6 +49,7 @@ class Progress:
         self._last: StepFacts | None = None
         self._mark: _Mark | None = None
         self._since = 0.0
+        self._moved = False  # until then a stall that an earlier agent told of may still hold
         self._raised_at: int | None = None
         self.stall: Stall | None = None
 
@@ -62,7 +63,9 @@ class Progress:
         slowest = min(living, key=_how_far)
         mark = _Mark(slowest.completed, self._place(slowest))
         ending = any(rank.phase in ENDING for rank in living)
-        if mark != self._mark or ending or all(rank.phase == "starting" for rank in living):
+        idle = ending or all(rank.phase == "starting" for rank in living)
+        if mark != self._mark or idle:
+            self._moved = self._moved or self._mark is not None or idle
             self._mark, self._since = mark, monotonic
         waited_s = monotonic - self._since
         limit_s = (
@@ -74,7 +77,7 @@ class Progress:
             self.stall = _stall(slowest, mark.place, waited_s, limit_s, ranks)
             return True
         if self._raised_at is None:
-            return False
+            return False if self._moved else None
         if 0 <= mark.completed - self._raised_at < self._limits.stall_clear_steps:
             return None
         self._raised_at = None

@@ -50,6 +50,6 @@ class HazardEstimate:
             self._node_seconds += seconds * self._nodes
             self._failures += failures
 
-    def per_s(self, failing_factor: float = 1.0) -> float:
-        """The mean of the posterior, times what is known to be wrong now."""
-        return max(1.0, failing_factor) * self._nodes * self._failures / self._node_seconds
+    def per_s(self) -> float:
+        """The mean of the posterior, of the whole job."""
+        return self._nodes * self._failures / self._node_seconds

@@ -255,6 +255,44 @@ def test_a_job_with_long_steps_gets_more_time() -> None:
     assert [c for c, _ in player.raised] == ["stalled"]
 
 
+@pytest.mark.parametrize(
+    ("completed", "phase", "section", "place_s"),
+    [
+        (300, "between", "", 1800),  # three times the longest evaluation is less
+        (300, "step", "checkpoint", 1800),
+        (5, "step", "forward", 1800),
+    ],
+)
+def test_places_where_long_pauses_are_usual_get_more_time(
+    completed: int, phase: str, section: str, place_s: int
+) -> None:
+    player = Player(look_s=5)
+    player.play(beats(Style(), completed))
+    hung(player, [(completed, phase, section, True)] * 2, place_s)
+    assert player.raised == []
+    hung(player, [(completed, phase, section, True)] * 2, 20)
+    assert [c for c, _ in player.raised] == ["stalled"]
+
+
+def test_a_rank_that_starts_while_the_others_train_is_the_one_they_wait_for() -> None:
+    player = Player()
+    player.play(beats(Style(), 300))
+    hung(player, [(300, "step", "communication", True), (0, "starting", "", True)], 1850)
+    assert player.told["stalled"].evidence["not_arrived"] == "1"
+
+
+def test_an_agent_that_starts_anew_does_not_clear_a_stall_before_it_has_looked_as_long() -> None:
+    player = Player()
+    player.play(beats(Style(), 300))
+    ranks = [player.rank(r, 300, 800, "step") for r in range(2)]
+    fresh = TrainingCheck(LIMITS)
+    for second in range(100):
+        held = fresh.judge(ranks, Moment(1e9 + second, second))
+        assert [(fact.code, type(fact).__name__) for fact in held if fact.code == "stalled"] == [("stalled", "Unknown")]
+    held = fresh.judge([rank._replace(completed=301) for rank in ranks], Moment(1e9 + 101, 101))
+    assert [fact for fact in held if fact.code == "stalled"] == []
+
+
 @pytest.mark.parametrize("phase", ["starting", "agreeing", "leaving", "aborting", "done"])
 def test_phases_with_deadlines_of_their_own_are_left_alone(phase: str) -> None:
     player = Player()

@@ -86,6 +86,5 @@ def test_a_job_learns_its_hazard_from_what_it_lives_through() -> None:
     assert 1 / hazard.per_s() > 50 * HOUR
     hazard.lived(0, failures=10)
     assert 1 / hazard.per_s() == pytest.approx(10 * HOUR)
-    assert hazard.per_s(failing_factor=30) == pytest.approx(30 * hazard.per_s())
     with pytest.raises(ValueError, match="must be above 0"):
         HazardEstimate(0, 1)

@@ -143,3 +143,19 @@ def test_the_environment_says_who_this_is(tmp_path: Path) -> None:
     assert CheckpointInterval.from_env(environ=environ).mtbf_s == pytest.approx(1000)
     with pytest.raises(ValueError, match="RANK"):
         CheckpointInterval.from_env(environ={**environ, "RANK": "7"})
+
+
+@pytest.mark.torch
+def test_the_jobs_own_store_carries_the_plan(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("torch.distributed")
+    path = str(tmp_path / "store")
+    stores = [distributed.PrefixStore("train", distributed.FileStore(path, 2)) for _ in range(2)]
+    clocks = [ManualClock(), ManualClock()]
+    ranks = [interval(clock, rank=rank, store=stores[rank]) for rank, clock in enumerate(clocks)]
+    saved: list[list[int]] = [[], []]
+    for step in range(300):
+        for each, clock, steps in zip(ranks, clocks, saved, strict=True):
+            steps += train(each, clock, range(step, step + 1), stall_s=8.0 + 40 * each.interval_steps % 3)
+    assert saved[0] == saved[1]
+    assert saved[0]
+    assert ranks[0].interval_steps != 40
