@@ -14,7 +14,7 @@ from healthd.trainer.beacon import Beacon, NullBeacon, Place, read
 from healthd.trainer.framework import device_in_use
 from healthd.trainer.measures import Measures
 from healthd.trainer.place import Gpu
-from healthd.trainer.ring import LATE_STEPS_MAX, Section, StepRecord
+from healthd.trainer.ring import ENTRIES, LATE_STEPS_MAX, Section, StepRecord
 from vocabulary.clock import ManualClock
 
 
@@ -311,14 +311,33 @@ def test_what_a_gpu_never_hands_over_is_given_up(beacon: Beacon, measures: Measu
     assert awaited == [False] * 3 + [True] * LATE_STEPS_MAX
 
 
+def test_numbers_that_come_after_the_ring_has_turned_go_nowhere(
+    beacon: Beacon, measures: Measures, clock: ManualClock
+) -> None:
+    gpu = Gpu1()
+    measures.use(gpu)
+    one_step(measures, gpu, clock)
+    for step in range(1, ENTRIES + 1):
+        beacon.begin_step(step)
+        beacon.end_step()
+    gpu.catch_up()
+    measures.settle()
+
+    assert [step.step for step in read(beacon.path).steps()] == list(range(1, ENTRIES + 1))
+
+
 def test_a_lost_gpu_costs_one_warning_and_training_goes_on(
     beacon: Beacon, measures: Measures, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     gpu = Gpu1()
     measures.use(gpu)
     one_step(measures, gpu, clock)
+    beacon.begin_step(1)
+    measures.report(OnGpu(1.0), None, None)  # type: ignore[arg-type]  # a float is asked of it later
     gpu.lost = True
-    for step in range(1, 4):
+    measures.settle()
+    measures.end()
+    for step in range(2, 5):
         beacon.begin_step(step)
         with measures.sections["forward"]:
             clock.advance(1.0)
@@ -326,8 +345,8 @@ def test_a_lost_gpu_costs_one_warning_and_training_goes_on(
         measures.end()
 
     records = read(beacon.path).steps()
-    assert [record.awaited for record in records] == [False] * 4
-    assert [record.loss for record in records] == [None, 1.0, 1.0, 1.0]
+    assert [record.awaited for record in records] == [False] * 5
+    assert [record.loss for record in records] == [None, None, 1.0, 1.0, 1.0]
     assert records[-1].sections == {"forward": 1.0}
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "training goes on" in caplog.text

@@ -112,6 +112,7 @@ def test_the_ring_turns() -> None:
         ring.pack_entry(n, n, 1.0, 2.0, Measured()) for n in [*range(1024, 1030), *range(6, ring.ENTRIES)]
     )
 
+    assert ring.unpack(content, 1031, 1) == [], "the entry there is of 1024 steps before"
     assert [step.step for step in ring.unpack(content, 1030, ring.ENTRIES)] == list(range(6, 1030))
     assert [step.step for step in ring.unpack(content, 1030, 2)] == [1028, 1029]
 
