@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint test chaos golden bench demo lock clean
+.PHONY: help venv lint test chaos adapters golden bench demo lock clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,14 @@ test: lint ## every test; on Debian as root, first installs the services they ne
 chaos: venv ## the long kill tests: kill -9 of every process at every point of the demo
 	tests/system_packages.sh
 	$(BIN)/python -m pytest -m chaos
+
+ADAPTERS := build/adapters
+
+adapters: venv ## the adapters' tests on the real frameworks, which go into an environment of their own (300 MB)
+	@test -x $(ADAPTERS)/bin/python || $(BIN)/python -m venv $(ADAPTERS)
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$($(ADAPTERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beneath.pth
+	$(ADAPTERS)/bin/python -m pip install -qq --disable-pip-version-check -c requirements/constraints-dev.txt -r requirements/adapters.in
+	$(ADAPTERS)/bin/python -m pytest tests/e2e/test_adapters_*.py tests/unit/healthd/trainer
 
 golden: venv ## rewrite the golden files; review the diff
 	GOLDEN=update $(BIN)/python -m pytest -q -m "not chaos and not slurm"

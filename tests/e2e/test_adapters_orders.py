@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,17 +25,35 @@ ADAPTERS = [
 ]
 
 
+Reference = Callable[..., dict[int, str]]
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    """The losses of a script's uninterrupted run; trained once each."""
+    known: dict[tuple[str, ...], dict[int, str]] = {}
+
+    def losses(*script: str) -> dict[int, str]:
+        if script not in known:
+            job = AdapterJob(tmp_path_factory.mktemp("undisturbed"), *script)
+            try:
+                assert job.start().finish() == 0, job.log()
+            finally:
+                job.close()
+            assert job.steps() == list(range(STEPS))
+            known[script] = job.losses()
+        return known[script]
+
+    return losses
+
+
 @pytest.mark.parametrize(("script", "library"), ADAPTERS)
 def test_ordered_saved_left_and_resumed_without_the_condemned_node(
-    tmp_path: Path, script: tuple[str, ...], library: str
+    tmp_path: Path, undisturbed: Reference, script: tuple[str, ...], library: str
 ) -> None:
     if library:
         pytest.importorskip(library)
-    undisturbed = AdapterJob(tmp_path / "undisturbed", *script)
-    assert undisturbed.start().finish() == 0, undisturbed.log()
-    assert undisturbed.steps() == list(range(STEPS))
-
-    job = AdapterJob(tmp_path / "ordered", *script, nodes=("n0", "n1", "n2"))
+    job = AdapterJob(tmp_path, *script, nodes=("n0", "n1", "n2"))
     try:
         job.start("--spares=1", pace=PACE)
         job.order(job.ranks(world=2, step=5))
@@ -47,4 +67,23 @@ def test_ordered_saved_left_and_resumed_without_the_condemned_node(
     assert {answer.outcome for answer in answers if answer} == {Outcome.LEFT}
     assert len({(answer.agreed_step, answer.checkpoint) for answer in answers if answer}) == 1
     assert job.steps() == list(range(STEPS))  # none lost, none trained twice
-    assert job.losses() == undisturbed.losses()
+    assert job.losses() == undisturbed(*script)
+
+
+@pytest.mark.parametrize(("script", "library"), ADAPTERS[2:4])
+def test_told_to_stop_a_callback_saves_and_a_later_run_goes_on(
+    tmp_path: Path, undisturbed: Reference, script: tuple[str, ...], library: str
+) -> None:
+    pytest.importorskip(library)
+    job = AdapterJob(tmp_path, *script)
+    try:
+        job.start(pace=PACE)
+        job.ranks(world=2, step=4)
+        job.terminate()
+        assert job.finish() == 128 + signal.SIGTERM, job.log()
+        assert job.codes(1) == [91, 91], job.log()
+        assert job.start().finish() == 0, job.log()
+    finally:
+        job.close()
+    assert job.steps() == list(range(STEPS))
+    assert job.losses() == undisturbed(*script)

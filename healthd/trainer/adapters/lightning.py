@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ class GuardCallback(Callback):  # type: ignore[misc]  # lightning is not among w
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """The guard begins: the process group exists, a checkpoint is loaded."""
+        _free_sigterm()
         self._hooks = StepHooks(self._make_guard())
         self._next = trainer.global_step
 
@@ -89,6 +92,16 @@ def latest_checkpoint(directory: str | os.PathLike[str]) -> str | None:
     """The newest checkpoint that the callback has completed; None where there is none."""
     found = [path for path in Path(directory).glob(_PATTERN) if _step(path) is not None]
     return str(max(found, key=lambda path: _step(path) or 0)) if found else None
+
+
+def _free_sigterm() -> None:
+    """Lightning's handler ends training without a checkpoint; the guard's makes an order of the signal.
+
+    Lightning puts back what was there before it when it is done.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    if ours and type(signal.getsignal(signal.SIGTERM)).__module__.startswith("lightning."):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _step(path: Path) -> int | None:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 
+from healthd.trainer.adapters.fsdp import require_all_ranks
 from healthd.trainer.adapters.process_group import guard_of_group
 from healthd.trainer.adapters.pytorch import TrainingCheckpoints
 from healthd.trainer.adapters.torchrun import agent_told
@@ -32,6 +33,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     model = wrapped(kind)
+    require_all_ranks(model)
     torch.manual_seed(1 + rank)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     checkpoints = TrainingCheckpoints(args.checkpoints, model, optimizer)
