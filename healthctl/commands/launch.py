@@ -33,6 +33,9 @@ from vocabulary.clock import SystemClock
 )
 @click.option("--ranks-per-node", type=click.IntRange(min=1), default=1, show_default=True, help="Usually one per GPU.")
 @click.option(
+    "--per-node", is_flag=True, help="Run COMMAND once per node; it makes the ranks itself, as torchrun does."
+)
+@click.option(
     "--gate",
     type=click.Choice([gate.value for gate in Gate]),
     default="prefer",
@@ -115,7 +118,7 @@ from vocabulary.clock import SystemClock
 @click.option("--node-names", default="", help="Local backend: pretend names of nodes, separated by commas.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def launch(*, backend: str, node_names: str, events: Path | None, command: tuple[str, ...], **shape: Any) -> None:
-    """Run COMMAND once per rank; on an eject or abort start it again at once, without the condemned nodes.
+    """Run COMMAND once per rank, or once per node; on an eject or abort start it again at once, without the condemned nodes.
 
     Exit codes: 0 done; 75 too few fit nodes are left, queue the job again (inside Slurm it already is); 93 the job says
     never again; 128 + N stopped by signal N; otherwise the code of the rank that failed.
@@ -155,6 +158,7 @@ def _job(  # the rest of the options, by name
         rest["stop_seconds"],
         least=min_nodes,
         socket_template=os.environ.get("HEALTHD_SOCKET") or DEFAULT_SOCKET,
+        per_node=rest["per_node"],
         progress_file=rest["progress_file"],
         preflight=_preflight(rest["preflight"], rest["preflight_command"]),
         preflight_seconds=rest["preflight_seconds"],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from healthd.launcher.plan import RankEnd
+from healthd.launcher.rank import PER_NODE_VARIABLE
 
 
 class BackendError(Exception):
@@ -13,18 +14,46 @@ class BackendError(Exception):
 
 
 class Attempt(NamedTuple):
-    """One start of the job."""
+    """One start of the job: a process per rank, or, `per_node`, one per node that makes `ranks_per_node` ranks itself."""
 
     number: int
     job: str
     nodes: tuple[str, ...]
     ranks_per_node: int
     command: tuple[str, ...]
+    per_node: bool = False
+
+    @property
+    def tasks_per_node(self) -> int:
+        """How many processes to start on a node."""
+        return 1 if self.per_node else self.ranks_per_node
 
     @property
     def world(self) -> int:
-        """How many ranks."""
-        return len(self.nodes) * self.ranks_per_node
+        """How many processes to start."""
+        return len(self.nodes) * self.tasks_per_node
+
+    def node_of(self, task: int) -> str:
+        """Where a process runs."""
+        return self.nodes[task // self.tasks_per_node]
+
+    def shared_environment(self, address: str, port: int) -> dict[str, str]:
+        """What all processes are told: who they are together, and where to meet.
+
+        torchrun takes its options from variables that begin with PET_.
+        """
+        environ = {
+            "HEALTHD_JOB": self.job,
+            "HEALTHD_ATTEMPT": str(self.number),
+            "MASTER_ADDR": address,
+            "MASTER_PORT": str(port),
+        }
+        if not self.per_node:
+            return environ | {"WORLD_SIZE": str(self.world)}
+        nodes = {"NNODES": str(len(self.nodes)), PER_NODE_VARIABLE: "1", "PET_NPROC_PER_NODE": str(self.ranks_per_node)}
+        return (
+            environ | nodes | {"PET_NNODES": nodes["NNODES"], "PET_MASTER_ADDR": address, "PET_MASTER_PORT": str(port)}
+        )
 
 
 class Question(NamedTuple):

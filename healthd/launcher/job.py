@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from healthd.launcher.backend import Attempt
 from healthd.launcher.gate import DEFAULT_SOCKET
 from healthd.launcher.plan import Gate, Limits
 
@@ -21,10 +22,15 @@ class Job(NamedTuple):
     stop_seconds: float = 30.0  # for the ranks to save and leave after the launcher was told to stop
     least: int | None = None
     socket_template: str = DEFAULT_SOCKET
+    per_node: bool = False  # the command makes its ranks itself, as torchrun does
     progress_file: Path | None = None
     preflight: tuple[str, ...] = ()  # the command that proves a node; empty: none
     preflight_seconds: float = 600.0
     notice_file: Path | None = None  # when it appears or changes, this machine is about to go away
+
+    def attempt(self, number: int, name: str, nodes: tuple[str, ...]) -> Attempt:
+        """One start of this job."""
+        return Attempt(number, name, nodes, self.ranks_per_node, self.command, self.per_node)
 
     @property
     def choosing(self) -> Gate:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from healthd.launcher import gate, pages, preflight
@@ -28,10 +30,10 @@ class LocalRun:
         self._killed: set[int] = set()
         argv = [sys.executable, "-m", "healthd.launcher.rank", *attempt.command]
         for rank in range(attempt.world):
-            node = attempt.nodes[rank // attempt.ranks_per_node]
+            node = attempt.node_of(rank)
             own = {
                 "RANK": str(rank),
-                "LOCAL_RANK": str(rank % attempt.ranks_per_node),
+                "LOCAL_RANK": str(rank % attempt.tasks_per_node),
                 "HEALTHD_NODE": node,
                 PARENT_VARIABLE: str(os.getpid()),
             }
@@ -60,14 +62,13 @@ class LocalRun:
             child.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL to each rank's whole process group, so that no worker of an ended rank stays either."""
+        """SIGKILL to each rank's whole process group and to what it started in groups of their own: no worker stays."""
         for rank, _, child in self._children:
             if child.poll() is None:
                 self._killed.add(rank)
-            try:
-                os.killpg(child.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+            for pid in descendants(child.pid):
+                _kill(os.kill, pid)
+            _kill(os.killpg, child.pid)
 
 
 class LocalBackend:
@@ -100,14 +101,7 @@ class LocalBackend:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        environ = {
-            **os.environ,
-            "HEALTHD_JOB": attempt.job,
-            "HEALTHD_ATTEMPT": str(attempt.number),
-            "WORLD_SIZE": str(attempt.world),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-        }
+        environ = {**os.environ, **attempt.shared_environment("127.0.0.1", port)}
         try:
             return LocalRun(attempt, environ)
         except OSError as error:
@@ -116,3 +110,23 @@ class LocalBackend:
     def requeue(self) -> bool:
         """There is no queue."""
         return False
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below one, as far as their parents still live; torchrun puts its ranks into sessions of their own."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found = list(children.get(pid, ()))
+    for each in found:
+        found += children.get(each, ())
+    return found
+
+
+def _kill(how: Callable[[int, int], None], pid: int) -> None:
+    with suppress(ProcessLookupError):
+        how(pid, signal.SIGKILL)

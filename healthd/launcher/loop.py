@@ -10,8 +10,9 @@ from healthd.launcher.blame import blame_user, doubted, may_be_user_error
 from healthd.launcher.inquiry import Inquiry
 from healthd.launcher.job import Job
 from healthd.launcher.journal import Journal
-from healthd.launcher.pages import progress_of
+from healthd.launcher.pages import RankPage, ends_from_pages, progress_of
 from healthd.launcher.plan import (
+    NO_PROGRESS,
     REQUEUE_EXIT,
     Fitness,
     History,
@@ -72,7 +73,7 @@ class Launcher:
             if choice.nodes is None:
                 return self._requeue(choice.why)
             number += 1
-            attempt = Attempt(number, name, choice.nodes, self._job.ranks_per_node, self._job.command)
+            attempt = self._job.attempt(number, name, choice.nodes)
             result, progress = self._attempt(attempt, choice.why, verdicts)
             if self._stop.asked() and result.outcome is not Outcome.DONE:
                 return self._stopped()
@@ -94,7 +95,8 @@ class Launcher:
         return history.without(failed), combine(gate, preflight, self._job.gate)
 
     def _attempt(self, attempt: Attempt, why: str, verdicts: Sequence[NodeVerdict]) -> tuple[Result, Progress]:
-        text = f"attempt {attempt.number}: {attempt.world} ranks on {', '.join(attempt.nodes)} ({why})"
+        world = len(attempt.nodes) * attempt.ranks_per_node
+        text = f"attempt {attempt.number}: {world} ranks on {', '.join(attempt.nodes)} ({why})"
         facts = {"attempt": attempt.number, "nodes": attempt.nodes, "ranks_per_node": attempt.ranks_per_node}
         self._journal.write("attempt_started", text, **facts)
         began, since, mark = self._clock.monotonic(), self._clock.wall(), _changed_at(self._job.progress_file)
@@ -105,10 +107,15 @@ class Launcher:
         except BackendError as error:
             result = Result(Outcome.CRASHED, frozenset(), 1, str(error))
         seconds = self._clock.monotonic() - began
-        progress = Progress()
+        pages: Sequence[RankPage] = ()
+        if self._job.per_node and ends and result.outcome is not Outcome.DONE:
+            pages = self._inquiry.pages(attempt, since)
+            ends = ends_from_pages(ends, pages)
+            result = judge(ends)
+        progress = NO_PROGRESS
         if result.outcome is Outcome.CRASHED and not self._stop.asked():
             touched = _changed_at(self._job.progress_file) != mark
-            progress = progress_of(self._inquiry.pages(attempt, since), touched=touched)
+            progress = progress_of(pages or self._inquiry.pages(attempt, since), touched=touched)
             if may_be_user_error(result, ends, seconds, self._job.limits) and not History().advanced(progress):
                 result = self._blamed(result, ends, attempt, verdicts)
         self._journal.write(

@@ -13,9 +13,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from healthd.launcher.plan import Progress
+from healthd.launcher.plan import Progress, RankEnd
 from healthd.trainer.beacon import DEFAULT_DIRECTORY
-from healthd.trainer.page import Phase
+from healthd.trainer.exits import Exit
+from healthd.trainer.page import Outcome, Phase
 from healthd.trainer.pages import BeaconView, read_all
 
 CLOCKS_APART_SECONDS = (
@@ -68,6 +69,29 @@ def pages_of(answers: Mapping[str, Mapping[str, Any]]) -> list[RankPage]:
 def progress_of(pages: Iterable[RankPage], *, touched: bool = False) -> Progress:
     """How far an attempt came."""
     return Progress(max((page.step for page in pages), default=-1), touched)
+
+
+def ends_from_pages(ends: Sequence[RankEnd], pages: Sequence[RankPage]) -> list[RankEnd]:
+    """How the ranks ended where a program between them and us has hidden it, as torchrun does: it ends with 1 for any code.
+
+    Args:
+        ends: of the programs, one per node.
+        pages: of the ranks. A node without one keeps its program's end.
+    """
+    told: list[RankEnd] = []
+    for end in ends:
+        own = [page for page in pages if page.node == end.node]
+        hidden = end.code not in (None, *Exit)
+        told += [_end(page, end) for page in own] if own and hidden else [end]
+    return told
+
+
+def _end(page: RankPage, end: RankEnd) -> RankEnd:
+    if page.outcome in (Outcome.LEFT, Outcome.SAVED):  # saved but not left: torchrun ended it when the first had left
+        return RankEnd(page.rank, page.node, int(Exit.CONDEMNED if page.condemned else Exit.RELAUNCH))
+    if page.outcome in (Outcome.ABORTED, Outcome.FAILED):
+        return RankEnd(page.rank, page.node, int(Exit.ABORTED))
+    return end._replace(rank=page.rank) if not page.done else RankEnd(page.rank, page.node, int(Exit.DONE))
 
 
 def _page(view: BeaconView) -> dict[str, Any]:

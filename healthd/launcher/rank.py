@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Mapping
 
+PER_NODE_VARIABLE = "HEALTHD_PER_NODE"
 PARENT_VARIABLE = "HEALTHD_LAUNCHER_PID"
 _FROM_SLURM = {
     "RANK": "SLURM_PROCID",
@@ -19,19 +20,28 @@ _FROM_SLURM = {
     "LOCAL_RANK": "SLURM_LOCALID",
     "HEALTHD_NODE": "SLURMD_NODENAME",
 }
+_OF_RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", PER_NODE_VARIABLE)
 _PR_SET_PDEATHSIG = 1
 _NOT_FOUND, _NOT_RUNNABLE = 127, 126
 
 
 def placed(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment with torch's variables filled in from Slurm's, where there are any."""
+    """The environment with torch's variables filled in from Slurm's, where there are any.
+
+    A process per node is told which node it is; its ranks it makes and numbers itself.
+    """
     found = {ours: environ[theirs] for ours, theirs in _FROM_SLURM.items() if theirs in environ}
-    return {**environ, **found}
+    if PER_NODE_VARIABLE not in environ:
+        return {**environ, **found}
+    number = found.get("RANK") or environ.get("RANK", "0")
+    kept = {key: value for key, value in environ.items() if key not in _OF_RANKS}
+    node = {"HEALTHD_NODE": found["HEALTHD_NODE"]} if "HEALTHD_NODE" in found else {}
+    return {**kept, **node, "NODE_RANK": number, "PET_NODE_RANK": number}
 
 
-def die_with(parent: int) -> None:
+def die_with(parent: int, how: signal.Signals) -> None:
     """Let the kernel end this process when the launcher dies, however it dies."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, how)
     if os.getppid() != parent:  # it died before we asked
         sys.exit(128 + signal.SIGKILL)
 
@@ -42,7 +52,10 @@ def main() -> None:
     environ = placed(os.environ)
     parent = environ.pop(PARENT_VARIABLE, "")
     if parent:
-        die_with(int(parent))
+        with_ranks = (
+            PER_NODE_VARIABLE in os.environ
+        )  # its ranks are not ours to end: only it can, so it must be able to
+        die_with(int(parent), signal.SIGTERM if with_ranks else signal.SIGKILL)
     try:
         os.execvpe(command[0], command, environ)  # noqa: S606 - no shell is the point
     except OSError as error:

@@ -120,7 +120,7 @@ class SlurmRun:
 
     def _silent(self, rank: int) -> RankEnd:
         """Slurm reports every failure: a rank nobody speaks of ended well if the step did, else its node is gone."""
-        node = self._attempt.nodes[rank // self._attempt.ranks_per_node]
+        node = self._attempt.node_of(rank)
         lost = rank in self._stayed or (self._srun.returncode != 0 and not self._reported)
         return RankEnd(rank, node, None if lost else 0, killed=rank in self._stayed)
 
@@ -169,15 +169,10 @@ class SlurmBackend:
     def start(self, attempt: Attempt) -> SlurmRun:
         """One step, one task per rank."""
         step_name = f"healthd-{attempt.number}-{secrets.token_hex(3)}"
-        argv = [*self._srun(attempt.nodes, attempt.ranks_per_node), f"--job-name={step_name}", "--wait=0"]
+        argv = [*self._srun(attempt.nodes, attempt.tasks_per_node), f"--job-name={step_name}", "--wait=0"]
         argv += ["--kill-on-bad-exit=0", sys.executable, "-m", "healthd.launcher.rank", *attempt.command]
-        environ = {
-            **self._clean(),
-            "HEALTHD_JOB": attempt.job,
-            "HEALTHD_ATTEMPT": str(attempt.number),
-            "MASTER_ADDR": self._address(attempt.nodes[0]),
-            "MASTER_PORT": str(PORT_FIRST + secrets.randbelow(PORT_COUNT)),
-        }
+        address, port = self._address(attempt.nodes[0]), PORT_FIRST + secrets.randbelow(PORT_COUNT)
+        environ = {**self._clean(), **attempt.shared_environment(address, port)}
         try:
             srun = subprocess.Popen(argv, env=environ, stderr=subprocess.PIPE, start_new_session=True)
         except OSError as error:

@@ -63,8 +63,5 @@ class Watch:
         while not run.over() and self._clock.monotonic() < give_up_at:
             time.sleep(POLL_SECONDS)
         known = {end.rank: end for end in run.ended()}
-        gone = [
-            RankEnd(rank, attempt.nodes[rank // attempt.ranks_per_node], None, killed=True)
-            for rank in range(attempt.world)
-        ]
+        gone = [RankEnd(rank, attempt.node_of(rank), None, killed=True) for rank in range(attempt.world)]
         return [known.get(end.rank, end) for end in gone]

@@ -89,6 +89,18 @@ def test_ranks_know_their_place(tmp_path: Path) -> None:
     assert len({words[5] for words in said}) == 1
 
 
+def test_a_command_per_node_is_told_how_to_make_its_ranks(tmp_path: Path) -> None:
+    line = (
+        'echo "$NODE_RANK $NNODES $PET_NODE_RANK $PET_NNODES $PET_NPROC_PER_NODE $HEALTHD_NODE/$RANK" > "$0/$NODE_RANK"'
+    )
+
+    done = launch("--per-node", "--ranks-per-node", "4", "--", "sh", "-c", line, str(tmp_path), nodes="a,b")
+
+    assert done.returncode == 0, done.stderr
+    assert "attempt 1: 8 ranks on a, b" in done.stderr
+    assert [(tmp_path / str(node)).read_text().strip() for node in range(2)] == ["0 2 0 2 4 a/", "1 2 1 2 4 b/"]
+
+
 def test_without_a_spare_it_asks_to_be_queued_again(tmp_path: Path) -> None:
     events = tmp_path / "events"
     done = launch("--", "sh", "-c", '[ "$RANK" = 0 ] && exit 90; exit 91', events=events)
@@ -253,6 +265,17 @@ def wait_until(what: Callable[[], bool], why: str) -> None:
     while not what():
         assert time.monotonic() < end, why
         time.sleep(0.01)
+
+
+def test_ranks_in_sessions_of_their_own_are_killed_with_their_program(tmp_path: Path) -> None:
+    stays = 'trap "" TERM; setsid sh -c "echo \\$\\$ > $0/pid; exec sleep 300" & wait; sleep 300'
+    script = f'[ "$NODE_RANK" = 1 ] && {{ {stays}; }}; while [ ! -s "$0/pid" ]; do sleep 0.05; done; exit 92'
+    options = ("--per-node", "--max-restarts", "0", "--leave-seconds", "0.2", *QUICK)
+
+    done = launch(*options, "--", "sh", "-c", script, str(tmp_path), nodes="a,b")
+
+    assert done.returncode == 92, done.stderr
+    wait_until(lambda: gone(int((tmp_path / "pid").read_text())), "a rank is still there")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.launcher.pages import answer, pages_of, progress_of
-from healthd.launcher.plan import Progress
+from healthd.launcher.pages import RankPage, answer, ends_from_pages, pages_of, progress_of
+from healthd.launcher.plan import Outcome as Came
+from healthd.launcher.plan import Progress, RankEnd, judge
 from healthd.trainer.beacon import Acknowledgement, Beacon, MailboxOrder, Phase, Place, post_order
 from healthd.trainer.page import Outcome
 from healthd.trainer.pages import prepare_directory
@@ -73,3 +74,55 @@ json_values = st.recursive(
 @given(st.dictionaries(st.text(max_size=3), st.dictionaries(st.just("pages"), json_values)))
 def test_no_answer_breaks_the_reader(answers: dict[str, dict[str, object]]) -> None:
     assert all(isinstance(page.step, int) for page in pages_of(answers))
+
+
+def page(rank: int, node: str, outcome: str = "", *, done: bool = False, condemned: bool = False) -> RankPage:
+    return RankPage(rank, node, 7, done, outcome, condemned)
+
+
+HIDDEN = [RankEnd(0, "n1", 1), RankEnd(1, "n2", 1)]
+
+
+@pytest.mark.parametrize(
+    ("ends", "pages", "codes", "came", "condemned"),
+    [
+        (HIDDEN, [page(0, "n1", "left"), page(1, "n2", "left", condemned=True)], [91, 90], Came.ORDERED, {"n2"}),
+        (HIDDEN, [page(0, "n1", "left"), page(1, "n2", "saved")], [91, 91], Came.ORDERED, set()),
+        (HIDDEN, [page(0, "n1", "aborted"), page(1, "n2", "failed")], [92, 92], Came.ORDERED, set()),
+        (HIDDEN, [page(0, "n1", done=True), page(1, "n2")], [0, 1], Came.CRASHED, set()),
+        (HIDDEN, [page(0, "n1", "expired"), page(1, "n2", "cancelled")], [1, 1], Came.CRASHED, set()),
+        (HIDDEN, [], [1, 1], Came.CRASHED, set()),
+        ([RankEnd(0, "n1", 93), RankEnd(1, "n2", 1)], [page(0, "n1", "left")], [93, 1], Came.NEVER_AGAIN, set()),
+        ([RankEnd(0, "n1", 0), RankEnd(1, "n2", 0)], [page(0, "n1", "left")], [0, 0], Came.DONE, set()),
+        ([RankEnd(0, "n1", 1), RankEnd(1, "n2", None)], [page(0, "n1"), page(1, "n2")], [1, None], Came.LOST, {"n2"}),
+        (
+            [RankEnd(0, "n1", 1), RankEnd(1, "n2", -9, killed=True)],
+            [page(0, "n1", "left"), page(1, "n1", "left"), page(2, "n2", "seen"), page(3, "n2", "left")],
+            [91, 91, -9, 91],
+            Came.ORDERED,
+            {"n2"},
+        ),
+    ],
+)
+def test_what_torchrun_hides_is_in_the_pages(
+    ends: list[RankEnd], pages: list[RankPage], codes: list[int], came: Came, condemned: set[str]
+) -> None:
+    told = ends_from_pages(ends, pages)
+
+    assert [end.code for end in told] == codes
+    assert (judge(told).outcome, judge(told).condemned) == (came, condemned)
+
+
+outcomes = st.sampled_from(["", *Outcome])
+nodes = st.sampled_from(["n1", "n2", "n3"])
+
+
+@given(
+    st.lists(st.builds(RankPage, st.integers(0, 9), nodes, st.integers(-1, 9), st.booleans(), outcomes, st.booleans())),
+    st.lists(st.builds(RankEnd, st.integers(0, 9), nodes, st.sampled_from([None, 0, 1, -9, 90, 91, 93])), min_size=1),
+)
+def test_no_node_is_lost_or_invented_by_its_pages(pages: list[RankPage], ends: list[RankEnd]) -> None:
+    told = ends_from_pages(ends, pages)
+
+    assert {end.node for end in told} == {end.node for end in ends}
+    assert (judge(told).outcome is Came.DONE) >= (judge(ends).outcome is Came.DONE)

@@ -47,3 +47,12 @@ def test_slurms_place_becomes_torchs() -> None:
 
     assert placed(slurm) == slurm | {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "HEALTHD_NODE": "n2"}
     assert placed({"RANK": "0"}) == {"RANK": "0"}
+
+
+def test_a_process_per_node_is_told_its_node_and_no_rank() -> None:
+    slurm = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0", "SLURMD_NODENAME": "n2"}
+    node = {"HEALTHD_NODE": "n2", "NODE_RANK": "3", "PET_NODE_RANK": "3"}
+
+    assert placed(slurm | {"HEALTHD_PER_NODE": "1"}) == slurm | node
+    local = {"HEALTHD_PER_NODE": "1", "RANK": "1", "LOCAL_RANK": "0", "HEALTHD_NODE": "b", "MASTER_PORT": "5"}
+    assert placed(local) == {"HEALTHD_NODE": "b", "MASTER_PORT": "5", "NODE_RANK": "1", "PET_NODE_RANK": "1"}
