@@ -59,61 +59,116 @@ class History:
 
     def count(self, clause: Clause, subject: Subject, now: float) -> int:
         """How often what `clause` names happened around `subject` until `now`. Of several jobs, the largest count."""
+        since = now - clause.within_s
         if clause.scope is Scope.JOB:
             logs = [self._by_job[job] for job in subject.jobs if job in self._by_job]
-            return max((_tally(_recent(log, clause, subject, now), clause.distinct) for log in logs), default=0)
+            return max((_tally(log, clause, subject, since) for log in logs), default=0)
         if clause.scope is Scope.CLUSTER:
-            return _tally(_recent(self._everywhere, clause, subject, now), clause.distinct)
+            return _tally(self._everywhere, clause, subject, since)
         log = self._by_node.get(subject.node)
-        found: Iterable[Occurrence] = () if log is None else _recent(log, clause, subject, now)
-        if clause.scope is Scope.COMPONENT:
-            found = [o for o in found if o.component == subject.component]
+        if log is None:
+            return 0
         if clause.distinct is Distinct.JOBS:
-            wide = {job for o in found if o.job_nodes > 1 for job in o.jobs}
-            return sum(self._only_here(job, clause, subject, now) for job in wide)
-        return _tally(found, clause.distinct)
+            wide = _latest(log, clause, subject, since, _WIDE_JOB)
+            return sum(self._only_here(job, clause, subject, since) for job in wide)
+        return _tally(log, clause, subject, since)
 
-    def _only_here(self, job: str, clause: Clause, subject: Subject, now: float) -> bool:
-        return all(o.node == subject.node for o in _recent(self._by_job[job], clause, subject, now))
+    def _only_here(self, job: str, clause: Clause, subject: Subject, since: float) -> bool:
+        return _latest(self._by_job[job], clause, subject, since, _NODE) == {subject.node}
+
+
+_NODE, _JOB, _WIDE_JOB = range(3)
+
+
+class _Kept:
+    """Occurrences of one kind, oldest first; and when each node and job last met it, which most counts need no more than.
+
+    Drills stand in the first only.
+    """
+
+    def __init__(self) -> None:
+        self.all: deque[Occurrence] = deque()
+        self.latest: tuple[dict[str, float], dict[str, float], dict[str, float]] = ({}, {}, {})
+
+    def add(self, occurrence: Occurrence, kept_max: int) -> None:
+        if not self.all or self.all[-1].at <= occurrence.at:
+            self.all.append(occurrence)
+        else:  # a late report
+            self.all.insert(bisect_right(self.all, occurrence.at, key=lambda o: o.at), occurrence)
+        if len(self.all) > kept_max:
+            self.all.popleft()
+        if occurrence.injected:
+            return
+        _note(self.latest[_NODE], occurrence.node, occurrence.at)
+        for job in occurrence.jobs:
+            _note(self.latest[_JOB], job, occurrence.at)
+            if occurrence.job_nodes > 1:
+                _note(self.latest[_WIDE_JOB], job, occurrence.at)
+
+    def trim(self, since: float) -> None:
+        while self.all and self.all[0].at < since:
+            self.all.popleft()
+        for latest in self.latest:
+            for key in [key for key, at in latest.items() if at < since]:
+                del latest[key]
+
+
+def _note(latest: dict[str, float], key: str, at: float) -> None:
+    latest[key] = max(at, latest.get(key, at))
 
 
 class _Log:
-    """The newest occurrences of each kind, oldest first."""
+    """What is kept, by kind."""
 
     def __init__(self, kept_max: int) -> None:
         self._kept_max = kept_max
-        self._by_kind: dict[str, deque[Occurrence]] = {}
+        self.kinds: dict[str, _Kept] = {}
 
     def add(self, occurrence: Occurrence) -> None:
-        kept = self._by_kind.setdefault(occurrence.kind, deque())
-        if not kept or kept[-1].at <= occurrence.at:
-            kept.append(occurrence)
-        else:  # a late report
-            kept.insert(bisect_right(kept, occurrence.at, key=lambda o: o.at), occurrence)
-        if len(kept) > self._kept_max:
-            kept.popleft()
+        self.kinds.setdefault(occurrence.kind, _Kept()).add(occurrence, self._kept_max)
 
     def trim(self, since: float) -> bool:
         """Drop what is older. Returns whether nothing is left."""
-        for kind, kept in list(self._by_kind.items()):
-            while kept and kept[0].at < since:
-                kept.popleft()
-            if not kept:
-                del self._by_kind[kind]
-        return not self._by_kind
-
-    def kinds(self) -> Iterable[str]:
-        return self._by_kind
-
-    def newest_first(self, kind: str) -> Iterator[Occurrence]:
-        return reversed(self._by_kind.get(kind, ()))
+        for kind, kept in list(self.kinds.items()):
+            kept.trim(since)
+            if not kept.all:
+                del self.kinds[kind]
+        return not self.kinds
 
 
-def _recent(log: _Log, clause: Clause, subject: Subject, now: float) -> Iterator[Occurrence]:
+def _tally(log: _Log, clause: Clause, subject: Subject, since: float) -> int:
+    component = subject.component if clause.scope is Scope.COMPONENT else None
+    if clause.distinct is Distinct.NODES and component is None:
+        return len(_latest(log, clause, subject, since, _NODE))
+    if clause.distinct in (Distinct.JOBS, Distinct.ALL_JOBS) and component is None:
+        return len(_latest(log, clause, subject, since, _JOB))
+    found = [o for o in _recent(log, clause, subject, since) if component is None or o.component == component]
+    if clause.distinct is Distinct.EVENTS:
+        return sum(o.count for o in found)
+    if clause.distinct is Distinct.COMPONENTS:
+        return len({(o.node, o.component) for o in found})
+    if clause.distinct is Distinct.INCIDENTS:
+        return len({o.incident for o in found})
+    if clause.distinct is Distinct.NODES:
+        return len({o.node for o in found})
+    return len({job for o in found for job in o.jobs})
+
+
+def _latest(log: _Log, clause: Clause, subject: Subject, since: float, what: int) -> set[str]:
+    """Which nodes or jobs met it within the window. Findings belong to no incident, so nothing of them is left out."""
+    if subject.injected or clause.of:  # drills count, or deeds may, of which the incident's own do not
+        found = list(_recent(log, clause, subject, since))
+        if what == _NODE:
+            return {o.node for o in found}
+        return {job for o in found if what == _JOB or o.job_nodes > 1 for job in o.jobs}
+    kept = log.kinds.get(subject.kind)
+    return set() if kept is None else {key for key, at in kept.latest[what].items() if at > since}
+
+
+def _recent(log: _Log, clause: Clause, subject: Subject, since: float) -> Iterator[Occurrence]:
     """What the clause names, newest first, back to the beginning of its window."""
-    since = now - clause.within_s
     for kind in _kinds(log, clause, subject):
-        for occurrence in log.newest_first(kind):
+        for occurrence in reversed(log.kinds[kind].all):
             if occurrence.at <= since:
                 break
             own = occurrence.incident and occurrence.incident == subject.incident
@@ -123,17 +178,5 @@ def _recent(log: _Log, clause: Clause, subject: Subject, now: float) -> Iterator
 
 def _kinds(log: _Log, clause: Clause, subject: Subject) -> Iterable[str]:
     if not clause.of:
-        return (subject.kind,)
-    return [kind for kind in log.kinds() if any(fnmatchcase(kind, pattern) for pattern in clause.of)]
-
-
-def _tally(found: Iterable[Occurrence], distinct: Distinct) -> int:
-    if distinct is Distinct.NODES:
-        return len({o.node for o in found})
-    if distinct is Distinct.COMPONENTS:
-        return len({(o.node, o.component) for o in found})
-    if distinct in (Distinct.JOBS, Distinct.ALL_JOBS):
-        return len({job for o in found for job in o.jobs})
-    if distinct is Distinct.INCIDENTS:
-        return len({o.incident for o in found})
-    return sum(o.count for o in found)
+        return (subject.kind,) if subject.kind in log.kinds else ()
+    return [kind for kind in log.kinds if any(fnmatchcase(kind, pattern) for pattern in clause.of)]

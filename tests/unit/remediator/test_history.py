@@ -12,21 +12,25 @@ NODES, JOBS, KINDS = (
     st.sampled_from(["a", "b", "c"]),
     st.sampled_from(["xid/13", "xid/31"]),
 )
-OCCURRENCES = st.lists(
-    st.builds(
+
+
+def occurrences(kinds: st.SearchStrategy[str], incidents: st.SearchStrategy[str]) -> st.SearchStrategy[Occurrence]:
+    return st.builds(
         Occurrence,
         at=st.floats(0, 1000),
-        kind=KINDS,
+        kind=kinds,
         node=NODES,
         component=st.sampled_from(["gpu:0", "gpu:1"]),
         jobs=st.lists(JOBS, max_size=2, unique=True).map(tuple),
         job_nodes=st.integers(0, 3),
-        incident=st.sampled_from(["", "i1", "i2"]),
-        injected=st.booleans(),
         count=st.integers(1, 3),
-    ),
-    max_size=30,
-)
+        incident=incidents,
+        injected=st.booleans(),
+    )
+
+
+FINDINGS = st.lists(occurrences(KINDS, st.just("")), max_size=30)
+DEEDS = st.lists(occurrences(st.sampled_from(["rule/a", "rule/b"]), st.sampled_from(["i1", "i2", "i3"])), max_size=30)
 SUBJECT = Subject("xid/13", "n1", "gpu:0", ("a", "b"), incident="i1")
 
 
@@ -37,13 +41,11 @@ def history(occurrences: list[Occurrence]) -> History:
     return made
 
 
-@given(OCCURRENCES, st.floats(1, 1000))
-def test_counts_are_what_a_plain_look_at_everything_says(occurrences: list[Occurrence], within: float) -> None:
+@given(FINDINGS, st.floats(1, 1000))
+def test_counts_are_what_a_plain_look_at_everything_says(found: list[Occurrence], within: float) -> None:
     now = 1000.0
-    made = history(occurrences)
-    recent = [
-        o for o in occurrences if o.at > now - within and o.kind == "xid/13" and o.incident != "i1" and not o.injected
-    ]
+    made = history(found)
+    recent = [o for o in found if o.at > now - within and o.kind == "xid/13" and not o.injected]
 
     def count(scope: Scope, distinct: Distinct) -> int:
         return made.count(Clause(within_s=within, at_least=1, scope=scope, distinct=distinct), SUBJECT, now)
@@ -54,11 +56,23 @@ def test_counts_are_what_a_plain_look_at_everything_says(occurrences: list[Occur
     assert count(Scope.CLUSTER, Distinct.NODES) == len({o.node for o in recent})
     assert count(Scope.CLUSTER, Distinct.COMPONENTS) == len({(o.node, o.component) for o in recent})
     assert count(Scope.JOB, Distinct.NODES) == max(len({o.node for o in recent if job in o.jobs}) for job in "ab")
-    assert count(Scope.NODE, Distinct.INCIDENTS) == len({o.incident for o in here})
     assert count(Scope.NODE, Distinct.ALL_JOBS) == len({j for o in here for j in o.jobs})
     wide = {j for o in here if o.job_nodes > 1 for j in o.jobs}
     only_here = wide - {j for o in recent if o.node != "n1" for j in o.jobs}
     assert count(Scope.NODE, Distinct.JOBS) == len(only_here)
+
+
+@given(DEEDS, st.floats(1, 1000), st.booleans())
+def test_deeds_of_the_incident_itself_do_not_count_and_drills_only_among_drills(
+    found: list[Occurrence],
+    within: float,
+    drill: bool,  # noqa: FBT001 - drawn
+) -> None:
+    clause = Clause(within_s=within, at_least=1, of=("rule/*",), distinct=Distinct.INCIDENTS)
+    subject = Subject("xid/13", "n1", "gpu:0", ("a",), incident="i1", injected=drill)
+    others = [o for o in found if o.at > 1000.0 - within and o.node == "n1" and o.incident != "i1"]
+    counted = {o.incident for o in others if drill or not o.injected}
+    assert history(found).count(clause, subject, 1000.0) == len(counted)
 
 
 def test_what_no_window_reaches_is_forgotten_and_nothing_else() -> None:
