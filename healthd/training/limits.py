@@ -13,6 +13,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     least_steps: int
     settle_steps: int
     stall_floor_s: float
+    unsure_floor_s: float
     stall_spreads: float
     stall_times_usual: float
     stall_times_longest: float

@@ -112,7 +112,7 @@ class Progress:
             return limits.warm_up_floor_s
         usual = usual_of(self._steps_s)
         return max(
-            limits.stall_floor_s,
+            limits.stall_floor_s if self._saves_s else limits.unsure_floor_s,
             limits.stall_times_usual * usual.centre,
             usual.centre + limits.stall_spreads * usual.spread,
             limits.stall_times_longest * max(self._steps_s),

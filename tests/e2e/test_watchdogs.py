@@ -14,7 +14,14 @@ from healthd_node import Node, eventually
 from healthd.trainer.beacon import Beacon, Place
 from healthd.trainer.ring import LOSS, Measured, Section
 
-SOON = {"stall_floor_s": 2, "warm_up_floor_s": 2, "stall_times_longest": 0, "stall_spreads": 0, "loss_clear_steps": 3}
+SOON = {
+    "stall_floor_s": 2,
+    "unsure_floor_s": 2,
+    "warm_up_floor_s": 2,
+    "stall_times_longest": 0,
+    "stall_spreads": 0,
+    "loss_clear_steps": 3,
+}
 
 
 class Job(threading.Thread):

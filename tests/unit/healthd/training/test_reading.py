@@ -110,7 +110,7 @@ def test_a_rank_that_hangs_in_its_data_is_named_from_its_page(ranks: Ranks) -> N
     for beacon, section in zip(ranks.beacons, (Section.COMMUNICATION, Section.DATA), strict=True):
         beacon.begin_step(100)
         beacon.section(section)
-    for _ in range(130):
+    for _ in range(490):
         ranks.clock.advance(1.0)
         held = ranks.check.judge(ranks.look(), Moment(ranks.clock.wall(), ranks.clock.monotonic()))
     said = [fact for fact in held if isinstance(fact, Raise)]

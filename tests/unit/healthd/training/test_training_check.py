@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from healthd.checks.training import CODES, Limits, TrainingCheck
@@ -31,6 +31,7 @@ class Style(NamedTuple):
     save_every: int = 150
     save_s: float = 40.0
     share: float = 0.2
+    sections: bool = True
 
 
 class Beat(NamedTuple):
@@ -54,8 +55,8 @@ def beats(style: Style, count: int, seed: int = 1, change: Change = lambda _, fa
             step=500 + n,
             started_at=at,
             seconds=work_s + save_s,
-            checkpoint_s=save_s,
-            communication_s=work_s * min(0.95, max(0.0, style.share + dice.gauss(0, 0.03))),
+            checkpoint_s=save_s if style.sections else 0.0,
+            communication_s=work_s * min(0.95, max(0.0, style.share + dice.gauss(0, 0.03))) if style.sections else None,
             loss=2 + 9 * math.exp(-n / 400) + dice.gauss(0, 0.06),
             gradient_norm=dice.lognormvariate(0, 0.5) * (1 + 10 * math.exp(-n / 30)),
             tokens=4096.0,
@@ -128,6 +129,7 @@ class Player:
         Style(),
         Style(step_s=0.05, noise=0.01, evaluation_s=20, save_s=3),
         Style(noise=0.12, share=0.5),
+        Style(noise=0.12, sections=False, save_s=400),
         Style(step_s=25, noise=0.03, evaluation_s=1500, save_s=600, evaluate_every=1000, save_every=90),
     ],
 )
@@ -137,7 +139,7 @@ def test_a_healthy_job_raises_nothing_in_ten_thousand_steps(style: Style) -> Non
     assert player.raised == []
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15, deadline=None, phases=[Phase.reuse, Phase.generate])  # shrinking a job takes minutes
 @given(
     st.builds(
         Style,
@@ -148,7 +150,8 @@ def test_a_healthy_job_raises_nothing_in_ten_thousand_steps(style: Style) -> Non
         save_every=st.integers(5, 300),
         save_s=st.floats(0, 1500),
         share=st.floats(0.02, 0.6),
-    ),
+        sections=st.booleans(),
+    ).map(lambda style: style if style.sections else style._replace(save_s=min(style.save_s, 400))),
     st.integers(0, 10_000),
 )
 def test_no_healthy_job_raises_anything(style: Style, seed: int) -> None:
@@ -248,7 +251,7 @@ def test_a_stall_clears_after_some_steps_and_is_not_raised_twice_meanwhile() -> 
 
 def test_a_job_with_long_steps_gets_more_time() -> None:
     player = Player(look_s=20)
-    player.play(beats(Style(step_s=100, noise=0.01, save_s=0), 100))
+    player.play(beats(Style(step_s=100, noise=0.01, save_every=20), 100))
     hung(player, [(100, "step", "", True)] * 2, 290)
     assert player.raised == []
     hung(player, [(100, "step", "", True)] * 2, 30)
@@ -258,6 +261,7 @@ def test_a_job_with_long_steps_gets_more_time() -> None:
 @pytest.mark.parametrize(
     ("completed", "phase", "section", "place_s"),
     [
+        (100, "step", "", 480),  # before the first save
         (300, "between", "", 1800),  # three times the longest evaluation is less
         (300, "step", "checkpoint", 1800),
         (5, "step", "forward", 1800),
