@@ -18,6 +18,7 @@ from healthd.launcher.journal import Journal
 from healthd.launcher.local import LocalBackend
 from healthd.launcher.loop import Launcher
 from healthd.launcher.plan import Gate, Limits
+from healthd.launcher.pod import PodBackend
 from healthd.launcher.preflight import LEVELS, command_for
 from healthd.launcher.slurm import SlurmBackend
 from vocabulary.clock import SystemClock
@@ -110,10 +111,10 @@ from vocabulary.clock import SystemClock
 )
 @click.option(
     "--backend",
-    type=click.Choice(["auto", "slurm", "local"]),
+    type=click.Choice(["auto", "slurm", "local", "kubernetes"]),
     default="auto",
     show_default=True,
-    help="Where the ranks run; auto: Slurm inside an allocation, else this machine.",
+    help="Where the ranks run; auto: Slurm inside an allocation, else this machine. kubernetes: this pod, once.",
 )
 @click.option("--node-names", default="", help="Local backend: pretend names of nodes, separated by commas.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -127,6 +128,8 @@ def launch(*, backend: str, node_names: str, events: Path | None, command: tuple
         chosen = _backend(backend, node_names)
         clock = SystemClock()
         journal = Journal(events, chosen.job(), clock)
+        if backend == "kubernetes":
+            shape["max_restarts"] = 0  # the Job's controller starts the next attempt, perhaps on another node
         sys.exit(Launcher(_job(command, chosen.nodes(), **shape), chosen, journal, clock).run())
     except BackendError as error:
         raise click.ClickException(str(error)) from error
@@ -177,4 +180,6 @@ def _preflight(level: str, command: str) -> tuple[str, ...]:
 def _backend(name: str, node_names: str) -> Backend:
     if name == "slurm" or (name == "auto" and "SLURM_JOB_ID" in os.environ):
         return SlurmBackend(os.environ)
+    if name == "kubernetes":
+        return PodBackend(os.environ)
     return LocalBackend([part.strip() for part in node_names.split(",") if part.strip()])

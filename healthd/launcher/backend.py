@@ -91,6 +91,7 @@ class Backend(Protocol):
     """A scheduler, or none."""
 
     name: str
+    attempts_before: int  # that somebody else has made for this job
 
     def job(self) -> str:
         """The name under which the ranks publish their pages; the same after a requeue."""

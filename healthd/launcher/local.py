@@ -25,14 +25,14 @@ _TOPICS: dict[str, Answer] = {"gate": gate.answer, "pages": pages.answer, "prefl
 class LocalRun:
     """Child processes, one per rank, each the leader of a process group."""
 
-    def __init__(self, attempt: Attempt, environ: dict[str, str]) -> None:
+    def __init__(self, attempt: Attempt, environ: dict[str, str], *, first_rank: int = 0) -> None:
         self._children: list[tuple[int, str, subprocess.Popen[bytes]]] = []
         self._killed: set[int] = set()
         argv = [sys.executable, "-m", "healthd.launcher.rank", *attempt.command]
         for rank in range(attempt.world):
             node = attempt.node_of(rank)
             own = {
-                "RANK": str(rank),
+                "RANK": str(first_rank + rank),
                 "LOCAL_RANK": str(rank % attempt.tasks_per_node),
                 "HEALTHD_NODE": node,
                 PARENT_VARIABLE: str(os.getpid()),
@@ -64,10 +64,10 @@ class LocalRun:
     def kill(self) -> None:
         """SIGKILL to each rank's whole process group and to what it started in groups of their own: no worker stays."""
         for rank, _, child in self._children:
-            if child.poll() is None:
+            if child.poll() is None:  # else its number may be another process's by now
                 self._killed.add(rank)
-            for pid in descendants(child.pid):
-                _kill(os.kill, pid)
+                for pid in descendants(child.pid):
+                    _kill(os.kill, pid)
             _kill(os.killpg, child.pid)
 
 
@@ -75,6 +75,7 @@ class LocalBackend:
     """This machine, under one name or several."""
 
     name = "local"
+    attempts_before = 0
 
     def __init__(self, node_names: Sequence[str] = ()) -> None:
         self._nodes = tuple(node_names) or (socket.gethostname(),)
@@ -128,5 +129,5 @@ def descendants(pid: int) -> list[int]:
 
 
 def _kill(how: Callable[[int, int], None], pid: int) -> None:
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError, PermissionError):  # gone, or it became another user's
         how(pid, signal.SIGKILL)

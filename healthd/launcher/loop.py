@@ -57,7 +57,8 @@ class Launcher:
             return self._attempts()
 
     def _attempts(self) -> int:
-        history, number, name = History(), self._journal.last_attempt(), self._backend.job()
+        history, name = History(), self._backend.job()
+        number = max(self._journal.last_attempt(), self._backend.attempts_before)
         while True:
             history, verdicts = self._proven(history)
             choice = choose(

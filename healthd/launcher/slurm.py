@@ -144,6 +144,7 @@ class SlurmBackend:
     """The allocation this process runs in."""
 
     name = "slurm"
+    attempts_before = 0
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
