@@ -97,6 +97,18 @@ def test_the_save_an_order_needs_makes_up_for_a_failed_one(tmp_path: Path, caplo
     assert "the save before this one failed: step 2 was not saved" in caplog.text
 
 
+def test_an_order_to_save_waits_for_the_one_under_way_and_for_its_own(tmp_path: Path) -> None:
+    model = network(1.0)
+    with checkpoints_of(tmp_path, model) as checkpoints:
+        checkpoints.save_async(5)
+        set_to(model, 2.0)
+        path = checkpoints.save(6)
+        assert checkpoints.idle
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["step-000000005", "step-000000006"]
+    assert path.endswith("step-000000006")
+    assert checkpoints.wait() == path
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
