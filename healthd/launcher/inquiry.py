@@ -57,7 +57,12 @@ class Inquiry:
         verdicts = [said.get(node) or NodeVerdict(node, Fitness.UNKNOWN, SILENT) for node in nodes]
         words = {verdict.node: verdict.fitness.value for verdict in verdicts}
         reasons = {verdict.node: verdict.reason for verdict in verdicts if verdict.reason}
-        self._journal.write(topic, f"{topic}: {', '.join(map(_words, verdicts))}", verdicts=words, reasons=reasons)
+        self._journal.write(
+            topic,
+            f"{topic}: {', '.join(_words(topic, verdict) for verdict in verdicts)}",
+            verdicts=words,
+            reasons=reasons,
+        )
         return verdicts
 
 
@@ -72,6 +77,8 @@ def verdicts_of(answers: Answers) -> list[NodeVerdict]:
     return verdicts
 
 
-def _words(verdict: NodeVerdict) -> str:
-    reason = f" ({verdict.reason})" if verdict.reason and verdict.fitness is Fitness.UNFIT else ""
+def _words(topic: str, verdict: NodeVerdict) -> str:
+    """A node and its fitness; with the reason where people should read it. That healthd is silent is said often enough."""
+    plain = verdict.fitness is Fitness.FIT or (topic == "gate" and verdict.fitness is Fitness.UNKNOWN)
+    reason = "" if plain or not verdict.reason else f" ({verdict.reason})"
     return f"{verdict.node} {verdict.fitness.value}{reason}"

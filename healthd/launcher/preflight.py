@@ -20,6 +20,7 @@ from healthd.launcher.plan import Fitness, NodeVerdict
 
 LEVELS = ("gate", "standard")
 POLL_SECONDS = 0.2
+COMPLAINT_CHARACTERS = 300
 REAP_SECONDS = 2.0  # for a killed child: one in the driver's hands may never end
 _SAYS = {"pass": (Fitness.FIT, 0), "fail": (Fitness.UNFIT, 1)}
 
@@ -29,14 +30,23 @@ def command_for(level: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "preflight", "run", "--level", level, "-o", "json")
 
 
-def verdict_from(node: str, said: bytes, code: int) -> NodeVerdict:
-    """What a preflight's document and exit code say of a node; they must agree, else nothing is known."""
+def verdict_from(node: str, said: bytes, code: int, complained: bytes = b"") -> NodeVerdict:
+    """What a preflight's document and exit code say of a node; they must agree, else nothing is known.
+
+    Args:
+        node: its name.
+        said: the document, JSON.
+        code: how the preflight ended.
+        complained: what it said besides; its last line explains a document that is missing.
+    """
     try:
         document: Any = json.loads(said)
         word = document["verdict"]
         reason = str(document.get("reason") or "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return NodeVerdict(node, Fitness.UNKNOWN, f"the preflight ended with {code} and said nothing that can be read")
+        last = complained.decode(errors="replace").strip().rpartition("\n")[2][:COMPLAINT_CHARACTERS]
+        why = f"the preflight ended with {code} and said nothing that can be read"
+        return NodeVerdict(node, Fitness.UNKNOWN, f"{why}: {last}" if last else why)
     fitness, expected = _SAYS.get(word, (Fitness.UNKNOWN, code)) if isinstance(word, str) else (Fitness.UNKNOWN, code)
     if code != expected:
         return NodeVerdict(node, Fitness.UNKNOWN, f"the preflight says {word} but ended with {code}")
@@ -52,7 +62,7 @@ def run(node: str, command: Sequence[str], seconds: float, stopped: Callable[[],
             env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )
     except OSError as error:
@@ -60,8 +70,8 @@ def run(node: str, command: Sequence[str], seconds: float, stopped: Callable[[],
     give_up_at = time.monotonic() + seconds
     while True:
         try:
-            said = child.communicate(timeout=POLL_SECONDS)[0]
-            return verdict_from(node, said, child.returncode)
+            said, complained = child.communicate(timeout=POLL_SECONDS)
+            return verdict_from(node, said, child.returncode, complained)
         except subprocess.TimeoutExpired:
             if stopped() or time.monotonic() >= give_up_at:
                 _end(child)
@@ -78,8 +88,8 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     try:
         child.communicate(timeout=REAP_SECONDS)
     except subprocess.TimeoutExpired:
-        if child.stdout is not None:
-            child.stdout.close()
+        for pipe in filter(None, (child.stdout, child.stderr)):
+            pipe.close()
 
 
 def main() -> None:

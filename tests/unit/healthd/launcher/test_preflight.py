@@ -45,6 +45,12 @@ def test_what_hangs_is_ended_and_what_cannot_start_is_said() -> None:
     assert "cannot be started" in run("n1", ["absent-and-false"], 1.0, lambda: False).reason
 
 
+def test_what_a_preflight_complains_of_is_the_reason() -> None:
+    said = run("n1", ["sh", "-c", "echo progress >&2; echo 'Error: no such level' >&2; exit 2"], 9.0, lambda: False)
+
+    assert said.reason == "the preflight ended with 2 and said nothing that can be read: Error: no such level"
+
+
 def test_the_program_prints_one_line_for_its_node() -> None:
     argv = [sys.executable, "-m", "healthd.launcher.preflight", "9", "sh", "-c", "echo $HEALTHD_NODE"]
 
