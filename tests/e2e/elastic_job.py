@@ -11,7 +11,7 @@ from pathlib import Path
 from adapter_job import SCRIPTS
 from trainer_job import DEADLINE_S, TrainingJob
 
-RENDEZVOUS = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3,join_timeout=60"
+RENDEZVOUS = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3,join_timeout=240"
 
 
 class ElasticJob(TrainingJob):
@@ -39,7 +39,7 @@ class ElasticJob(TrainingJob):
 
     def left(self, node: str) -> int:
         """Wait for a node's agent to end; its exit code."""
-        return self.agents[node].wait(DEADLINE_S)
+        return self.agents[node].wait(2 * DEADLINE_S)
 
     def close(self) -> None:
         """End every agent; each takes its ranks along."""

@@ -12,7 +12,7 @@ from trainer_job import STEPS
 
 from healthd.trainer.page import Outcome
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(480)]
 PACE = 0.05
 
 ADAPTERS = [

@@ -10,7 +10,7 @@ from elastic_job import ElasticJob
 from healthd.trainer.page import Outcome
 from healthd.trainer.pages import BeaconView, read
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(480)]
 STEPS = 160
 PACE = 0.15
 
