@@ -124,7 +124,7 @@ def _audit(
 def _join(state: ClusterState, incident: Incident, finding: Finding) -> None:
     if finding.id not in incident.findings:
         findings = (*incident.findings, finding.id)
-        state.put_incident(replace(incident, findings=findings, injected=incident.injected and finding.injected))
+        state.put_incident(replace(incident, findings=findings, injected=incident.injected or finding.injected))
 
 
 def _open(state: ClusterState, finding: Finding, now: float) -> None:
@@ -140,7 +140,7 @@ def _open(state: ClusterState, finding: Finding, now: float) -> None:
         title=f"{finding.kind} on {finding.component}: {finding.summary}"[:TITLE_MAX],
         opened_at=now,
         findings=(*(f.id for f in context), finding.id),
-        injected=finding.injected,
+        injected=finding.injected or any(f.injected for f in context),  # what a drill brings along is the drill's
     )
     state.put_incident(incident)
     state.note(now, "incident_opened", f"{incident.id} on {incident.node}: {incident.title}", incident=incident)

@@ -181,13 +181,6 @@ def test_drills_do_not_wear_a_node_out() -> None:
     assert list(story.decisions.values())[-1].rule == "gpu-needs-reset"
 
 
-def test_a_real_fault_that_joins_a_drill_is_real() -> None:
-    story = Story()
-    story.finding("row_remap/spares", Severity.WARNING, injected=True)
-    story.finding("xid/79", Severity.FATAL)
-    assert not story.state.incident_of("n1").injected  # type: ignore[union-attr]  # it is there
-
-
 def test_a_switch_takes_all_gpus_along() -> None:
     story = Story()
     story.finding("xid/45", Severity.INFO)
