@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from adapter_job import AdapterJob
+from adapter_job import AdapterJob, hurry
 from trainer_job import STEPS
 
 from healthd.trainer.page import Outcome
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(480)]
-PACE = 0.05
+PACE = 0.2
 
 ADAPTERS = [
     pytest.param(("plain.py", "ddp"), "", id="ddp"),
@@ -57,6 +57,7 @@ def test_ordered_saved_left_and_resumed_without_the_condemned_node(
     try:
         job.start("--spares=1", pace=PACE)
         job.order(job.ranks(world=2, step=5))
+        hurry(job)
         assert job.finish() == 0, job.log()
     finally:
         job.close()

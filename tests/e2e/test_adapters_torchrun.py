@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from adapter_job import hurry
 from elastic_job import ElasticJob
 
 from healthd.trainer.page import Outcome
 from healthd.trainer.pages import BeaconView, read
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(480)]
-STEPS = 160
-PACE = 0.15
+STEPS = 600
+PACE = 0.25
 
 
 def living(job: ElasticJob, *nodes: str, step: int) -> list[BeaconView]:
@@ -41,6 +42,7 @@ def test_a_node_leaves_the_rest_go_on_a_spare_joins(tmp_path: Path) -> None:
         job.join("n2")
         with_spare = living(job, "n0", "n2", step=alone[0].state.step)
         job.order(with_spare, condemned="elsewhere")  # by now n0's agent has counted a restart, n2's has not
+        hurry(job)
 
         assert job.left("n0") == 0, job.log()
         assert job.left("n2") == 0, job.log()

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 WIDTH, BATCH = 12, 4
+HURRY = "hurry"
 
 
 class Net(nn.Module):
@@ -44,8 +45,9 @@ def options() -> argparse.Namespace:
 
 
 def record(args: argparse.Namespace, step: int, loss: float) -> None:
-    """Rank 0 writes each step's loss, all its bits."""
+    """Rank 0 writes each step's loss, all its bits. A step takes its time until the test has seen what it waited for."""
     if os.environ.get("RANK", "0") == "0":
         with args.losses.open("a") as file:
             file.write(json.dumps({"step": step, "loss": loss.hex()}) + "\n")
-    time.sleep(args.step_seconds)
+    if not (args.losses.parent / HURRY).exists():
+        time.sleep(args.step_seconds)
