@@ -41,7 +41,11 @@ SPECS = {
         Spec("matmul_repeat", "torch", 120.0, ("one_output", "all_outputs", "nan", "hang")),
     )
 }
-LEVELS = {"gate": ("gpu_state", "memory_pattern", "matmul_repeat")}
+_ALL = tuple(SPECS)
+LEVELS = {"gate": _ALL, "standard": _ALL, "burn-in": _ALL}
+# How long a level goes on: its tests run round after round, so that heat and chance get their turn. The first round that
+# is no pass ends it.
+LASTS_S = {"gate": 0.0, "standard": 120.0, "burn-in": 1800.0}
 
 
 def plan(

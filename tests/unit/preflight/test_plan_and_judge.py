@@ -39,7 +39,7 @@ def test_a_watchdog_can_be_set_for_one_test() -> None:
 @pytest.mark.parametrize(
     ("level", "only", "inject", "says"),
     [
-        ("gat", [], [], "no such level: 'gat'; there is gate"),
+        ("gat", [], [], "no such level: 'gat'; there is gate, standard, burn-in"),
         ("gate", ["memory"], [], "no such test in level gate: 'memory'"),
         ("gate", [], ["memory_pattern"], "memory_pattern knows bit_flip, hang"),
         ("gate", [], ["memory_pattern:explode"], "memory_pattern knows bit_flip, hang"),

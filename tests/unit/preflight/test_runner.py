@@ -14,7 +14,8 @@ import pytest
 
 from preflight.checks.gpu_state import gpus_on_bus
 from preflight.child import of_exception
-from preflight.plan import Spec, plan
+from preflight.main import run_plan
+from preflight.plan import LASTS_S, Spec, plan
 from preflight.results import Done, Message, Now, Outcome, Result
 from preflight.runner import _Child, _follow, run
 from vocabulary.clock import SystemClock
@@ -190,3 +191,18 @@ def stable(document: str) -> str:
     """The document without what differs from machine to machine."""
     document = re.sub(r'("(?:started_at|seconds|gigabytes_per_s|gigaflops)": )[0-9.e+-]+', r"\g<1>0", document)
     return re.sub(r'("node": )"[^"]*"', r'\1"this-node"', document)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "verdict", "least", "most"), [("gpus 3", "pass", 2, 99), ("gpus 3\nlost 2", "fail", 1, 1)]
+)
+def test_a_longer_level_goes_round_after_round_until_one_is_no_pass(
+    fake_nvml: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str, verdict: str, least: int, most: int
+) -> None:
+    (tmp_path / "scenario").write_text(f"{scenario}\n")
+    monkeypatch.setenv("HEALTHD_NVML_LIBRARY", fake_nvml)
+    monkeypatch.setenv("FAKE_NVML_SCENARIO", str(tmp_path / "scenario"))
+    monkeypatch.setitem(LASTS_S, "standard", 3.0)
+    document = run_plan(plan("standard", ["gpu_state"]), (), SystemClock())
+    assert document.verdict.value == verdict
+    assert least <= document.rounds <= most
