@@ -57,11 +57,11 @@ class Training:
 
 
 def row(what: str, saves: list[Saved], steps: list[float]) -> None:
-    """Medians of one way to save; `steps` are those that ran meanwhile."""
+    """Medians of one way to save, bytes as means; `steps` are those that ran meanwhile."""
     stall = statistics.median(save.stall_seconds for save in saves) * 1e3
     complete = statistics.median(save.seconds for save in saves) * 1e3
-    written = statistics.median(save.bytes_written for save in saves) / 1e6
-    linked = statistics.median(save.bytes_linked for save in saves) / 1e6
+    written = statistics.fmean(save.bytes_written for save in saves) / 1e6
+    linked = statistics.fmean(save.bytes_linked for save in saves) / 1e6
     meanwhile = f"{statistics.median(steps) * 1e3:.0f}" if steps else ""
     print(f"| {what} | {stall:.0f} | {complete:.0f} | {written:.0f} | {linked:.0f} | {meanwhile} |", flush=True)
 
@@ -101,8 +101,9 @@ def rank(variant: str, root: Path, memory: Path) -> None:
     if first:
         print(f"| {variant}: nothing saved | | | | | {statistics.median(alone) * 1e3:.0f} |", flush=True)
     for what, incremental in (("", False), (", incremental", True)):
-        with TrainingCheckpoints(root / f"{variant}{incremental}", training.state, incremental=incremental) as disk:
+        with TrainingCheckpoints(root / f"{incremental}", training.state, incremental=incremental) as disk:
             show(f"synchronous{what}", measure(training, disk.save, disk.wait, lambda: disk.last)[0], [])
+        with TrainingCheckpoints(root / f"behind-{incremental}", training.state, incremental=incremental) as disk:
             show(f"asynchronous{what}", *measure(training, disk.save_async, disk.wait, lambda: disk.last))
     copies = PeerCopies(memory / variant / str(dist.get_rank()), training.state, distance=1)
     show("in memory, here and at the neighbour", *measure(training, copies.save, copies.wait, lambda: copies.last))
@@ -139,6 +140,7 @@ def main() -> None:
         "--root", type=Path, default=Path(tempfile.gettempdir()), help="a directory on the disk to measure"
     )
     parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="a directory on tmpfs")
+    parser.add_argument("--only", choices=VARIANTS, nargs="+", default=VARIANTS, help="which models")
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.variant:
@@ -146,7 +148,7 @@ def main() -> None:
         return
     print("| | stall, ms | complete, ms | written by a rank, MB | linked, MB | a step meanwhile, ms |")
     print("|---|---:|---:|---:|---:|---:|")
-    for variant in VARIANTS:
+    for variant in args.only:
         root = Path(tempfile.mkdtemp(dir=args.root, prefix="bench-"))
         memory = Path(tempfile.mkdtemp(dir=args.memory, prefix="bench-"))
         try:

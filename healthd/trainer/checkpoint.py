@@ -6,6 +6,7 @@
     ROOT/.step-000000042.tmp/        being written, or left behind by a crash
     ROOT/.step-000000042.old/        for an instant, where a run that went back saves a step again
     ROOT/.step-000000042.gone/       being deleted
+    ROOT/abandoned-step-000000042/   newer than what a run that went back has saved since; never used, nor deleted
 
 No framework in here. Who writes the files and how the ranks wait for each other is an adapter's business.
 """
@@ -110,6 +111,7 @@ class Checkpoints:
             final.rename(old)
         aside.rename(final)
         sync_directory(self.root)
+        self._set_aside(step)
         self._retain()
         return final
 
@@ -182,6 +184,15 @@ class Checkpoints:
         except FileNotFoundError:
             return []
         return sorted(found, key=step_of)
+
+    def _set_aside(self, step: int) -> None:
+        """What is newer than the step just saved belongs to a run that went back: it must not count as the latest."""
+        for path in self._complete_paths():
+            if step_of(path) > step:
+                abandoned = path.with_name(f"abandoned-{path.name}")
+                shutil.rmtree(abandoned, ignore_errors=True)
+                path.rename(abandoned)
+                _log.warning("%s is of a run that went back to step %d: now %s, delete it", path, step, abandoned.name)
 
     def _retain(self) -> None:
         for path in self._complete_paths()[: -self.keep]:

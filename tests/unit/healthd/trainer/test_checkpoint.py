@@ -114,6 +114,25 @@ def test_a_run_that_went_back_may_save_the_same_step_again(tmp_path: Path) -> No
     assert [each.name for each in tmp_path.iterdir()] == ["step-000000004"]
 
 
+def test_after_going_back_the_new_course_is_the_latest_and_the_old_one_is_kept_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    (save(checkpoints, 100) / ".metadata").unlink()  # damaged: the run went back to an older one, and comes to 60
+
+    with caplog.at_level(logging.WARNING):
+        path = save(checkpoints, 60)
+
+    found = checkpoints.latest()
+    assert found is not None
+    assert found.path == path
+    assert names(tmp_path) == ["abandoned-step-000000100", "step-000000060"]
+    assert "of a run that went back to step 60" in caplog.text
+    save(checkpoints, 100)
+    save(checkpoints, 70)
+    assert names(tmp_path) == ["abandoned-step-000000100", "step-000000070"]
+
+
 def test_a_part_that_never_came_keeps_the_checkpoint_incomplete(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     writer = FileWriter(checkpoints.open(3))
