@@ -39,7 +39,7 @@ ADAPTERS := build/adapters
 
 adapters: venv ## the adapters' tests on the real frameworks, which go into an environment of their own (300 MB)
 	@test -x $(ADAPTERS)/bin/python || $(BIN)/python -m venv $(ADAPTERS)
-	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$($(ADAPTERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beneath.pth
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > $$($(ADAPTERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beneath.pth
 	$(ADAPTERS)/bin/python -m pip install -qq --disable-pip-version-check -c requirements/constraints-dev.txt -r requirements/adapters.in
 	$(ADAPTERS)/bin/python -m pytest tests/e2e/test_adapters_*.py tests/unit/healthd/trainer
 
