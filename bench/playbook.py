@@ -18,9 +18,11 @@ from collections.abc import Callable, Iterator
 
 from remediator.decide.budget import Budget
 from remediator.decide.settings import Settings
-from remediator.model.inputs import AnyInput, FindingsReported, PlacementChanged, Tick
+from remediator.model.hold import NodeHold, Owner
+from remediator.model.inputs import AnyInput, FindingsReported, HoldsObserved, PlacementChanged, Tick
 from remediator.model.plan import Mode
 from remediator.model.records import JobRef
+from remediator.model.rules import NodeState
 from remediator.pipeline import handle
 from remediator.playbook.load import SHIPPED, load_policy
 from remediator.rehearsal import Rehearsal, World
@@ -130,6 +132,14 @@ def record(count: int) -> Iterator[AnyInput]:
             yield Tick(at=at)
 
 
+def parts_arrive(rehearsal: Rehearsal) -> None:
+    """Once a day people replace what waits for it, and give the nodes back."""
+    for node in rehearsal.state.nodes_in(NodeState.REPLACING):
+        rehearsal.tell(FindingsReported(at=rehearsal.now, node=node.node, boot_id="b", active=()))
+        hold = NodeHold(node.node, schedulable=True, owner=Owner.NOBODY)
+        rehearsal.tell(HoldsObserved(at=rehearsal.now + 1.0, holds=(hold,)))
+
+
 def replay(count: int) -> tuple[tuple[float, float, float], Rehearsal]:
     """The record under the shipped policy, with a cluster that answers what is planned."""
     rehearsal = Rehearsal(settings(isolated_max=50, isolations_per_hour_max=100), World())
@@ -137,9 +147,15 @@ def replay(count: int) -> tuple[tuple[float, float, float], Rehearsal]:
     inputs = record(count)
     share = max(1, count // SLICES)
 
+    day = 0
+
     def slice_() -> int:
+        nonlocal day
         done = 0
         for item in inputs:
+            if item.at // 86400 > day:
+                day = int(item.at // 86400)
+                parts_arrive(rehearsal)
             rehearsal.run(item.at)
             rehearsal.tell(item)
             done += isinstance(item, FindingsReported)

@@ -19,6 +19,7 @@ from remediator.state import CONTEXT_S, ClusterState
 from vocabulary.finding import Finding, Severity
 
 TITLE_MAX = 200
+JOINED_MAX = 200  # findings of an incident beyond which it takes in no more that need no reaction
 
 Wanted = Callable[[Finding], bool]  # whether the policy has a plan for this finding
 
@@ -122,6 +123,8 @@ def _audit(
 
 
 def _join(state: ClusterState, incident: Incident, finding: Finding) -> None:
+    if finding.severity is Severity.INFO and len(incident.findings) >= JOINED_MAX:
+        return  # recorded and counted all the same; an incident that is held back for weeks must stay readable
     if finding.id not in incident.findings:
         findings = (*incident.findings, finding.id)
         state.put_incident(replace(incident, findings=findings, injected=incident.injected or finding.injected))

@@ -225,3 +225,15 @@ def test_a_late_copy_of_a_cleared_finding_opens_nothing_within_the_hour(state: N
     story.after(1800)
     story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(finding,)))
     assert not story.state.incidents, state
+
+
+def test_an_incident_that_waits_for_weeks_stays_readable() -> None:
+    story = Story(settings(mode=Mode.RECOMMEND))
+    story.finding("xid/79", Severity.FATAL)
+    for _ in range(250):
+        story.finding("xid/63", Severity.INFO)
+    grave = story.finding("xid/48", Severity.FATAL)
+    incident = story.state.incident_of("n1")
+    assert incident is not None
+    assert len(incident.findings) == 201
+    assert grave.id in incident.findings
