@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remediator.api.render import awaiting, event_view, incident_view, node_view, status_view
+from remediator.api.render import event_view, incident_view, node_view, status_view
 from remediator.api.service import (
     WAIT_MAX_S,
     Refusal,
@@ -21,6 +21,7 @@ from remediator.api.service import (
     service_of,
     submit,
 )
+from remediator.decide.approval import awaiting
 from remediator.model.inputs import Approved
 from remediator.model.records import AuditEvent
 from remediator.model.views import Approval, EventList, IncidentList, NodeList

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+from remediator.decide.approval import awaiting
 from remediator.decide.budget import level_max
 from remediator.decide.settings import Settings
 from remediator.engine import Snapshot
-from remediator.model.plan import Mode, StepState, step_key
+from remediator.model.plan import Mode
 from remediator.model.records import Action, Answer, AuditEvent, Decision, Incident, IncidentState, NodeRecord
 from remediator.model.views import (
     ActionView,
-    Awaited,
     DecisionView,
     EventView,
     IncidentView,
@@ -68,21 +68,6 @@ def incident_view(
         ),
         actions=tuple(action_view(a) for a in actions),
     )
-
-
-def awaiting(incident: Incident) -> tuple[Awaited, ...]:
-    """What an open incident waits for a person to approve: its decision, or steps of its plan."""
-    if incident.state is IncidentState.CLOSED:
-        return ()
-    if incident.answer is Answer.APPROVE and incident.decision not in incident.approved:
-        return (Awaited(incident.decision, f"the plan of {incident.rule}"),)
-    waiting = [
-        Awaited(step_key(incident.decision, stage, index, run.key), str(run.step))
-        for stage, runs in enumerate(incident.plan)
-        for index, run in enumerate(runs)
-        if run.state is StepState.PENDING and run.step.mode is Mode.APPROVE and run.detail
-    ]
-    return tuple(each for each in waiting if each.id not in incident.approved)
 
 
 def action_view(action: Action) -> ActionView:

@@ -64,13 +64,9 @@ class Policy:
         self.rules = tuple(rules)
         self.digest = digest
         self.source = source
-        self._places = {rule.name: place for place, rule in enumerate(self.rules)}
+        self.by_name: Mapping[str, Rule] = {rule.name: rule for rule in self.rules}
+        self._places = {name: place for place, name in enumerate(self.by_name)}
         self._by_kind: dict[str, tuple[int, ...]] = {}
-
-    @property
-    def by_name(self) -> Mapping[str, Rule]:
-        """The rules by name."""
-        return {rule.name: rule for rule in self.rules}
 
     def rank(self, name: str, told: Collection[str] = ()) -> int:
         """Where a rule ranks: one that acts before one that only tells, and last those that have told already.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from remediator.decide.approval import awaiting
 from remediator.decide.budget import Budget
 from remediator.decide.policy import Policy
 from remediator.decide.settings import Settings
@@ -109,16 +110,8 @@ def _inputs(
         yield HoldsObserved(at=at, holds=(NodeHold(event.node, schedulable=not holds, drained=holds, owner=owner),))
     incident = rehearsal.state.incident_of(event.node)
     if event.approve and incident is not None:
-        yield Approved(
-            at=at, incident=incident.id, what=_awaited(incident.decision, rehearsal, event), actor="scenario"
-        )
-
-
-def _awaited(decision: str, rehearsal: Rehearsal, event: Event) -> str:
-    incident = rehearsal.state.incident_of(event.node)
-    runs = [run for stage in incident.plan for run in stage] if incident is not None else []
-    words = [run.detail.rpartition(" ")[2] for run in runs if run.detail.startswith("waits for approval of ")]
-    return words[0] if words else decision
+        for awaited in awaiting(incident)[:1]:
+            yield Approved(at=at, incident=incident.id, what=awaited.id, actor="scenario")
 
 
 def _finding(event: Event, number: int, at: float, catalogue: Catalogue) -> Finding:
@@ -147,6 +140,8 @@ def _severity(check: str, code: str, catalogue: Catalogue) -> Severity:
     if check == "xid":
         number = 79 if code == "fallen_off_bus" else int(code) if code.isdecimal() else 0
         return catalogue.entry(number).severity
+    if check == "sxid" and code.isdecimal():
+        return catalogue.sxid_entry(int(code)).severity
     return Severity.UNCLASSIFIED
 
 
