@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-from vocabulary.identity import canonical_pci
+from vocabulary.fabric_manager import switch_error
 from vocabulary.injection import unmark
 from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
 
@@ -21,10 +21,6 @@ _NUMBER = re.compile(rf"(?P<kind>s?xid)?[\s:=#]{{0,4}}(?P<code>\d{{1,{DIGITS_MAX
 _PIECE = re.compile(
     r"(?P<xid>(?:NVRM: {1,4})?(?<![A-Za-z])Xid ?\()|(?P<sxid>(?:nvidia-nvswitch\d{1,4}: {1,4})?SXid ?\()"
     r"|(?P<fallen>NVRM: {1,4}[^\"]{0,80}?fallen off the bus)"
-)
-_FABRIC_MANAGER = re.compile(
-    r"detected NVSwitch (?P<word>non-fatal|fatal) error (?P<code>\d{5})\b(?:.{0,200}?pci bus id (?P<pci>[0-9a-fA-F:.]{7,16}))?"
-    r"(?:.{0,80}?\bport (?P<port>\d{1,3}))?"
 )
 
 
@@ -50,7 +46,7 @@ def understand(text: str) -> Asked | None:
     text = _message(text)
     marked = unmark(text)
     text = marked.text if marked else text
-    event = parse_line(text) or _piece(text) or _of_fabric_manager(text)
+    event = parse_line(text) or _piece(text) or switch_error(text)
     return Asked(event, is_line=True) if event else None
 
 
@@ -80,21 +76,3 @@ def _piece(text: str) -> KernelEvent | None:
         return parse_line(piece)
     event = parse_line(f"nvidia-nvswitch0: {piece}")
     return msgspec.structs.replace(event, switch=None) if event else None
-
-
-def _of_fabric_manager(text: str) -> KernelEvent | None:
-    match = _FABRIC_MANAGER.search(text)
-    if match is None:
-        return None
-    try:
-        pci = canonical_pci(match["pci"] or "")
-    except ValueError:
-        pci = ""
-    return KernelEvent(
-        kind=KernelEventKind.SXID,
-        code=int(match["code"]),
-        pci=pci,
-        detail=match[0],
-        word=match["word"].capitalize(),
-        link=int(match["port"]) if match["port"] else None,
-    )

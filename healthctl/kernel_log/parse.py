@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import tee
 
 import msgspec
 
 from healthctl.kernel_log.kinds import classify
 from healthctl.kernel_log.transport import Heard, hear
+from vocabulary.fabric_manager import is_own_line, switch_error
 from vocabulary.xid import KernelEvent, KernelEventKind, find_event
 
 PROBE_LINES = 3  # the driver's probe message names the GPU on its first line and the fault on its last
@@ -50,7 +52,11 @@ _REPORTED = re.compile(
 def parse_lines(lines: Iterable[str]) -> Iterator[ParsedLine]:
     """One record for each line, numbered from 1. Never raises, whatever a line holds."""
     named_at, named = -PROBE_LINES, ""
-    for line_no, heard in enumerate(hear(lines), start=1):
+    as_written, to_hear = tee(lines)
+    for line_no, (line, heard) in enumerate(zip(as_written, hear(to_hear), strict=True), start=1):
+        if is_own_line(line) and (told := switch_error(line)):  # the one author beside the kernel whose word counts
+            yield _of_event(line_no, told, heard)
+            continue
         if heard.text is None:
             yield ParsedLine(line_no)
             continue

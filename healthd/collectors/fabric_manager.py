@@ -6,16 +6,13 @@ import re
 
 from healthd.machine import Absent, Machine, Options
 from healthd.samples.fabric_manager import FabricManagerSample, SwitchError
+from vocabulary.fabric_manager import SWITCH_ERROR
 
 LOG = "/var/log/fabricmanager.log"
 TAIL_BYTES = 1 << 16
 ERRORS_MAX = 200
 TEXT_CHARS_MAX = 200
 _ERROR = re.compile(r"\[(?P<stamp>[^\]]{8,40})\]\s{1,4}\[(?:ERROR|CRITICAL|FATAL)\]")
-_SWITCH = re.compile(
-    r"detected NVSwitch (?P<word>fatal|non-fatal) error (?P<code>\d{1,7})\b.{0,80}?pci bus id (?P<pci>[0-9A-Fa-f:.]{7,20})"
-    r"(?:.{0,60}?port (?P<port>\d{1,4}))?"
-)
 
 
 def read(machine: Machine, options: Options) -> FabricManagerSample:
@@ -40,7 +37,8 @@ def parse(text: str) -> FabricManagerSample:
         if head is None:
             continue
         lines += 1
-        if found := _SWITCH.search(line):
+        found = SWITCH_ERROR.search(line)
+        if found is not None and found["pci"] is not None:
             port = None if found["port"] is None else int(found["port"])
             fatal = found["word"] == "fatal"
             errors.append(SwitchError(head["stamp"], fatal, found["code"], found["pci"], port, line[:TEXT_CHARS_MAX]))
