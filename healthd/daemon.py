@@ -127,6 +127,7 @@ class Daemon:
         self.status = self._status_now()
         socket_path = config.run_dir / "healthd.sock"
         metrics = metrics_page(lambda: self.status, self._outbox.waiting, with_dcgm_names=config.exporter.dcgm_names)
+        _prepare_beacons(config.beacon_dir)  # before the first answer: who hears us may make a page
         self._http = StatusServer(
             config.listen_address, socket_path, lambda: self.status, metrics, host.clock, self.evidence
         )
@@ -135,7 +136,6 @@ class Daemon:
 
     def run(self) -> None:
         """Work until `stop`; then write what is left, and end the children."""
-        self._prepare_beacons()
         self._services.start()
         _log.info("node %s, boot %s, listening on %s port %s", self._config.node, self._boot_id, *self._http.address)
         self._service_manager.ready()
@@ -288,12 +288,6 @@ class Daemon:
             abandoned=self._nvml.abandoned + self._prober.abandoned,
         )
 
-    def _prepare_beacons(self) -> None:
-        try:
-            prepare_directory(str(self._config.beacon_dir))
-        except (BeaconError, OSError) as error:  # trainers then run on without us; faults are still found
-            _log.error("no beacons on this node: %s", error)
-
     def _keep_registered(self, name: str, source: HasFileno | None) -> None:
         """Keep the selector in step with a source that may have been opened anew (perhaps under its old number)."""
         known = self._registered.get(name)
@@ -316,3 +310,10 @@ def _lock(config: Config) -> int:
         os.close(descriptor)
         raise AlreadyRunning(f"{path}: another healthd has this state_dir; give each node its own") from None
     return descriptor
+
+
+def _prepare_beacons(directory: os.PathLike[str]) -> None:
+    try:
+        prepare_directory(str(directory))
+    except (BeaconError, OSError) as error:  # trainers then run on without us; faults are still found
+        _log.error("no beacons on this node: %s", error)

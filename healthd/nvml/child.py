@@ -24,6 +24,7 @@ import pynvml
 from healthd.nvml.constants import versions
 from healthd.nvml.device import Device, Message
 from healthd.nvml.events import listen
+from healthd.nvml.identities import Identities
 from healthd.nvml.sweeps import sweep_until_told
 from healthd.slate import Slate
 
@@ -45,6 +46,7 @@ def main(arguments: list[str]) -> int:
         slate.write(None, "nvmlInit")
         pynvml.nvmlInit()
         devices = [Device(index, slate) for index in range(pynvml.nvmlDeviceGetCount())]
+        identities = Identities(devices, slate, time.monotonic())  # before the names: a GPU that wakes between is told
         names = [device.names() for device in devices]
         answering = [device for device, name in zip(devices, names, strict=True) if name is not None]
         inventory: Message = {"type": "Inventory", "count": len(devices), "gpus": [name for name in names if name]}
@@ -55,7 +57,7 @@ def main(arguments: list[str]) -> int:
         return 3
     listen(answering, slate, send)
     send(inventory)
-    sweep_until_told(devices, interval_s, slate, send)
+    sweep_until_told(devices, identities, interval_s, slate, send)
     return 0
 
 

@@ -54,10 +54,12 @@ class Sweeps:
         return {"type": "Sweep", "at": time.time(), "seconds": time.monotonic() - began, "readings": readings}
 
 
-def sweep_until_told(devices: Sequence[Device], interval_s: float, slate: Slate, send: Send) -> None:
+def sweep_until_told(
+    devices: Sequence[Device], identities: Identities, interval_s: float, slate: Slate, send: Send
+) -> None:
     """Return when standard input ends, or the GPUs are no longer those that were enumerated, which is said."""
     due = time.monotonic()
-    sweeps, identities = Sweeps(devices), Identities(devices, slate, due)
+    sweeps = Sweeps(devices)
     while True:
         began = time.monotonic()
         send(sweeps.sweep())
