@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import sys
 
 import click
 
 from healthctl.exits import Exit, Failure
+from healthctl.lazy import LazyGroup
 
 # Command → where it lives, and its line in the help (reading it from there would import them all).
 COMMANDS = {
@@ -31,34 +31,14 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
-    """A group that knows its commands by name only."""
+class FrontDoor(LazyGroup):
+    """Every command there is."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """In the order of the table above."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
-        """Import the one command that is asked for."""
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
-        try:
-            command = getattr(importlib.import_module(module), name)
-        except ModuleNotFoundError as error:
-            todo = "install it: pip install 'gpu-healthd[remediator,preflight,nvhcd]'"
-            raise Failure(f"'{cmd_name}' needs the module {error.name}, which is not here; {todo}") from error
-        assert isinstance(command, click.Command)  # noqa: S101 - the table above is ours
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        """The list in the help, without importing anything."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+    table = COMMANDS
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=FrontDoor,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done or good, 1 a problem was found, 2 wrong usage, 3 no answer, refused or unknown.",
 )

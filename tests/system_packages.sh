@@ -3,10 +3,16 @@
 # With CI=true a missing one is an error.
 set -eu
 
-NEEDED="munged:munge slurmctld:slurmctld slurmd:slurmd scontrol:slurm-client systemd-analyze:systemd"
+NEEDED="munged:munge slurmctld:slurmctld slurmd:slurmd scontrol:slurm-client systemd-analyze:systemd
+ pg_ctl:postgresql prometheus-alertmanager:prometheus-alertmanager"
 PATH="$PATH:/usr/sbin:/sbin"
 
+with_postgresql() { # Debian keeps the server's programs out of the way, a directory a version
+    for directory in /usr/lib/postgresql/*/bin; do PATH="$PATH:$directory"; done
+}
+
 missing_packages() {
+    with_postgresql
     for pair in $NEEDED; do
         command -v "${pair%%:*}" >/dev/null 2>&1 || printf '%s ' "${pair##*:}"
     done
@@ -46,7 +52,7 @@ cat >&2 <<MESSAGE
 ************************************************************************
 NOT AVAILABLE: $missing
 because:       $why
-skipped:       every test marked 'slurm'; the demo uses its local scheduler
+skipped:       every test that needs them; without Slurm the demo uses its local scheduler
 to have them:  apt-get install $missing (as root)
 ************************************************************************
 MESSAGE

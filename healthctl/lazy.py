@@ -1,0 +1,40 @@
+"""A command group that knows its commands by name: each is imported when it runs, so that a simple one starts at once."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+import click
+
+from healthctl.exits import Failure
+
+EXTRAS = "remediator,analyze,preflight,nvhcd"
+
+
+class LazyGroup(click.Group):
+    """`table`: command → where it lives ("module:name"), and its line in the help (reading it there would import it)."""
+
+    table: Mapping[str, tuple[str, str]] = {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """In the order of the table."""
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        """Import the one command that is asked for."""
+        if cmd_name not in self.table:
+            return None
+        module, _, name = self.table[cmd_name][0].partition(":")
+        try:
+            command = getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:
+            todo = f"install it: pip install 'gpu-healthd[{EXTRAS}]'"
+            raise Failure(f"'{cmd_name}' needs the module {error.name}, which is not here; {todo}") from error
+        assert isinstance(command, click.Command)  # noqa: S101 - the tables are ours
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """The list in the help, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in self.table.items()])
