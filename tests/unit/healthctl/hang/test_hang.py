@@ -52,20 +52,20 @@ def test_the_rank_that_did_not_arrive_is_named_with_where_it_was_last(healthctl:
     write(
         tmp_path, {0: dump(entry(1), entry(2, "started")), 1: dump(entry(1)), 2: dump(entry(1), entry(2, "scheduled"))}
     )
-    done = healthctl("hang", "explain", str(tmp_path))
+    done = healthctl("analyze", "hang", str(tmp_path))
     assert done.exit_code == 1
     assert done.stdout.splitlines() == [
         "group 0 (default_pg): nccl:all_reduce number 2: rank 1 has not arrived, 2 wait",
         "    rank 1: last seen in nccl:all_reduce number 1, called from /job/train.py:31 in train",
         "look at: rank 1",
     ]
-    found = json.loads(healthctl("hang", "explain", str(tmp_path), "-o", "json").stdout)
+    found = json.loads(healthctl("analyze", "hang", str(tmp_path), "-o", "json").stdout)
     assert (found["culprits"], found["stuck"][0]["missing"], found["stuck"][0]["waiting"]) == ([1], [1], [0, 2])
 
 
 def test_a_job_that_moves_is_left_alone(healthctl: Run, tmp_path: Path) -> None:
     write(tmp_path, {0: dump(entry(1)), 1: dump(entry(1))})
-    done = healthctl("hang", "explain", str(tmp_path))
+    done = healthctl("analyze", "hang", str(tmp_path))
     assert (done.exit_code, done.stdout) == (0, "nothing stands still in the dumps of 2 ranks\n")
 
 
@@ -166,10 +166,10 @@ def test_any_bytes_are_a_dump_or_a_clear_error(tmp_path_factory: pytest.TempPath
 
 
 def test_what_is_wrong_is_said_in_a_line(healthctl: Run, tmp_path: Path) -> None:
-    nothing = healthctl("hang", "explain", str(tmp_path))
+    nothing = healthctl("analyze", "hang", str(tmp_path))
     assert (nothing.exit_code, "TORCH_FR_BUFFER_SIZE" in nothing.stderr) == (2, True)
     write(tmp_path, {0: dump()})
     (tmp_path / "other_0").write_bytes(b"")
-    twice = healthctl("hang", "explain", str(tmp_path))
+    twice = healthctl("analyze", "hang", str(tmp_path))
     assert (twice.exit_code, "both of rank 0" in twice.stderr) == (3, True)
-    assert healthctl("hang", "explain", str(tmp_path / "none")).exit_code == 2
+    assert healthctl("analyze", "hang", str(tmp_path / "none")).exit_code == 2

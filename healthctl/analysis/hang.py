@@ -1,4 +1,4 @@
-"""`healthctl hang`: why a job hangs, from what its ranks left behind. Works offline."""
+"""`healthctl analyze hang`: why a job hangs, from what its ranks left behind. Works offline."""
 
 from __future__ import annotations
 
@@ -16,18 +16,13 @@ if TYPE_CHECKING:
 RANKS_NAMED = 12
 
 
-@click.group()
-def hang() -> None:
-    """Why a job hangs, from what its ranks left behind."""
-
-
-@hang.command()
+@click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "--world", type=click.IntRange(1, 1_000_000), help="How many ranks the job has, to miss those without a dump."
 )
 @output_option
-def explain(directory: Path, world: int | None, output: str) -> None:
+def hang(directory: Path, world: int | None, output: str) -> None:
     """Read PyTorch's flight recorder dumps in DIRECTORY and say which rank did not arrive at which collective.
 
     Dumps are pickles; nothing in them is run. Ends with 0 if nothing stands still, with 1 if something does.

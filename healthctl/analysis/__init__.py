@@ -1,0 +1,1 @@
+"""Analyses of recorded files, one module a command: read, ask a pure detector, print what it found."""

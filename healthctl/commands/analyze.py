@@ -1,0 +1,23 @@
+"""`healthctl analyze`: post-mortems of recorded files. Works offline; each analysis is imported when it runs."""
+
+from __future__ import annotations
+
+import click
+
+from healthctl.lazy import LazyGroup
+
+# Analysis → where it lives, and its line in the help.
+ANALYSES = {
+    "hang": ("healthctl.analysis.hang:hang", "Which ranks keep a stuck job waiting, from flight recorder dumps."),
+}
+
+
+class Analyses(LazyGroup):
+    """Every analysis there is."""
+
+    table = ANALYSES
+
+
+@click.group(cls=Analyses)
+def analyze() -> None:
+    """Find who is to blame, or nobody, in what a cluster recorded."""
