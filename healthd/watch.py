@@ -45,7 +45,7 @@ class Watch:
         self.gpus = gpus
         self.second = second
         self.sources = SourceWatch(ledger, sources)
-        self._beacons = BeaconCheck({f.component.name for f in ledger.active if f.kind == "beacon/corrupt"})
+        self._beacons = BeaconCheck(*(_named_by(ledger, f"beacon/{code}") for code in ("corrupt", "owners")))
         self._trainings = trainings
         self.ranks: tuple[RankStatus, ...] = ()
         self.kernel_records = 0
@@ -111,6 +111,10 @@ def _about_gpu(fact: Fact) -> bool:
     if not isinstance(fact, Raise) or fact.severity is Severity.INFO:
         return False
     return fact.check == NVIDIA.check or fact.component.kind is ComponentKind.GPU
+
+
+def _named_by(ledger: Ledger, kind: str) -> set[str]:
+    return {finding.component.name for finding in ledger.active if finding.kind == kind}
 
 
 def _who(rank: RankStatus) -> tuple[str, int, int, bool]:

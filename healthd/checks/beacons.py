@@ -1,4 +1,4 @@
-"""Trainer pages that cannot be read: the rank behind one can be given no order."""
+"""Trainer pages that no order can reach: those that cannot be read, and those that claim another user's job."""
 
 from __future__ import annotations
 
@@ -10,34 +10,46 @@ from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "beacon"
+CORRUPT, OWNERS = "corrupt", "owners"
 PAGES_MAX = 64  # reported at once; a directory full of rubbish is one problem, not thousands
+
+_OVER = {CORRUPT: "readable again, or gone", OWNERS: "all living pages of the job are one user's"}
 
 
 @dataclass
 class BeaconCheck:
-    """Remembers which pages were broken, so that one that is gone or readable again clears its finding."""
+    """Remembers which pages were broken and which jobs disputed, so that what is over clears its finding."""
 
     broken: set[str] = field(default_factory=set)
+    disputed: set[str] = field(default_factory=set)
 
     def judge(self, sample: Beacons) -> list[Fact]:
-        """One finding for each broken page."""
-        now_broken = dict(sorted(sample.broken.items())[:PAGES_MAX])
-        healed = sorted(self.broken - now_broken.keys())
-        self.broken = set(now_broken)
-        return [
-            *(_heal(name, sample.at) for name in healed),
-            *(_break(name, problem, sample.at) for name, problem in now_broken.items()),
+        """One finding for each broken page, and one for each job that several users claim."""
+        broken, disputed = _first(sample.broken), _first(sample.disputed)
+        facts = [
+            *_compared(CORRUPT, self.broken, broken, sample.at),
+            *_compared(OWNERS, self.disputed, disputed, sample.at),
         ]
+        self.broken, self.disputed = set(broken), set(disputed)
+        return facts
 
 
-def _heal(name: str, at: float) -> Clear:
-    return Clear(check=CHECK, code="corrupt", component=_page(name), at=at, by="readable again, or gone")
+def _first(problems: dict[str, str]) -> dict[str, str]:
+    return dict(sorted(problems.items())[:PAGES_MAX])
 
 
-def _break(name: str, problem: str, at: float) -> Raise:
+def _compared(code: str, before: set[str], now: dict[str, str], at: float) -> list[Fact]:
+    over = [
+        Clear(check=CHECK, code=code, component=_named(name), at=at, by=_OVER[code])
+        for name in sorted(before - now.keys())
+    ]
     severity = Severity.WARNING
-    return Raise(check=CHECK, code="corrupt", component=_page(name), severity=severity, summary=problem[:300], at=at)
+    there = [
+        Raise(check=CHECK, code=code, component=_named(name), severity=severity, summary=problem[:300], at=at)
+        for name, problem in now.items()
+    ]
+    return [*over, *there]
 
 
-def _page(name: str) -> Component:
+def _named(name: str) -> Component:
     return Component(ComponentKind.RANK, name=name)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from healthd.samples.beacons import Beacons
 from healthd.samples.rank_steps import RankSteps
+from healthd.trainer.owners import Claim, Owner, claim_of, owners_of
 from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import SUFFIX, BeaconView, read
 from healthd.trainer.ring import Durations, durations
@@ -21,44 +24,56 @@ _File = tuple[str, int, int]  # name, inode, time of change in ns
 _Page = tuple[str, int]  # name, inode
 
 
+class _Read(NamedTuple):
+    rank: RankStatus
+    steps: RankSteps
+    claim: Claim
+
+
 class BeaconCollector:
     """Remembers dead pages, which cannot change any more, so that old jobs cost nothing."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._dead: dict[_File, tuple[RankStatus, RankSteps]] = {}
+        self._dead: dict[_File, _Read] = {}
         self._reader = StepReader()
         self._took: dict[_Page, tuple[float, Durations]] = {}
 
     def read(self, now: float) -> Beacons:
         """All ranks as they stand; never raises for what is wrong with a page."""
-        ranks: list[tuple[RankStatus, RankSteps]] = []
+        found: list[_Read] = []
         broken: dict[str, str] = {}
-        dead: dict[_File, tuple[RankStatus, RankSteps]] = {}
+        dead: dict[_File, _Read] = {}
         took: dict[_Page, tuple[float, Durations]] = {}
         for path in self._paths():
             try:
                 status = path.stat()
                 file = (path.name, status.st_ino, status.st_mtime_ns)
-                both = self._dead.get(file)
-                if both is None:
+                each = self._dead.get(file)
+                if each is None:
                     view = read(str(path))
                     took[file[:2]] = summary = self._summary(file[:2], view, now)
                     steps = self._reader.take(view.identity, view.state, view.ring, alive=view.alive)
-                    both = _rank(view, summary[1]), steps
+                    each = _Read(_rank(view, summary[1]), steps, claim_of(view))
             except FileNotFoundError:
                 continue
             except (BeaconError, OSError) as error:
                 broken[path.name] = str(error)
                 continue
-            rank, steps = both
-            if not rank.alive:
-                dead[file] = rank, steps._replace(new=())
-            if rank.alive or now - rank.at < DEAD_SHOWN_S:
-                ranks.append(both)
+            found.append(each)
+            if not each.rank.alive:
+                dead[file] = each._replace(steps=each.steps._replace(new=()))
         self._dead, self._took = dead, took
         self._reader.end_look()
-        return Beacons(now, tuple(rank for rank, _ in ranks), broken, tuple(steps for _, steps in ranks))
+        owners = owners_of(each.claim for each in found)
+        shown = [each for each in found if _counts(each, owners, now)]
+        return Beacons(
+            now,
+            tuple(each.rank for each in shown),
+            broken,
+            tuple(each.steps for each in shown),
+            {job: claimed.told for job, claimed in owners.items() if claimed.others},
+        )
 
     def _summary(self, page: _Page, view: BeaconView, now: float) -> tuple[float, Durations]:
         known = self._took.get(page)
@@ -71,6 +86,12 @@ class BeaconCollector:
             return sorted(self._directory.glob(f"*{SUFFIX}"))[:PAGES_MAX]
         except OSError:
             return []
+
+
+def _counts(read: _Read, owners: Mapping[str, Owner], now: float) -> bool:
+    """Whether a page is its job's owner's, and no old one: what another user claims must neither stop nor hide the job."""
+    owner = owners.get(read.claim.job)
+    return (owner is None or read.claim.uid == owner.uid) and (read.rank.alive or now - read.rank.at < DEAD_SHOWN_S)
 
 
 def _rank(view: BeaconView, took: Durations) -> RankStatus:

@@ -1,7 +1,8 @@
 """What the ranks of an attempt left in their beacon pages: how far they came, and how they answered their orders.
 
 Runs on every node of an attempt after its end (`python -m healthd.launcher.pages JOB ATTEMPT SINCE`): the pages lie on
-each node's tmpfs and outlive their writers. What cannot be read is passed over: the ranks' exit codes remain.
+each node's tmpfs and outlive their writers. What cannot be read, or is another user's, is passed over: the ranks' exit
+codes remain.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def answer(node: str, arguments: Sequence[str], _stopped: Callable[[], bool]) ->
         for view in views
         if (view.identity.job, view.identity.attempt, view.identity.node) == (job, attempt, node)
         and view.identity.created_at >= since - CLOCKS_APART_SECONDS
+        and view.uid == os.geteuid()
     ]
     return {"node": node, "pages": pages}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from healthd.orders.task import Data, says
+from healthd.trainer.owners import claim_of, owners_of
 from healthd.trainer.page import Acknowledgement, BeaconError, MailboxOrder, Outcome
 from healthd.trainer.pages import BeaconView, post_order, read_all
 from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
@@ -24,7 +25,7 @@ class TrainerTask:
 
     def step(self, now: float) -> OrderUpdate | None:
         """First the mailboxes, then the agreement, then the end."""
-        views, _ = read_all(self._directory)
+        views = self._owners([view for view in read_all(self._directory)[0] if view.identity.job == self._order.job])
         if not self._posted:
             return self._post(views, now)
         ranks = [view for view in views if view.path in self._posted]
@@ -43,10 +44,18 @@ class TrainerTask:
     def close(self) -> None:
         """The ranks go on by themselves."""
 
+    def _owners(self, views: Sequence[BeaconView]) -> Sequence[BeaconView]:
+        """Of the job's pages those of its owner: of who was held to be it when the order came, though he have left since."""
+        owner = self._data.get("owner")
+        if owner is None:
+            found = owners_of(map(claim_of, views)).get(self._order.job)
+            owner = found.uid if found is not None else None
+        return [view for view in views if owner in (None, view.uid)]
+
     def _post(self, views: Sequence[BeaconView], now: float) -> OrderUpdate:
         """Order the ranks of one attempt: the order's own, or, where it names none, the newest that lives."""
-        job, ours = self._order.job, self._order.attempt
-        of_job = [v for v in views if v.identity.job == job and ours in (None, v.identity.attempt)]
+        ours = self._order.attempt
+        of_job = [view for view in views if ours in (None, view.identity.attempt)]
         told = [view for view in of_job if self._was_told(view)]
         attempt = max((view.identity.attempt for view in told or of_job if told or view.alive), default=None)
         targets = [view for view in of_job if view.identity.attempt == attempt and (view.alive or view in told)]
@@ -60,7 +69,7 @@ class TrainerTask:
                 self._posted.add(view.path)
             except (BeaconError, OSError) as error:
                 problems.append(str(error))
-        self._data = {"mailbox_at": now} | self._data | {"ranks": len(targets)}
+        self._data = {"mailbox_at": now} | self._data | {"ranks": len(targets), "owner": targets[0].uid}
         if not self._posted:
             return self._says(OrderState.FAILED, now, "; ".join(problems))
         return self._says(OrderState.RUNNING, now, "; ".join(["in the mailboxes", *problems]))

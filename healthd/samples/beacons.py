@@ -9,9 +9,13 @@ from vocabulary.wire import RankStatus
 
 
 class Beacons(msgspec.Struct, frozen=True):
-    """All trainer ranks of this node, and the pages that could not be read: file name to what is wrong."""
+    """All trainer ranks of this node, and the pages that could not be read: file name to what is wrong.
+
+    `disputed` are jobs that several users claim: name to whose it is held to be, whose it is not, and why.
+    """
 
     at: float
     ranks: tuple[RankStatus, ...]
     broken: dict[str, str]
     steps: tuple[RankSteps, ...] = ()  # of the same ranks
+    disputed: dict[str, str] = {}

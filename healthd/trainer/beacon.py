@@ -21,6 +21,7 @@ from healthd.trainer import page, ring
 from healthd.trainer.mailbox import Mailbox
 from healthd.trainer.page import Acknowledgement, BeaconError, FieldError, Identity, MailboxOrder, Phase
 from healthd.trainer.pages import (
+    SUFFIX,
     directory_problem,
     post_order,
     process_alive,
@@ -109,6 +110,7 @@ class Beacon:
         if problem:
             raise BeaconError(path, "directory", problem)
         try:
+            path = _free_name(path)
             _refuse_living_owner(path)
             now = (clock or SystemClock()).wall()
             remove_old(directory, now, KEEP_SECONDS)
@@ -292,6 +294,15 @@ def _refuse_living_owner(path: str) -> None:
     if identity.pid != os.getpid() and process_alive(identity.pid, identity.process_start):
         todo = "give each job its own HEALTHD_JOB"
         raise FieldError("identity", f"pid {identity.pid} is alive and has this page; {todo}")
+
+
+def _free_name(path: str) -> str:
+    """The usual name, or one that nobody can foresee where another user has taken it: in a sticky directory it stays his."""
+    try:
+        taken = os.lstat(path).st_uid != os.geteuid()
+    except OSError:
+        taken = False
+    return f"{path.removesuffix(SUFFIX)}.{os.urandom(4).hex()}{SUFFIX}" if taken else path
 
 
 def _publish(path: str, identity: Identity) -> tuple[mmap.mmap, int]:

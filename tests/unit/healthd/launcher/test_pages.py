@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,15 @@ def test_a_node_tells_how_far_its_ranks_came_and_what_they_answered(directory: P
     assert answer("n1", ("j", "2", "9e9"), never) == {"node": "n1", "pages": []}
     for beacon in (done, left, *others):
         beacon.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be two users")
+def test_another_users_page_says_nothing_of_this_job(directory: Path) -> None:
+    beacon = leave_page(directory, 0, "n1", steps=3)
+    os.chown(beacon.path, 65534, -1)
+
+    assert answer("n1", ("j", "2", "0"), never) == {"node": "n1", "pages": []}
+    beacon.close()
 
 
 def test_without_pages_nothing_is_known(tmp_path: Path) -> None:
