@@ -88,6 +88,7 @@ def test_under_torchrun_a_repeated_signal_is_only_passed_on() -> None:
 def test_handlers_are_given_back_and_the_programs_own_stay() -> None:
     code, out, _ = end(
         """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with it ignored
     signal.signal(signal.SIGUSR1, lambda *_: print("mine", flush=True))
     notices = Termination(SystemClock(), 5.0, {"HEALTHD_TERMINATION_SIGNALS": "INT,USR1,USR2"})
     tell("SIGUSR1", "SIGINT")
