@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint test chaos adapters golden bench demo lock clean
+.PHONY: help venv lint test chaos adapters golden bench demo example lock clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,17 @@ bench: venv ## measure the budgets of docs/ and print tables
 demo: venv ## the whole path once, for real: two faults, nothing lost
 	tests/system_packages.sh
 	$(BIN)/healthctl demo
+
+EXAMPLE := build/example
+STEPS := 400
+BEACONS := /dev/shm/gpu-healthd
+
+example: venv ## a small GPT with all of it on: two pretend nodes, four ranks, half a minute; Ctrl-C, and again, goes on where it was
+	@mkdir -p $(EXAMPLE) && { test -d $(BEACONS) || mkdir -p -m 1777 $(EXAMPLE)/beacons; }
+	@if test -d $(BEACONS); then beacons=$(BEACONS); else beacons=$(EXAMPLE)/beacons; fi; \
+	HEALTHD_BEACON_DIR=$$beacons $(BIN)/healthctl launch --backend local --node-names node0,node1 --ranks-per-node 2 \
+	  -- $(BIN)/python examples/train_gpt.py --steps $(STEPS) --checkpoints $(EXAMPLE)/checkpoints
+	@echo "to go on: make example STEPS=$$(($(STEPS) * 2)); to begin anew: rm -r $(EXAMPLE)"
 
 lock: venv ## resolve requirements/dev.lock anew
 	$(PIP) uv

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import nvrx
 
+from healthctl.demo.training import COMMAND
 from healthd.trainer.agreement import LocalStore
 from healthd.trainer.beacon import Beacon, MailboxOrder, Place, post_order, read, read_all
 from healthd.trainer.framework import NoFramework
@@ -24,7 +25,6 @@ from healthd.trainer.pages import BeaconView, prepare_directory
 from healthd.trainer.ring import durations
 
 CALLS = 50_000
-EXAMPLE = Path(__file__).parents[1] / "examples" / "train_gpt.py"
 ORDER_RUNS, RANKS, PACE_SECONDS = 3, 2, 0.05
 DEADLINE_SECONDS = 120.0
 
@@ -133,7 +133,7 @@ def one_order(place: Path) -> tuple[float, float, float]:
     beacons = place / "beacons"
     prepare_directory(str(beacons))
     argv = [sys.executable, "-m", "healthctl.main", "launch", "--backend=local", "--gate=off", "--max-restarts=0"]
-    argv += [f"--ranks-per-node={RANKS}", "--node-names=n0", "--", sys.executable, str(EXAMPLE), "--steps=100000"]
+    argv += [f"--ranks-per-node={RANKS}", "--node-names=n0", "--", *COMMAND, "--steps=100000"]
     argv += [f"--checkpoints={place / 'checkpoints'}", "--every=100000", f"--step-seconds={PACE_SECONDS}"]
     environ = {**os.environ, "HEALTHD_BEACON_DIR": str(beacons), "HEALTHD_JOB": "bench"}
     with subprocess.Popen(argv, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as launcher:

@@ -1,147 +1,99 @@
-"""A small GPT on deterministic data, under guard.
+"""A small GPT with all of it on; `make example` trains it on two pretend nodes with two ranks each.
 
-On an order every rank saves at one step and leaves, and the next attempt goes on from there, bit for bit.
-
-    healthctl launch --ranks-per-node 2 -- python examples/train_gpt.py --steps 100 --checkpoints /tmp/gpt
+Interrupt it: the ranks save at one step and leave. Start it again: it goes on from there, bit for bit.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-import json
-import os
-import time
-from pathlib import Path
+from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
-from healthd.trainer.adapters.pytorch import TrainingCheckpoints
-from healthd.trainer.guard import Guard
+from healthd.trainer.adapters.ddp import tell_communication
+from healthd.trainer.adapters.pytorch_job import GuardedJob, guarded_job
+from healthd.trainer.adapters.pytorch_state import TrainingState
+from healthd.trainer.interval import Bounds
+from healthd.trainer.sampler import ResumableSampler
 
 VOCABULARY, CONTEXT, WIDTH, HEADS, LAYERS, BATCH = 64, 32, 48, 4, 2, 8
-
-
-class Block(nn.Module):
-    """Attention and a small network, each with a residual."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norms = nn.ModuleList([nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)])
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.network = nn.Sequential(
-            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Dropout(0.1), nn.Linear(4 * WIDTH, WIDTH)
-        )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(batch, time, WIDTH) to the same."""
-        shape = (x.shape[0], x.shape[1], HEADS, WIDTH // HEADS)
-        q, k, v = (part.view(shape).transpose(1, 2) for part in self.qkv(self.norms[0](x)).chunk(3, dim=-1))
-        seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(seen.transpose(1, 2).reshape(x.shape))
-        return x + self.network(self.norms[1](x))
+SEQUENCES = VOCABULARY * (VOCABULARY - 1)
 
 
 class GPT(nn.Module):
-    """Tokens in, logits out."""
+    """Blocks that see the past only."""
 
     def __init__(self) -> None:
         super().__init__()
         self.tokens, self.places = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(CONTEXT, WIDTH)
-        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
-        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
+        block = nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, 0.1, "gelu", batch_first=True, norm_first=True)
+        self.blocks = nn.TransformerEncoder(block, LAYERS, nn.LayerNorm(WIDTH), enable_nested_tensor=False)
+        self.head = nn.Linear(WIDTH, VOCABULARY)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """(batch, time) to (batch, time, VOCABULARY)."""
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        return self.head(self.norm(self.blocks(self.tokens(tokens) + self.places(places))))
+        """(batch, CONTEXT) to logits (batch, CONTEXT, VOCABULARY)."""
+        past = nn.Transformer.generate_square_subsequent_mask(CONTEXT, device=tokens.device)
+        return self.head(self.blocks(self.tokens(tokens) + self.places.weight, mask=past, is_causal=True))
 
 
-def batch(seed: int, step: int, rank: int, device: torch.device) -> torch.Tensor:
-    """The tokens of one rank in one step, (BATCH, CONTEXT + 1): a function of its arguments, so no reader has a position."""
-    generator = torch.Generator().manual_seed(hash((seed, step, rank)))
-    start, stride = (torch.randint(1, VOCABULARY, (BATCH, 1), generator=generator) for _ in range(2))
-    return ((start + stride * torch.arange(CONTEXT + 1)) % VOCABULARY).to(device)
+def sequences(indices: list[int]) -> torch.Tensor:
+    """The data set: (batch, CONTEXT + 1) tokens that count up from some token by some stride."""
+    index = torch.tensor(indices).unsqueeze(1)
+    start, stride = index % VOCABULARY, 1 + index // VOCABULARY
+    return (start + stride * torch.arange(CONTEXT + 1)) % VOCABULARY
 
 
 def loss_of(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
     """Mean cross-entropy of each next token."""
-    logits = model(tokens[:, :-1])
-    return nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), tokens[:, 1:].reshape(-1))
+    return nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
 
-def build(rank: int, seed: int, device: torch.device) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """The wrapped model and its optimizer, in the same state on every rank."""
-    torch.manual_seed(seed)
-    model = nn.parallel.DistributedDataParallel(
-        GPT().to(device), device_ids=[device] if device.type == "cuda" else None
-    )
-    for _ in range(2):  # DDP reorders its buckets after its first pass, and sums in another order: have that behind us
-        loss_of(model, batch(seed, 0, rank, device)).backward()
-    model.zero_grad()
-    torch.manual_seed(seed + rank)
-    return model, torch.optim.AdamW(model.parameters(), lr=3e-3)
+def show(step: int, loss: torch.Tensor) -> None:
+    """What rank 0 tells of a step."""
+    if step % 25 == 0:
+        print(f"step {step:4} loss {loss:.4f}", flush=True)
 
 
-def options() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--step-seconds", type=float, default=0.0, help="pace: a step takes at least this long")
-    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"))
-    parser.add_argument("--every", type=int, default=50, help="steps between periodic checkpoints")
-    parser.add_argument("--losses", type=Path, help="append each step's loss here, as JSON lines (rank 0)")
-    parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_args()
-
-
-def train(args: argparse.Namespace, guard: Guard, rank: int, device: torch.device) -> None:
-    """From the latest good checkpoint to the last step."""
-    model, optimizer = build(rank, args.seed, device)
-    checkpoints = TrainingCheckpoints(args.checkpoints, model, optimizer)
-    for step in range(checkpoints.load_latest(), args.steps):
-        with guard.step(step) as s:
-            began = time.monotonic()
-            with s.section("data"):
-                tokens = batch(args.seed, step, rank, device)
-            with s.section("forward"):
-                loss = loss_of(model, tokens)
-            optimizer.zero_grad()
-            with s.section("backward"):
-                loss.backward()
-            with s.section("optimizer"):
-                optimizer.step()
-            s.report(loss=loss, tokens=tokens.numel())
-            if rank == 0 and args.losses:
-                record = {"step": step, "loss": loss.item().hex(), "attempt": os.environ.get("HEALTHD_ATTEMPT", "0")}
-                with args.losses.open("a") as file:
-                    file.write(json.dumps(record) + "\n")
-            time.sleep(max(0.0, args.step_seconds - (time.monotonic() - began)))
-            if s.checkpoint_due or (step + 1) % args.every == 0:
-                with s.section("checkpoint"):
-                    s.saved(checkpoints.save(step))
-
-
-def main() -> None:
-    """One rank."""
-    args = options()
-    torch.set_num_threads(1)
-    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    cuda = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
-    if cuda:
-        torch.cuda.set_device(device)
-    host, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500"))
-    store = dist.TCPStore(host, port, world, is_master=rank == 0, timeout=dt.timedelta(seconds=120))
-    dist.init_process_group(
-        "nccl" if cuda else "gloo", store=dist.PrefixStore("train", store), rank=rank, world_size=world
-    )
-    with Guard.from_env(store=store) as guard:
-        train(args, guard, rank, device)
-    dist.destroy_process_group()
+def train(job: GuardedJob, steps: int, folder: str, tell: Callable[[int, torch.Tensor], None] = show) -> None:
+    """From the newest good checkpoint in `folder` to the last step."""
+    torch.manual_seed(1)
+    model = nn.parallel.DistributedDataParallel(GPT().to(job.device))
+    tell_communication(model, job.guard)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=50)
+    for _ in range(2):  # DDP sums in another order after its first pass: a resumed run must have that behind it, too
+        loss_of(model, sequences([job.rank]).to(job.device)).backward()
+    optimizer.zero_grad()
+    torch.manual_seed(1 + job.rank)
+    sampler = ResumableSampler(SEQUENCES, batch_size=BATCH, rank=job.rank, world=job.world)
+    state = TrainingState(model, optimizer, scheduler=scheduler, sampler=sampler)
+    with job.checkpoints(folder, state, bounds=Bounds(least_s=1, most_s=5)) as checkpoints:  # so short a run needs none
+        for step, indices in zip(range(checkpoints.load_latest(), steps), sampler, strict=False):
+            with job.guard.step(step) as s:
+                with s.section("data"):
+                    tokens = sequences(indices).to(job.device)
+                with s.section("forward"):
+                    loss = loss_of(model, tokens)
+                with s.section("backward"):
+                    loss.backward()
+                with s.section("optimizer"):
+                    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    scheduler.step()
+                sampler.advance()
+                s.report(loss=loss, grad_norm=norm, tokens=tokens.numel())
+                if job.rank == 0:
+                    tell(step, loss.detach())
+                checkpoints.save_if_due(step, s, also=step + 1 == steps)
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--checkpoints", default="build/example/checkpoints")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with guarded_job() as the_job:
+        train(the_job, options.steps, options.checkpoints)

@@ -29,7 +29,6 @@ from remediator.model.views import NodeList
 from vocabulary.clock import SystemClock
 
 SOURCE = Path(__file__).resolve().parents[2]
-TRAINER = SOURCE / "examples" / "train_gpt.py"
 NODES = 5
 KERNEL_LOG = Path("/dev/kmsg")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - beacons are memory-backed files

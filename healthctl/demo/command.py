@@ -13,12 +13,13 @@ import click
 import msgspec
 
 from healthctl.demo.checks import Check, Facts, latencies_ms, read_losses, run_checks
-from healthctl.demo.cluster import TRAINER, Choices, DemoCluster
+from healthctl.demo.cluster import Choices, DemoCluster
 from healthctl.demo.jobs import Job, LocalJob, SlurmJob, Training
 from healthctl.demo.programs import ProgramError, Programs
 from healthctl.demo.scenario import ABORT, GRACEFUL, Kill, Scenario, parse_kill
 from healthctl.demo.slurm_cluster import why_not
 from healthctl.demo.timeline import Entry, Timeline
+from healthctl.demo.training import EXAMPLE
 from healthctl.demo.watch import Watch
 from healthctl.exits import Exit, Failure
 from healthctl.output import json_text
@@ -61,8 +62,8 @@ def demo(*, as_json: bool, keep: bool, workdir: Path | None, backend: str, kill:
 
     Exit codes: 0 every check held; 1 one did not; 2 wrong usage; 3 the demo could not be run.
     """
-    if not TRAINER.exists():
-        raise Failure(f"{TRAINER} is missing; the demo runs from a source checkout: git clone, then make demo")
+    if not EXAMPLE.exists():
+        raise Failure(f"{EXAMPLE} is missing; the demo runs from a source checkout: git clone, then make demo")
     try:
         strike = parse_kill(kill) if kill else None
     except ValueError as error:

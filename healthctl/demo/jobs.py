@@ -6,14 +6,14 @@ Both run the same command, `healthctl launch`, and both start it again when it a
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from healthctl.demo.cluster import BIN, TRAINER, DemoCluster
+from healthctl.demo.cluster import BIN, DemoCluster
 from healthctl.demo.programs import ProgramError
+from healthctl.demo.training import COMMAND
 
 REQUEUE_EXIT = 75  # what `healthctl launch` answers when too few nodes are left
 ALLOCATION = 4
@@ -26,7 +26,6 @@ class Training(msgspec.Struct, frozen=True):
     steps: int = 160
     every: int = 20
     pace_s: float = 0.1
-    seed: int = 7
     nodes: int = 3
 
 
@@ -61,12 +60,10 @@ def launch_command(cluster: DemoCluster, training: Training) -> list[str]:
 def train_command(training: Training, place: Path, pace_s: float) -> list[str]:
     """The trainer, its files below `place`; a pace makes its steps as long as those of a model worth the name."""
     return [
-        sys.executable,
-        str(TRAINER),
+        *COMMAND,
         f"--steps={training.steps}",
         f"--every={training.every}",
         f"--step-seconds={pace_s}",
-        f"--seed={training.seed}",
         f"--checkpoints={place / 'checkpoints'}",
         f"--losses={place / 'losses.jsonl'}",
     ]

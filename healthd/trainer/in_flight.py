@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError  # noqa: A004 - the built-in one from Python 3.11 on
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -31,6 +31,14 @@ class InFlight(Generic[T]):
         """
         future, self._future = self._future, None
         return None if future is None else future.result()
+
+    def look(self, seconds: float) -> T | None:
+        """For other threads: the result, if it is there within so many seconds; it is not taken in, nor is an error."""
+        future = self._future
+        try:
+            return None if future is None else future.result(seconds)
+        except TimeoutError:
+            return None
 
     @property
     def done(self) -> bool:

@@ -104,10 +104,13 @@ def test_a_rank_killed_during_the_save(make_job: MakeJob, undisturbed: Reference
     ranks = job.ranks(world=2, step=5)
     job.order(ranks, condemned="elsewhere")
 
-    def saving() -> list[BeaconView]:
-        return ranks if list(job.checkpoints.glob(".step-*.tmp")) else []
+    def agreed() -> list[BeaconView]:
+        return [view for view in job.views() if view.acknowledgement and view.acknowledgement.agreed_step >= 0]
 
-    job.until(saving, "a save to begin")
+    [answer, *_] = [view.acknowledgement for view in job.until(agreed, "the ranks to agree")]
+    assert answer is not None
+    aside = job.checkpoints / f".step-{answer.agreed_step:09d}.tmp"  # others are of saves that nobody waits for
+    job.until(lambda: ranks if aside.exists() else [], "the save to begin")
     os.kill(ranks[victim].identity.pid, signal.SIGKILL)
 
     assert job.finish() == 0, job.log()

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from healthctl.demo.training import COMMAND
 from healthd.trainer.beacon import MailboxOrder, post_order, read_all
 from healthd.trainer.pages import BeaconView, prepare_directory
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "train_gpt.py"
 DEADLINE_S = 90.0
 STEPS = 24
 
@@ -34,7 +34,7 @@ class TrainingJob:
 
     def start(self, *options: str, steps: int = STEPS, every: int = 8, pace: float = 0.0) -> TrainingJob:
         """Launch it (again)."""
-        training = [sys.executable, str(EXAMPLE), f"--steps={steps}", f"--every={every}", f"--step-seconds={pace}"]
+        training = [*COMMAND, f"--steps={steps}", f"--every={every}", f"--step-seconds={pace}"]
         training += [f"--checkpoints={self.checkpoints}", f"--losses={self._losses}"]
         argv = [
             sys.executable,

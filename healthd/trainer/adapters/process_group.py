@@ -9,33 +9,53 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch.distributed as dist
 
+from healthd.trainer.environment import read_environment
 from healthd.trainer.guard import Guard
+
+
+class Shared(NamedTuple):
+    """What the ranks of a job agree upon before the first step, for whatever is then made `from_env`.
+
+    `store` is theirs under a name that is new each time: neither one that outlives its ranks nor one that serves several
+    rounds of an elastic job can mix what two of them wrote. None: a job of one rank, without a process group.
+    """
+
+    store: dist.Store | None
+    environ: Mapping[str, str]
+    nodes: int
 
 
 def guard_of_group(environ: Mapping[str, str] | None = None) -> Guard:
     """The guard for the default process group; for a job of one rank where there is none. All ranks call it together.
 
-    Holds one collective. The ranks vote under a name that is new each time: neither a store that outlives its ranks nor
-    one that serves several rounds of an elastic job can mix the votes of two of them.
+    Holds one collective.
+    """
+    shared = shared_by_group(environ)
+    return Guard.from_env(store=shared.store, environ=shared.environ)
+
+
+def shared_by_group(environ: Mapping[str, str] | None = None) -> Shared:
+    """What the guard and others of the default process group are made from. All ranks call it together; one collective.
+
+    Raises:
+        ValueError: a variable that cannot be; names it.
     """
     environ = dict(os.environ if environ is None else environ)
     if not (dist.is_available() and dist.is_initialized()):
-        return Guard.from_env(environ=environ)
+        return Shared(None, environ, 1)
     rank, world = dist.get_rank(), dist.get_world_size()
-    mine = (_attempt(environ), secrets.token_hex(8))
+    place = {"RANK": str(rank), "WORLD_SIZE": str(world), "HEALTHD_ATTEMPT": str(_attempt(environ))}
+    mine = (_attempt(environ), secrets.token_hex(8), read_environment(environ | place).place.node)
     everyone: list[Any] = [None] * world
     dist.all_gather_object(everyone, mine)
-    place = {
-        "RANK": str(rank),
-        "WORLD_SIZE": str(world),
-        "HEALTHD_ATTEMPT": str(max(attempt for attempt, _ in everyone)),
-    }
-    store = dist.PrefixStore(f"healthd/{everyone[0][1]}", dist.group.WORLD.get_group_store())
-    return Guard.from_env(store=store, environ={**environ, **place})
+    attempts, names, nodes = zip(*everyone, strict=True)
+    place["HEALTHD_ATTEMPT"] = str(max(attempts))
+    store = dist.PrefixStore(f"healthd/{names[0]}", dist.group.WORLD.get_group_store())
+    return Shared(store, environ | place, len(set(nodes)))
 
 
 def _attempt(environ: Mapping[str, str]) -> int:

@@ -112,6 +112,17 @@ class TrainingCheckpoints:
         self.last = self._flight.wait() or self.last
         return self.last.path if self.last else ""
 
+    def flush(self, seconds: float) -> str | None:
+        """Give the save under way so long to become complete: `guard.on_abort(checkpoints.flush)`.
+
+        The state it writes lies in host memory, and its traffic is not training's: it goes on while a collective is stuck.
+
+        Returns:
+            The path of the checkpoint that was begun last, if it is complete.
+        """
+        saved = self._flight.look(seconds)
+        return saved.path if saved else None
+
     @property
     def idle(self) -> bool:
         """No write is under way here; another rank may still be at it."""

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from healthd.trainer.interval.schedule import CheckpointInterval
+from healthd.trainer.interval.schedule import Bounds, CheckpointInterval
 
-__all__ = ["CheckpointInterval"]
+__all__ = ["Bounds", "CheckpointInterval"]

@@ -85,6 +85,7 @@ class CheckpointInterval:
         self._reviews = 0
         self._next_review = 0
         self.interval_steps = self._bounds.first_steps
+        self._fixed = False
 
     @classmethod
     def from_env(
@@ -93,23 +94,34 @@ class CheckpointInterval:
         store: Store | None = None,
         nodes: int = 1,
         node_mtbf_s: float = NODE_MTBF_S,
+        bounds: Bounds | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> CheckpointInterval:
         """The interval of this process, as its environment variables place it; they mean what they mean to the guard.
 
+        `HEALTHD_CHECKPOINT_STEPS` overrules all that is measured: so many steps lie between two saves.
+
         Raises:
             ValueError: a number that cannot be; names the variable.
         """
-        place, directory = read_environment(os.environ if environ is None else environ)
+        environ = os.environ if environ is None else environ
+        place, directory = read_environment(environ)
         seat = Seat(place.job, place.attempt, place.rank, directory)
-        return cls(nodes=nodes, node_mtbf_s=node_mtbf_s, seat=seat, store=store)
+        found = cls(nodes=nodes, node_mtbf_s=node_mtbf_s, seat=seat, store=store, bounds=bounds)
+        if wanted := environ.get("HEALTHD_CHECKPOINT_STEPS"):
+            found.fix(_steps(wanted))
+        return found
+
+    def fix(self, steps: int) -> None:
+        """From now on so many steps lie between two saves, whatever they cost. The same on every rank."""
+        self.interval_steps, self._fixed = steps, True
 
     def due(self, step: int) -> bool:
         """Whether every rank saves in this step. Call it in every step, also in those that save for another reason."""
         self._measure()
         if self._last_saved is None:  # where this attempt began counts as saved: it came from a checkpoint
             self._last_saved, self._next_review = step - 1, step + FIRST_REVIEW_STEPS
-        if step >= self._next_review:
+        if step >= self._next_review and not self._fixed:
             self._review(step)
         return step - self._last_saved >= self.interval_steps
 
@@ -164,3 +176,9 @@ class CheckpointInterval:
     def _wanted_steps(self) -> int:
         step_s = median(self._steps_s) if self._steps_s else 0.0
         return min(max(1, int(self.interval_s / step_s)), STEPS_MAX) if step_s > 0 else self.interval_steps
+
+
+def _steps(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= STEPS_MAX:
+        raise ValueError(f"HEALTHD_CHECKPOINT_STEPS={text!r} is not a whole number above 0")
+    return int(text)

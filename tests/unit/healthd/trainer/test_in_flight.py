@@ -32,3 +32,14 @@ def test_what_went_wrong_is_told_once() -> None:
         flight.wait()
     assert flight.wait() is None
     flight.close()
+
+
+def test_another_thread_may_look_without_taking() -> None:
+    go, flight = threading.Event(), InFlight[bool]("test")
+    assert flight.look(0.0) is None
+    flight.start(go.wait)
+    assert flight.look(0.01) is None
+    go.set()
+    assert flight.look(60.0) is True
+    assert flight.wait() is True
+    flight.close()

@@ -159,3 +159,20 @@ def test_the_jobs_own_store_carries_the_plan(tmp_path: Path) -> None:
     assert saved[0] == saved[1]
     assert len(saved[0]) > 3
     assert ranks[0].interval_steps != 40
+
+
+def test_a_number_of_steps_overrules_what_is_measured() -> None:
+    clock = ManualClock()
+    each = interval(clock)
+    each.fix(25)
+    assert train(each, clock, range(10, 100)) == [34, 59, 84]
+
+    asked = CheckpointInterval.from_env(environ={"HEALTHD_CHECKPOINT_STEPS": "3"})
+    assert [step for step in range(30) if asked.due(step)][:1] == [2]
+    assert asked.interval_steps == 3
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "often", str(1 << 60)])
+def test_what_is_no_number_of_steps_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ValueError, match="HEALTHD_CHECKPOINT_STEPS="):
+        CheckpointInterval.from_env(environ={"HEALTHD_CHECKPOINT_STEPS": text})

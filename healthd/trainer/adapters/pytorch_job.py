@@ -1,0 +1,81 @@
+"""All of it in two calls, for a training script that has no process group yet.
+
+    with guarded_job() as job:
+        state = TrainingState(model, optimizer, sampler=sampler)
+        with job.checkpoints("/shared/run-7", state) as checkpoints:
+            for step in range(checkpoints.load_latest(), steps):
+                with job.guard.step(step) as s:
+                    train(step)
+                    checkpoints.save_if_due(step, s)
+
+`examples/train_gpt.py` is the whole thing. The parts can be had one by one: `process_group`, `pytorch_checkpoint`, `interval`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from healthd.trainer.adapters.process_group import Shared, shared_by_group
+from healthd.trainer.adapters.pytorch_paced import PacedCheckpoints
+from healthd.trainer.adapters.pytorch_state import TrainingState
+from healthd.trainer.guard import Guard
+from healthd.trainer.interval import Bounds, CheckpointInterval
+
+_ALONE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+
+
+class GuardedJob(NamedTuple):
+    """One rank of a job, under guard; `device` is this rank's GPU, or the CPU."""
+
+    guard: Guard
+    rank: int
+    world: int
+    device: torch.device
+    shared: Shared
+
+    def checkpoints(
+        self,
+        root: str | os.PathLike[str],
+        state: TrainingState,
+        *,
+        bounds: Bounds | None = None,
+        keep: int = 3,
+    ) -> PacedCheckpoints:
+        """Checkpoints of `state` that are saved as often as pays, and at once when an order says so. All ranks together.
+
+        Args:
+            root: a directory that every rank sees and no other job writes to.
+            state: all that is to come back.
+            bounds: of the interval.
+            keep: complete checkpoints to retain.
+        """
+        store, environ, nodes = self.shared
+        interval = CheckpointInterval.from_env(store=store, nodes=nodes, bounds=bounds, environ=environ)
+        return PacedCheckpoints(self.guard, interval, root, state, keep=keep)
+
+
+@contextmanager
+def guarded_job() -> Iterator[GuardedJob]:
+    """Join the process group that the launcher's variables describe (without them: a job of one rank), under guard.
+
+    Raises:
+        Leave: at the end of a step in which all ranks saved because of an order; let it pass.
+        ValueError: a variable that cannot be; names it.
+    """
+    if "RANK" not in os.environ:
+        os.environ.update(_ALONE)
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if cuda else "gloo")
+    shared = shared_by_group()
+    with Guard.from_env(store=shared.store, environ=shared.environ) as guard:
+        yield GuardedJob(guard, dist.get_rank(), dist.get_world_size(), device, shared)
+    dist.destroy_process_group()

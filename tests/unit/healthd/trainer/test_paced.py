@@ -1,0 +1,152 @@
+"""Saving as often as pays: what makes a step save, how it is saved, and what an abort still brings to an end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from healthd.trainer.adapters.pytorch_job import guarded_job
+from healthd.trainer.adapters.pytorch_paced import PacedCheckpoints
+from healthd.trainer.adapters.pytorch_state import TrainingState
+from healthd.trainer.agreement import LocalStore
+from healthd.trainer.beacon import Beacon, Place, read
+from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.framework import NoFramework
+from healthd.trainer.guard import GRACEFUL, Guard
+from healthd.trainer.interval import CheckpointInterval
+from healthd.trainer.page import MailboxOrder
+from healthd.trainer.pages import post_order, prepare_directory
+
+pytestmark = pytest.mark.torch
+PLACE = Place("job", 0, 0, 1, node="here")
+DEADLINE_S = 60.0
+VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "HEALTHD_BEACON_DIR", "HEALTHD_JOB")
+
+
+@pytest.fixture
+def group() -> Iterator[None]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture
+def beacon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beacon]:
+    # A guard that leaves starts a timer that would end this test process.
+    monkeypatch.setattr("healthd.trainer.leaving.ExitGuard.leave_within", lambda *_: None)
+    prepare_directory(str(tmp_path / "beacons"))
+    made = Beacon.create(str(tmp_path / "beacons"), PLACE)
+    yield made
+    for thread in threading.enumerate():
+        if thread.name == "healthd-guard":
+            thread.join()
+    made.close()
+
+
+def guard_of(beacon: Beacon) -> Guard:
+    return Guard(PLACE, beacon, LocalStore(), framework=NoFramework(), termination_seconds=0)
+
+
+def paced(guard: Guard, root: Path, steps: int) -> PacedCheckpoints:
+    model = nn.Linear(4, 4)
+    state = TrainingState(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    interval = CheckpointInterval.from_env(environ={"HEALTHD_CHECKPOINT_STEPS": str(steps)})
+    return PacedCheckpoints(guard, interval, root, state, keep=100)
+
+
+def steps_in(root: Path) -> list[int]:
+    return sorted(int(path.name[5:]) for path in root.glob("step-*"))
+
+
+@pytest.mark.usefixtures("group")
+def test_the_interval_and_another_reason_save_behind_trainings_back(beacon: Beacon, tmp_path: Path) -> None:
+    with guard_of(beacon) as guard, paced(guard, tmp_path / "saved", 4) as checkpoints:
+        for step in range(11):
+            with guard.step(step) as s:
+                checkpoints.save_if_due(step, s, also=step == 9)
+        assert checkpoints.last is not None
+        assert checkpoints.last.stall_seconds < checkpoints.last.seconds  # not waited for
+
+    assert steps_in(tmp_path / "saved") == [3, 7, 9]
+    told = [record.step for record in read(beacon.path).steps() if "checkpoint" in record.sections]
+    assert told == [3, 7, 9]
+
+
+@pytest.mark.usefixtures("group")
+def test_an_order_saves_in_its_own_step_and_waits_for_it(beacon: Beacon, tmp_path: Path) -> None:
+    def train() -> None:
+        with guard_of(beacon) as guard, paced(guard, tmp_path / "saved", 1000) as checkpoints:
+            for step in range(10):
+                if step == 2:
+                    post_order(beacon.path, MailboxOrder("o1", GRACEFUL, "a test", ("here",), 2e9))
+                with guard.step(step) as s:
+                    checkpoints.save_if_due(step, s)
+
+    with pytest.raises(Leave) as left:
+        train()
+
+    assert left.value.code == Exit.CONDEMNED
+    answer = read(beacon.path).acknowledgement
+    assert answer is not None
+    assert answer.checkpoint == str(tmp_path / "saved" / f"step-{answer.agreed_step:09d}")
+    assert steps_in(tmp_path / "saved") == [answer.agreed_step]
+
+
+@pytest.mark.usefixtures("group")
+def test_a_save_that_failed_is_told_and_the_next_one_is_begun(
+    beacon: Beacon, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "saved"
+    with guard_of(beacon) as guard, paced(guard, root, 2) as checkpoints:
+        root.write_text("a file stands in the way")
+        for step in range(4):
+            if step == 2:
+                with pytest.raises(CheckpointError):  # as everybody may see who asks
+                    checkpoints._flight.look(DEADLINE_S)
+                root.unlink()
+            with guard.step(step) as s:
+                checkpoints.save_if_due(step, s)
+
+    assert steps_in(root) == [3]
+    [error] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "step 1 was not saved" in error.getMessage()
+    assert "training goes on" in error.getMessage()
+
+
+@pytest.mark.usefixtures("group")
+def test_an_abort_brings_the_save_under_way_to_its_end(beacon: Beacon, tmp_path: Path) -> None:
+    class Listening(Guard):
+        def on_abort(self, snapshot: Callable[[float], str | None]) -> None:
+            self.snapshot = snapshot
+
+    guard = Listening(PLACE, beacon, LocalStore(), framework=NoFramework(), termination_seconds=0)
+    with guard, paced(guard, tmp_path / "saved", 1) as checkpoints:
+        assert guard.snapshot(0.0) is None  # none was begun
+        checkpoints.save_async(0)
+        assert guard.snapshot(DEADLINE_S) == str(tmp_path / "saved" / "step-000000000")
+        assert checkpoints.wait() == str(tmp_path / "saved" / "step-000000000")  # nothing was taken from the loop
+
+
+def test_a_job_of_one_rank_needs_no_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "")  # so that they are as before, after the test
+        monkeypatch.delenv(name)
+    prepare_directory(str(tmp_path / "beacons"))
+    monkeypatch.setenv("HEALTHD_BEACON_DIR", str(tmp_path / "beacons"))
+    model = nn.Linear(4, 4)
+    with guarded_job() as job:
+        assert (job.rank, job.world, job.shared.nodes) == (0, 1, 1)
+        state = TrainingState(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        with job.checkpoints(tmp_path / "saved", state) as checkpoints:
+            with job.guard.step(0) as s:
+                checkpoints.save_if_due(0, s, also=True)
+            assert checkpoints.wait() == str(tmp_path / "saved" / "step-000000000")
+    assert not dist.is_initialized()
