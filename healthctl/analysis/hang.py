@@ -1,19 +1,33 @@
-"""`healthctl analyze hang`: why a job hangs, from what its ranks left behind. Works offline."""
+"""`healthctl analyze hang`: which ranks keep a stuck job waiting, from what its ranks left behind. Works offline."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from healthctl.exits import Exit, Failure
 from healthctl.output import clean, json_text, output_option
 
 if TYPE_CHECKING:
-    from healthctl.hang.verdict import Stuck, Verdict
+    from healthctl.hang.dumps import Dump
+    from remediator.detect.hangs.records import Verdict
 
-RANKS_NAMED = 12
+PLACES_MAX = 12
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What programs get. `kind`: none, dead_rank, stuck_compute, mismatched_collectives, network; docs/hangs.md."""
+
+    kind: str
+    culprits: tuple[int, ...]
+    victims: tuple[int, ...]
+    collective: str | None
+    group: str | None
+    reasons: list[str]
 
 
 @click.command()
@@ -23,58 +37,70 @@ RANKS_NAMED = 12
 )
 @output_option
 def hang(directory: Path, world: int | None, output: str) -> None:
-    """Read PyTorch's flight recorder dumps in DIRECTORY and say which rank did not arrive at which collective.
+    """Read PyTorch's flight recorder dumps in DIRECTORY and say which ranks keep the others waiting, and in which collective.
 
     Dumps are pickles; nothing in them is run. Ends with 0 if nothing stands still, with 1 if something does.
     """
     from healthctl.hang.dumps import DumpError, read_directory
-    from healthctl.hang.verdict import judge
+    from healthctl.hang.snapshot import snapshot_of
+    from remediator.detect.hangs.judge import judge
 
     try:
-        dumps = read_directory(directory)
+        found = read_directory(directory)
     except (DumpError, OSError) as error:
         raise Failure(str(error)) from None
-    if not dumps:
+    if not found.dumps and found.unreadable:
+        raise Failure(next(iter(found.unreadable.values())))
+    if not found.dumps:
         todo = "PyTorch writes them where TORCH_FR_DUMP_TEMP_FILE says, if TORCH_FR_BUFFER_SIZE is set"
         raise Failure(f"{directory}: no file there ends in a rank's number; {todo}", Exit.USAGE)
-    verdict = judge(dumps, world or 0)
-    click.echo(json_text(verdict) if output == "json" else _page(verdict))
+    snapshot = snapshot_of(found.dumps, max(world or 0, *(rank + 1 for rank in (*found.dumps, *found.unreadable))))
+    verdict = judge(snapshot)
+    reasons = [*verdict.reasons, *_places(verdict.culprits, found.dumps), *found.unreadable.values()]
+    root = verdict.root
+    answer = Answer(
+        kind=verdict.kind,
+        culprits=verdict.culprits,
+        victims=verdict.victims,
+        collective=root.name if root else None,
+        group=snapshot.groups[root.group].label if root else None,
+        reasons=reasons,
+    )
+    click.echo(json_text(answer) if output == "json" else _page(verdict, reasons))
     raise SystemExit(Exit.PROBLEM if verdict.stuck else Exit.OK)
 
 
-def _page(verdict: Verdict) -> str:
-    lines = [line for each in verdict.stuck for line in _group(each)]
-    if not verdict.stuck:
-        lines.append(f"nothing stands still in the dumps of {verdict.ranks} ranks")
-    if verdict.silent:
-        lines.append(f"no dump: rank {_names(verdict.silent)} (dead, or stopped before it could write one)")
-    if verdict.culprits:
-        lines.append(f"look at: rank {_names(verdict.culprits)}")
-    if verdict.victims and not verdict.cycle:
-        lines.append(f"waiting themselves: rank {_names(verdict.victims)}")
-    if verdict.cycle:
-        lines.append("every rank waits for another: collectives of different groups are called in different orders")
+WORDS = {
+    "dead_rank": "look at {}: it left no record, and the others wait for it",
+    "stuck_compute": "look at {}: the others wait for it, and it waits for nobody",
+    "mismatched_collectives": "look at {}: it called something else than the others, or in another order",
+    "network": "look at the network between the ranks of that group, and at their GPUs{}",
+}
+
+
+def _page(verdict: Verdict, reasons: list[str]) -> str:
+    from remediator.detect.hangs.words import ranks_text
+
+    lines = []
+    if verdict.kind in WORDS:
+        named = ranks_text(verdict.culprits) if verdict.culprits else ""
+        if verdict.kind == "network":
+            named = f", {named} before all" if named else ""
+        lines.append(WORDS[verdict.kind].format(named))
+    lines += [f"    {reason}" if lines else reason for reason in reasons]
+    if verdict.victims:
+        lines.append(f"waiting themselves: {ranks_text(verdict.victims)}")
     return "\n".join(clean(line) for line in lines)
 
 
-def _group(stuck: Stuck) -> list[str]:
-    name = f"group {stuck.group}" + (f" ({stuck.description})" if stuck.description not in ("", "undefined") else "")
-    head = f"{name}: {stuck.operation} number {stuck.number}"
-    words = {
-        "missing": f"rank {_names(stuck.missing)} has not arrived, {len(stuck.waiting)} wait",
-        "mismatch": f"rank {_names(stuck.odd)} called something else than the others",
-        "not_started": f"rank {_names(stuck.odd)} has it queued, the others run it",
-        "inside": f"all {len(stuck.waiting)} entered and none came out: look at the network and the GPUs",
-    }
-    lines = [f"{head}: {words[stuck.kind]}"]
-    if not stuck.members_known:
-        lines.append("    the dumps do not tell who belongs to this group: ranks that never entered it are not counted")
-    for place in stuck.places[:RANKS_NAMED]:
-        where = f", called from {place.called_from}" if place.called_from else ""
-        lines.append(f"    rank {place.rank}: last seen in {place.operation} number {place.number}{where}")
-    return lines
-
-
-def _names(ranks: tuple[int, ...]) -> str:
-    more = f" and {len(ranks) - RANKS_NAMED} more" if len(ranks) > RANKS_NAMED else ""
-    return ", ".join(map(str, ranks[:RANKS_NAMED])) + more
+def _places(culprits: tuple[int, ...], dumps: Mapping[int, Dump]) -> list[str]:
+    """Where in the program each culprit called an operation last, outside of torch, where the dump tells."""
+    places = []
+    for rank in culprits[:PLACES_MAX]:
+        calls = dumps[rank].calls if rank in dumps else []
+        if calls:
+            own = [frame for frame in calls[-1].frames if "/torch/" not in frame.filename and frame.filename]
+            where = f", called from {own[0].filename}:{own[0].line} in {own[0].name}" if own else ""
+            last = calls[-1]
+            places.append(f"rank {rank} was last seen in {last.profiling_name} number {last.number}{where}")
+    return places

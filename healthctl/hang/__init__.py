@@ -1,1 +1,1 @@
-"""Why a job hangs, told from what its ranks left behind: PyTorch's flight recorder dumps, one for each rank."""
+"""PyTorch's flight recorder dumps, one for each rank: read without running anything, and told in the words of `remediator.detect.hangs`."""

@@ -20,7 +20,7 @@ import msgspec
 
 BYTES_MAX = 256 << 20  # of one file; 20 000 entries with deep stacks are some tens of MiB
 MEMORY_MAX = 8 << 30  # of this process while it reads: a small pickle can ask for any amount
-_RANK = re.compile(r"(\d+)(?:\.(?:pkl|pickle|pt|bin|json))?$")
+_RANK = re.compile(r"(\d+)(?:\.(?:pkl|pickle|pt|bin|dump|trace|json))?$")
 
 
 class DumpError(ValueError):
@@ -36,55 +36,103 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One operation of a process group as a rank recorded it; the fields are PyTorch's."""
+    """One operation of a process group as a rank recorded it; the fields are PyTorch's. Sizes are told in several ways."""
 
-    process_group: tuple[str, str]  # name, description
-    collective_seq_id: int = 0
+    process_group: list[str] | str = ""  # name, description
+    collective_seq_id: int | None = None
+    seq_id: int = 0  # what it was called before 2.4
+    p2p_seq_id: int | None = None
     record_id: int = 0
+    pg_id: int = 0
     profiling_name: str = ""  # backend:operation
-    input_sizes: list[list[int]] = []
-    input_dtypes: list[str] = []
-    state: str = ""  # scheduled, started, completed
-    retired: bool = False  # waited for, and done with: the only sign of completion that gloo gives
-    is_p2p: bool = False
+    input_sizes: Any = None
+    output_sizes: Any = None
+    input_dtypes: Any = None
+    output_dtypes: Any = None
+    state: str | None = ""  # scheduled, started, completed
+    retired: bool | None = False  # nobody waits for it any more: done, or given up
+    is_p2p: bool | None = False
+    time_created_ns: int | None = None
+    time_discovered_started_ns: int | None = None
     frames: list[Frame] = []
 
     @property
-    def done(self) -> bool:
-        """Nobody waits for it any more."""
-        return self.retired or self.state == "completed"
+    def number(self) -> int:
+        """Of the collective in its group."""
+        return self.seq_id if self.collective_seq_id is None else self.collective_seq_id
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """Name and description."""
+        said = [self.process_group] if isinstance(self.process_group, str) else self.process_group
+        name, description = [*said, "", ""][:2]
+        return name if said and said != [""] else str(self.pg_id), description
+
+    @property
+    def called(self) -> tuple[str, str]:
+        """Backend and operation, with the two ends if it is a send or a receive."""
+        backend, colon, operation = self.profiling_name.partition(":")
+        return (backend, operation) if colon else ("", backend)
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A process group as a rank knows it; `ranks` are global ones, as text in brackets."""
+    """A process group as a rank knows it; `ranks` are global ones in the group's order, as text in brackets."""
 
     name: str = ""
     desc: str = ""
-    ranks: str | list[int] = ""
+    ranks: Any = ""
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Global ranks; empty where the dump does not tell."""
+        said = re.findall(r"\d+", self.ranks) if isinstance(self.ranks, str) else self.ranks or ()
+        try:
+            return tuple(dict.fromkeys(int(rank) for rank in said))
+        except (ValueError, TypeError):
+            return ()
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """The last numbers of one process group; -1 where nothing is known."""
+
+    last_enqueued_collective: int = -1
+    last_started_collective: int = -1
+    last_completed_collective: int = -1
 
 
 class Dump(msgspec.Struct, frozen=True):
     """What one rank left."""
 
-    entries: list[Entry] = []
-    pg_config: dict[str, Group] = {}
+    entries: list[Entry] | None = None
+    pg_config: dict[str, Group] | None = None
+    pg_status: dict[str, Progress] | None = None
     version: str = ""
 
-    def members(self, group: str) -> tuple[int, ...]:
-        """Global ranks of a group; empty where the dump does not tell."""
-        said = self.pg_config[group].ranks if group in self.pg_config else ""
-        try:
-            ranks = json.loads(said) if isinstance(said, str) else said
-            return tuple(sorted({int(rank) for rank in ranks}))
-        except (ValueError, TypeError):
-            return ()
+    @property
+    def calls(self) -> list[Entry]:
+        """In the order in which they were made."""
+        return sorted(self.entries or (), key=lambda entry: entry.record_id)
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        """By name."""
+        return self.pg_config or {}
 
 
-def read_directory(directory: Path) -> dict[int, Dump]:
-    """The dumps of a directory by rank: files whose name ends in a number. A rank's pickle goes before its JSON, which lacks stacks.
+class Directory(msgspec.Struct, frozen=True):
+    """The dumps of a directory by rank, and what was wrong with those that cannot be read."""
+
+    dumps: dict[int, Dump]
+    unreadable: dict[int, str] = {}
+
+
+def read_directory(directory: Path) -> Directory:
+    """Files whose name ends in a number, the rank. A rank's pickle goes before its JSON, which lacks stacks.
+
+    A rank may die while it writes: its dump counts as unreadable, and those of the others are judged without it.
 
     Raises:
-        DumpError: one cannot be read, or two are of one rank.
+        DumpError: two are of one rank.
         OSError: the directory cannot be read.
     """
     found: dict[int, Path] = {}
@@ -93,12 +141,19 @@ def read_directory(directory: Path) -> dict[int, Dump]:
         if match is None or not path.is_file():
             continue
         rank = int(match[1])
-        if rank in found and path.suffix != ".json":
+        if rank in found and (path.suffix != ".json" or found[rank].suffix == ".json"):
             raise DumpError(
                 f"{path} and {found[rank].name} are both of rank {rank}; keep one job's dumps to a directory"
             )
         found.setdefault(rank, path)
-    return {rank: read_dump(path) for rank, path in sorted(found.items())}
+    dumps: dict[int, Dump] = {}
+    unreadable: dict[int, str] = {}
+    for rank, path in sorted(found.items()):
+        try:
+            dumps[rank] = read_dump(path)
+        except (DumpError, OSError) as error:
+            unreadable[rank] = str(error)
+    return Directory(dumps, unreadable)
 
 
 def read_dump(path: Path) -> Dump:
@@ -113,12 +168,14 @@ def read_dump(path: Path) -> Dump:
     content = path.read_bytes()
     try:
         with _bounded_memory():
-            plain = json.loads(content) if content[:1] == b"{" else _Plain(BytesIO(content)).load()
-            return msgspec.convert(plain, Dump, strict=False)
+            plain = json.loads(content) if content.lstrip()[:1] == b"{" else _Plain(BytesIO(content)).load()
+            if isinstance(plain, dict) and {"entries", "pg_config", "pg_status"} & plain.keys():
+                return msgspec.convert(plain, Dump, strict=False)
     except MemoryError:
         raise DumpError(f"{path}: asks for more memory than any dump needs") from None
     except Exception as error:  # a damaged pickle may raise nearly anything
         raise DumpError(f"{path}: no flight recorder dump: {error}") from error
+    raise DumpError(f"{path}: no flight recorder dump: it has neither entries nor process groups")
 
 
 class _Plain(pickle.Unpickler):
