@@ -63,6 +63,7 @@ def issue_command(config_path: Path, node: str | None, operator: str | None) -> 
     try:
         require_node_name(name)
         with contextlib.closing(Journal(load_config(config_path).database)) as journal:
+            journal.prepare()
             click.echo(Tokens(journal.engine).issue(Role.NODE if node else Role.OPERATOR, name, time.time()))
     except (ConfigError, StoreError, ValueError) as error:
         raise click.ClickException(str(error)) from error

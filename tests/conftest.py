@@ -1,4 +1,4 @@
-"""What tests of several houses share: a real Slurm, and the rule that under CI nothing may be skipped."""
+"""What tests of several houses share: a real Slurm, a real PostgreSQL, and the rule that under CI nothing may be skipped."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from healthctl.demo.programs import Programs
 from healthctl.demo.slurm_cluster import SlurmCluster, why_not
+from tests import postgresql
 
 
 def skip_or_fail(why: str) -> None:
@@ -29,3 +30,23 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
         cluster = SlurmCluster(Path(place) / "slurm", programs)
         cluster.start()
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[postgresql.Cluster]:
+    """A private PostgreSQL, for the whole run. Each test takes a database of its own from it."""
+    if why := postgresql.why_not():
+        skip_or_fail(f"no PostgreSQL here: {why}")
+    with tempfile.TemporaryDirectory(prefix="gh-pg-") as place:
+        Path(place).chmod(0o755)  # the server runs as a user of its own
+        with postgresql.running(Path(place) / "pg") as cluster:
+            yield cluster
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a new, empty database; the test runs on either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/r.db"
+    cluster: postgresql.Cluster = request.getfixturevalue("postgresql_server")
+    return cluster.database()

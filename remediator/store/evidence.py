@@ -32,12 +32,11 @@ class EvidenceStore:
         table = schema.evidence
         with self._engine.begin() as db:
             insert = (postgresql if db.dialect.name == "postgresql" else sqlite).insert(table)
-            done = db.execute(
-                insert.on_conflict_do_nothing(index_elements=["order"]),
-                [{**msgspec.structs.asdict(entry), "body": content}],
-            )
+            row = {**msgspec.structs.asdict(entry), "body": content}
+            once = insert.values(row).on_conflict_do_nothing(index_elements=["order"]).returning(table.c.order)
+            stored = db.execute(once).first() is not None
             self._make_room(db, entry.order)
-        return done.rowcount > 0
+        return stored
 
     def of_incident(self, incident: str) -> list[EvidenceEntry]:
         """What there is about an incident, oldest first."""

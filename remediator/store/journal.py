@@ -2,79 +2,95 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
+import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Engine, Table, create_engine, event, func, select
+from sqlalchemy import Connection, Engine, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
 
-from remediator.incidents import moved
 from remediator.model.inputs import AnyInput
 from remediator.model.occurrence import Occurrence
 from remediator.model.records import Action, AuditEvent, Decision, Incident, NodeRecord
 from remediator.model.rules import PRESENT_MAX_S, WINDOW_MAX_S
 from remediator.state import Changes, ClusterState
-from remediator.store import schema
+from remediator.store import audit, rows, schema, upgrade
+from remediator.store.database import StoreError, file_of, open_engine, parsed
+from remediator.store.leadership import Leadership
+from remediator.store.locks import lock_for
+from remediator.store.meta import begin_write, get_meta, set_meta
 from vocabulary.finding import Finding
+
+__all__ = ["Journal", "StoreError"]
 
 T = TypeVar("T")
 RECENT_CLOSED_MAX = 10_000
-
-
-class StoreError(Exception):
-    """The database cannot be used: what, where, what to do."""
+PREPARED_WITHIN_S = 30.0
 
 
 class Journal:
-    """The database of one cluster. One process writes it: a lock file beside a SQLite file sees to that."""
+    """The database of one cluster. One process writes it: its lead sees to that."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
-        self.url = make_url(url)
-        file = self.url.database or ":memory:"
-        if not create and self.url.get_backend_name() == "sqlite" and not Path(file).is_file():
-            raise StoreError(f"there is no database {file}; run this where the remediator keeps it")
-        self._lock_fd: int | None = None
-        self.engine = _engine(self.url.render_as_string(hide_password=False))
-        try:
-            schema.metadata.create_all(self.engine)
-            with self.engine.begin() as db:
-                _check_version(db)
-        except Exception as error:
-            raise StoreError(
-                f"database {self.url}: {error}; check the path, its permissions and that it is ours"
-            ) from error
-
-    def lead(self) -> int:
-        """Become the one writer and return this term's epoch, one more than the last.
+        """Open it; nothing is written yet.
 
         Raises:
-            StoreError: another remediator works on this database.
+            StoreError: it is not there (and `create` is false), is no database, or a newer program wrote it.
         """
-        if self.url.get_backend_name() == "sqlite" and self.url.database not in {None, "", ":memory:"}:
-            lock = Path(f"{self.url.database}.lock")
-            self._lock_fd = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise StoreError(
-                    f"another remediator holds {lock}; stop it first, or give this one its own database"
-                ) from error
-        with self.engine.begin() as db:
-            epoch = int(_meta(db, "epoch") or 0) + 1
-            _set_meta(db, "epoch", str(epoch))
-        return epoch
+        self.url = parsed(url)
+        file = file_of(self.url)
+        if not create and file is not None and not file.is_file():
+            raise StoreError(f"there is no database {file}; run this where the remediator keeps it")
+        self.engine: Engine = open_engine(self.url)
+        self._lock = lock_for(self.url, self.engine)
+        self.leadership = Leadership(self._lock)
+        try:
+            with self.engine.connect() as db:
+                upgrade.is_current(db)
+        except Exception as error:
+            self.engine.dispose()
+            raise self._unusable(error) from error
+
+    def prepare(self) -> None:
+        """Make sure that the schema is the one this program needs, for a tool that runs beside the centre or before it.
+
+        Raises:
+            StoreError: it is older and a centre of that time is at work, or newer.
+        """
+        deadline = time.monotonic() + PREPARED_WITHIN_S
+        while True:
+            with self.engine.connect() as db:
+                if upgrade.is_current(db):
+                    return
+            if self._lock.acquire():
+                try:
+                    self._upgrade()
+                finally:
+                    self._lock.release()
+                return
+            if time.monotonic() >= deadline:
+                raise StoreError(f"database {self.url} has an older schema, and the remediator that uses it is at work")
+            time.sleep(0.2)
+
+    def lead(self) -> int:
+        """Become the one writer, bring the schema up to date, and return this term's epoch, one more than the last.
+
+        Raises:
+            StoreError: another remediator works on this database, or its schema cannot be used.
+        """
+        if not self.leadership.campaign():
+            raise StoreError(
+                f"another remediator holds {self._lock.where}; stop it first, or give this one its own database"
+            )
+        self._upgrade()
+        return self.leadership.begin_term()
 
     def close(self) -> None:
-        """Give up the lock and the connections."""
+        """Give up the lead and the connections."""
+        self.leadership.resign()
         self.engine.dispose()
-        if self._lock_fd is not None:
-            os.close(self._lock_fd)
-            self._lock_fd = None
 
     def load(self) -> ClusterState:
         """The state as the last committed batch left it."""
@@ -82,16 +98,16 @@ class Journal:
             incidents = _records(db, schema.incidents, Incident, schema.incidents.c.closed.is_(False))
             open_ids = select(schema.incidents.c.id).where(schema.incidents.c.closed.is_(False))
             wanted = {f for i in incidents for f in i.findings}
-            now = db.execute(select(func.max(schema.inputs.c.at))).scalar() or 0.0
+            now = db.execute(select(schema.inputs.c.at).order_by(schema.inputs.c.at.desc()).limit(1)).scalar() or 0.0
             lately = schema.findings.c.last_seen > now - PRESENT_MAX_S
+            findings = {
+                f.id: f
+                for f in _records(db, schema.findings, Finding, schema.findings.c.active.is_(True) | lately)
+                + _named(db, sorted(wanted))
+            }
             state = ClusterState.restored(
                 nodes=_records(db, schema.nodes, NodeRecord),
-                findings=_records(
-                    db,
-                    schema.findings,
-                    Finding,
-                    schema.findings.c.active.is_(True) | lately | schema.findings.c.id.in_(wanted),
-                ),
+                findings=findings.values(),
                 incidents=incidents,
                 actions=_records(db, schema.actions, Action, schema.actions.c.incident.in_(open_ids)),
                 occurrences=_records(db, schema.occurrences, Occurrence, schema.occurrences.c.at > now - WINDOW_MAX_S),
@@ -106,68 +122,35 @@ class Journal:
             closed = msgspec.json.decode(body, type=Incident)
             state.settled.update((f, closed.id) for f in closed.findings if f in state.findings)
 
-    def commit(self, inputs: Sequence[AnyInput], changes: Changes, epoch: int) -> None:
-        """Write one batch whole. It is on the disk when this returns; on an error nothing of it is."""
+    def commit(self, inputs: Sequence[AnyInput], changes: Changes, epoch: int, batch: int | None = None) -> None:
+        """Write one batch whole. It is on the disk when this returns; on an error nothing of it is.
+
+        A connection may break between the commit and its answer. So a batch with a number, one more than the last, can be
+        handed in again: it is written once.
+
+        Raises:
+            StoreError: this term is over. SQLAlchemyError: it could not be written now.
+        """
         with self.engine.begin() as db:
-            if int(_meta(db, "epoch") or 0) != epoch:
-                raise StoreError(f"epoch {epoch} is over: another remediator leads; this one must stop")
-            _upsert(db, schema.nodes, [{"id": n.node, "body": _body(n)} for n in changes.nodes.values()])
-            _upsert(
-                db,
-                schema.findings,
-                [
-                    {"id": f.id, "node": f.node, "active": f.active, "last_seen": moved(f), "body": _body(f)}
-                    for f in changes.findings.values()
-                ],
-            )
-            _upsert(
-                db,
-                schema.incidents,
-                [
-                    {
-                        "id": i.id,
-                        "node": i.node,
-                        "closed": i.closed_at is not None,
-                        "opened_at": i.opened_at,
-                        "body": _body(i),
-                    }
-                    for i in changes.incidents.values()
-                ],
-            )
-            _upsert(
-                db,
-                schema.decisions,
-                [
-                    {"id": d.id, "incident": d.incident, "at": d.at, "body": _body(d)}
-                    for d in changes.decisions.values()
-                ],
-            )
-            _upsert(
-                db,
-                schema.actions,
-                [
-                    {"id": a.id, "incident": a.incident, "final": a.state.final, "body": _body(a)}
-                    for a in changes.actions.values()
-                ],
-            )
-            _insert(db, schema.occurrences, [{"at": o.at, "body": _body(o)} for o in changes.occurrences])
-            _insert(db, schema.inputs, [{"epoch": epoch, "at": i.at, "body": _body(i)} for i in inputs])
-            _insert(
-                db,
-                schema.audit,
-                [
-                    {"epoch": epoch, "at": e.at, "node": e.node, "incident": e.incident, "body": _body(e)}
-                    for e in changes.audit
-                ],
-            )
+            begin_write(db, epoch)
+            if batch is not None:
+                if get_meta(db, "batch") == f"{epoch}:{batch}":
+                    return
+                set_meta(db, "batch", f"{epoch}:{batch}")
+            _upsert(db, schema.nodes, [rows.node_row(n) for n in changes.nodes.values()])
+            _upsert(db, schema.findings, [rows.finding_row(f) for f in changes.findings.values()])
+            _upsert(db, schema.incidents, [rows.incident_row(i) for i in changes.incidents.values()])
+            _upsert(db, schema.decisions, [rows.decision_row(d) for d in changes.decisions.values()])
+            _upsert(db, schema.actions, [rows.action_row(a) for a in changes.actions.values()])
+            _insert(db, schema.occurrences, [rows.occurrence_row(o) for o in changes.occurrences])
+            _insert(db, schema.inputs, [rows.input_row(i, epoch) for i in inputs])
+            audit.append(db, changes.audit, epoch)
 
     def inputs(self) -> Iterator[AnyInput]:
         """Everything the pipeline was ever told, in its order."""
-        with self.engine.connect() as db:
-            rows = db.execution_options(yield_per=1000).execute(
-                select(schema.inputs.c.body).order_by(schema.inputs.c.seq)
-            )
-            for (body,) in rows:
+        query = select(schema.inputs.c.body).order_by(schema.inputs.c.seq)
+        with self.engine.connect() as db, db.execution_options(yield_per=1000).execute(query) as found:
+            for (body,) in found:
                 yield msgspec.json.decode(body, type=AnyInput)
 
     def events(self, after: int, limit: int) -> list[tuple[int, AuditEvent]]:
@@ -193,7 +176,7 @@ class Journal:
             found = _records(db, schema.incidents, Incident, schema.incidents.c.id == incident_id)
             if not found:
                 return None
-            findings = _records(db, schema.findings, Finding, schema.findings.c.id.in_(found[0].findings))
+            findings = _named(db, found[0].findings)
             decisions = _records(db, schema.decisions, Decision, schema.decisions.c.incident == incident_id)
             actions = _records(db, schema.actions, Action, schema.actions.c.incident == incident_id)
         return (
@@ -203,37 +186,18 @@ class Journal:
             sorted(actions, key=lambda a: (a.planned_at, a.id)),
         )
 
+    def _upgrade(self) -> None:
+        try:
+            with self.engine.begin() as db:
+                upgrade.upgrade(db)
+        except SQLAlchemyError as error:
+            raise self._unusable(error) from error
 
-def _engine(url: str) -> Engine:
-    engine = create_engine(url, pool_pre_ping=True)
-    if engine.dialect.name == "sqlite":
-
-        @event.listens_for(engine, "connect")
-        def durable(connection: Any, _record: object) -> None:
-            for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000", "foreign_keys=ON"):
-                connection.execute(f"PRAGMA {pragma}")
-
-    return engine
-
-
-def _check_version(db: Connection) -> None:
-    found = _meta(db, "schema")
-    if found is None:
-        _set_meta(db, "schema", str(schema.SCHEMA_VERSION))
-    elif found != str(schema.SCHEMA_VERSION):
-        raise StoreError(f"its schema is version {found}, this program needs {schema.SCHEMA_VERSION}")
-
-
-def _meta(db: Connection, key: str) -> str | None:
-    return db.execute(select(schema.meta.c.value).where(schema.meta.c.key == key)).scalar()
-
-
-def _set_meta(db: Connection, key: str, value: str) -> None:
-    _upsert(db, schema.meta, [{"key": key, "value": value}])
-
-
-def _body(record: msgspec.Struct) -> bytes:
-    return msgspec.json.encode(record)
+    def _unusable(self, error: Exception) -> StoreError:
+        todo = (
+            "" if isinstance(error, StoreError) else "; check that it is there, that we may use it and that it is ours"
+        )
+        return StoreError(f"database {self.url}: {error}{todo}")
 
 
 def _records(db: Connection, table: Table, kind: type[T], where: Any = None) -> list[T]:
@@ -243,15 +207,21 @@ def _records(db: Connection, table: Table, kind: type[T], where: Any = None) -> 
     return [msgspec.json.decode(body, type=kind) for (body,) in db.execute(query)]
 
 
-def _insert(db: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        db.execute(table.insert(), rows)
+def _named(db: Connection, ids: Sequence[str], at_once: int = 1000) -> list[Finding]:
+    """Findings by their ids; a statement takes only so many parameters."""
+    parts = [ids[start : start + at_once] for start in range(0, len(ids), at_once)]
+    return [f for part in parts for f in _records(db, schema.findings, Finding, schema.findings.c.id.in_(part))]
 
 
-def _upsert(db: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    if not rows:
+def _insert(db: Connection, table: Table, values: list[rows.Row]) -> None:
+    if values:
+        db.execute(table.insert(), values)
+
+
+def _upsert(db: Connection, table: Table, values: list[rows.Row]) -> None:
+    if not values:
         return
     insert = (postgresql if db.dialect.name == "postgresql" else sqlite).insert(table)
     key = next(iter(table.primary_key.columns)).name
-    changed = {column: insert.excluded[column] for column in rows[0] if column != key}
-    db.execute(insert.on_conflict_do_update(index_elements=[key], set_=changed), rows)
+    changed = {column: insert.excluded[column] for column in values[0] if column != key}
+    db.execute(insert.on_conflict_do_update(index_elements=[key], set_=changed), values)

@@ -1,13 +1,33 @@
-"""Tables. Each keeps the record itself (JSON, the same codec as the wire) beside the columns that queries need."""
+"""Tables as they are now. Each keeps the record itself (JSON, the same codec as the wire) beside the columns that queries need.
+
+What is here must be what the migrations arrive at; a test compares the two. The views for operators are in the migrations alone.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, false
 
-SCHEMA_VERSION = 2
+REVISION = "0003"  # the newest of `migrations/versions`
 
 metadata = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _text(name: str, length: int = 255) -> Column[str]:
+    return Column(name, String(length), nullable=False, server_default="")
+
+
+def _number(name: str) -> Column[int]:
+    return Column(name, Integer, nullable=False, server_default="0")
+
+
+def _flag(name: str) -> Column[bool]:
+    return Column(name, Boolean, nullable=False, server_default=false())
+
+
+def _time(name: str, *, index: bool = False) -> Column[float]:
+    return Column(name, Float, index=index)
+
 
 meta = Table(
     "meta", metadata, Column("key", String(64), primary_key=True), Column("value", String(255), nullable=False)
@@ -24,7 +44,14 @@ tokens = Table(
 )
 
 nodes = Table(
-    "nodes", metadata, Column("id", String(255), primary_key=True), Column("body", LargeBinary, nullable=False)
+    "nodes",
+    metadata,
+    Column("id", String(255), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+    _text("state", 32),
+    _time("since"),
+    _flag("held"),
+    _text("cause"),
 )
 
 findings = Table(
@@ -33,8 +60,14 @@ findings = Table(
     Column("id", String(64), primary_key=True),
     Column("node", String(255), nullable=False),
     Column("active", Boolean, nullable=False, index=True),
-    Column("last_seen", Float, nullable=False),
+    Column("last_seen", Float, nullable=False, index=True),
     Column("body", LargeBinary, nullable=False),
+    _text("kind"),
+    _text("severity", 32),
+    _text("component_kind", 32),
+    _text("component"),
+    _time("first_seen"),
+    _flag("injected"),
     Index("findings_by_node", "node", "active"),
 )
 
@@ -46,6 +79,12 @@ incidents = Table(
     Column("closed", Boolean, nullable=False, index=True),
     Column("opened_at", Float, nullable=False, index=True),
     Column("body", LargeBinary, nullable=False),
+    _text("title"),
+    _text("state", 32),
+    _text("rule"),
+    _time("closed_at", index=True),
+    _text("outcome"),
+    _flag("injected"),
 )
 
 decisions = Table(
@@ -55,6 +94,10 @@ decisions = Table(
     Column("incident", String(64), nullable=False, index=True),
     Column("at", Float, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    _text("node"),
+    _text("answer", 32),
+    _text("rule"),
+    _text("policy", 64),
 )
 
 actions = Table(
@@ -64,6 +107,15 @@ actions = Table(
     Column("incident", String(64), nullable=False, index=True),
     Column("final", Boolean, nullable=False, index=True),
     Column("body", LargeBinary, nullable=False),
+    _text("decision", 96),
+    _text("node"),
+    _text("verb", 64),
+    _text("state", 32),
+    _time("planned_at"),
+    _time("finished_at"),
+    _number("attempts"),
+    _flag("is_order"),
+    _text("detail"),
 )
 
 occurrences = Table(
@@ -72,6 +124,12 @@ occurrences = Table(
     Column("seq", _Serial, primary_key=True, autoincrement=True),
     Column("at", Float, nullable=False, index=True),
     Column("body", LargeBinary, nullable=False),
+    _text("node"),
+    _text("kind"),
+    _text("component"),
+    _text("incident", 64),
+    _number("count"),
+    _flag("injected"),
 )
 
 evidence = Table(
@@ -90,7 +148,7 @@ inputs = Table(
     metadata,
     Column("seq", _Serial, primary_key=True, autoincrement=True),
     Column("epoch", Integer, nullable=False),
-    Column("at", Float, nullable=False),
+    Column("at", Float, nullable=False, index=True),
     Column("body", LargeBinary, nullable=False),
 )
 
@@ -103,4 +161,6 @@ audit = Table(
     Column("node", String(255), nullable=False),
     Column("incident", String(64), nullable=False, index=True),
     Column("body", LargeBinary, nullable=False),
+    _text("kind", 64),
+    _text("actor"),
 )

@@ -49,8 +49,11 @@ class StoryStore:
         table = schema.inputs
         query = select(table.c.body).where(table.c.at >= after, table.c.at <= until).order_by(table.c.seq)
         seen: dict[str, float] = {}
-        with self._engine.connect() as db:
-            for (body,) in db.execution_options(yield_per=1000).execute(query.limit(INPUTS_MAX)):
+        with (
+            self._engine.connect() as db,
+            db.execution_options(yield_per=1000).execute(query.limit(INPUTS_MAX)) as found,
+        ):
+            for (body,) in found:
                 if _PLACEMENT not in body:
                     continue
                 item = msgspec.json.decode(body, type=AnyInput)

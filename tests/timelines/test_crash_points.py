@@ -6,8 +6,6 @@ loads the database and is told the rest, the last input before the crash once mo
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from remediator.model.inputs import AnyInput
@@ -45,13 +43,13 @@ def run(journal: Journal, state: ClusterState, items: list[AnyInput], epoch: int
 
 
 @pytest.mark.parametrize("survived", range(1, len(TOLD.inputs)))
-def test_a_second_centre_finishes_what_the_first_began(tmp_path: Path, survived: int) -> None:
-    url = f"sqlite:///{tmp_path}/r.db"
-    first = Journal(url)
-    run(first, first.load(), TOLD.inputs[:survived], first.lead())
+def test_a_second_centre_finishes_what_the_first_began(database: str, survived: int) -> None:
+    first = Journal(database)
+    epoch = first.lead()
+    run(first, first.load(), TOLD.inputs[:survived], epoch)
     first.close()
 
-    second = Journal(url)
+    second = Journal(database)
     epoch, state = second.lead(), second.load()
     run(second, state, TOLD.inputs[survived - 1 :], epoch)
 

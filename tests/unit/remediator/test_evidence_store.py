@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,8 +21,10 @@ NOW = 1_700_000_000.0
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(f"sqlite:///{tmp_path}/r.db")
+def journal(database: str) -> Journal:
+    opened = Journal(database)
+    opened.prepare()
+    return opened
 
 
 def entry(order: str = "o1", at: float = NOW, size: int = 3, incident: str = "i1") -> EvidenceEntry:

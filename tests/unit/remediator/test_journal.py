@@ -1,21 +1,25 @@
+"""The journal on both databases: whole batches, one writer, and clear words when it cannot be used."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from remediator.model.inputs import Tick
 from remediator.model.records import AuditEvent, NodeRecord
 from remediator.state import Changes
 from remediator.store.journal import Journal, StoreError
+from remediator.store.meta import begin_write
 
 
 def changes(node: str) -> Changes:
     return Changes(nodes={node: NodeRecord(node=node)}, audit=[AuditEvent(at=1.0, kind="k", text=node)])
 
 
-def test_a_batch_is_written_whole_and_read_back(tmp_path: Path) -> None:
-    journal = Journal(f"sqlite:///{tmp_path}/r.db")
+def test_a_batch_is_written_whole_and_read_back(database: str) -> None:
+    journal = Journal(database)
     epoch = journal.lead()
     journal.commit([Tick(at=1.0)], changes("n1"), epoch)
     journal.commit([], changes("n2"), epoch)
@@ -25,8 +29,22 @@ def test_a_batch_is_written_whole_and_read_back(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_a_second_centre_on_the_same_file_is_refused(tmp_path: Path) -> None:
-    first, second = Journal(f"sqlite:///{tmp_path}/r.db"), Journal(f"sqlite:///{tmp_path}/r.db")
+def test_a_batch_whose_answer_was_lost_is_written_once(database: str) -> None:
+    journal = Journal(database)
+    epoch = journal.lead()
+    for batch in (1, 1, 2):
+        journal.commit([Tick(at=float(batch))], changes(f"n{batch}"), epoch, batch)
+    assert [item.at for item in journal.inputs()] == [1.0, 2.0]
+    assert [event.text for _, event in journal.events(0, 10)] == ["n1", "n2"]
+    journal.close()
+    epoch = journal.lead()
+    journal.commit([Tick(at=3.0)], changes("n3"), epoch, 2)  # the same number in another term is another batch
+    assert [item.at for item in journal.inputs()] == [1.0, 2.0, 3.0]
+    journal.close()
+
+
+def test_a_second_centre_on_the_same_database_is_refused(database: str) -> None:
+    first, second = Journal(database), Journal(database)
     first.lead()
     with pytest.raises(StoreError, match="another remediator holds"):
         second.lead()
@@ -35,11 +53,11 @@ def test_a_second_centre_on_the_same_file_is_refused(tmp_path: Path) -> None:
     second.close()
 
 
-def test_a_deposed_leader_cannot_write(tmp_path: Path) -> None:
-    first, second = Journal(f"sqlite:///{tmp_path}/r.db"), Journal(f"sqlite:///{tmp_path}/r.db")
+def test_a_deposed_leader_cannot_write(database: str) -> None:
+    first, second = Journal(database), Journal(database)
     epoch = first.lead()
-    first._lock_fd = None  # as if the lock had been lost with its file system
-    (tmp_path / "r.db.lock").unlink()
+    first.leadership._stopping.set()  # it does not notice
+    first._lock.release()
     second.lead()
     with pytest.raises(StoreError, match="another remediator leads"):
         first.commit([], changes("n1"), epoch)
@@ -48,16 +66,50 @@ def test_a_deposed_leader_cannot_write(tmp_path: Path) -> None:
     second.close()
 
 
+def test_a_term_begins_only_after_the_commit_that_is_under_way(database: str) -> None:
+    """The row of the epoch is locked from a commit's first statement on."""
+    if database.startswith("sqlite"):
+        return  # there a commit locks the whole file
+    first, second = Journal(database), Journal(database)
+    epoch = first.lead()
+    first.leadership._stopping.set()
+    first._lock.release()
+    assert second.leadership.campaign()
+    with first.engine.begin() as db:
+        begin_write(db, epoch)
+        with second.engine.connect() as other:
+            other.execute(text("SET lock_timeout = '200ms'"))
+            with pytest.raises(Exception, match="lock timeout"):
+                other.execute(text("UPDATE meta SET value = '9' WHERE key = 'epoch'"))
+    assert second.leadership.begin_term() == epoch + 1
+    first.close()
+    second.close()
+
+
+def test_text_that_no_column_takes_is_kept_in_the_record(database: str) -> None:
+    journal = Journal(database)
+    odd = NodeRecord(node="n1", cause="a\0b" + "x" * 10_000)
+    journal.commit([], Changes(nodes={"n1": odd}), journal.lead())
+    assert journal.load().nodes == {"n1": odd}
+    with journal.engine.connect() as db:
+        assert db.execute(text("SELECT cause FROM nodes")).scalar_one() == "ab" + "x" * 253
+    journal.close()
+
+
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "r.db").write_bytes(b"not a database at all" * 100)
     with pytest.raises(StoreError, match=r"r\.db"):
         Journal(f"sqlite:///{tmp_path}/r.db")
 
 
-def test_another_schema_is_refused(tmp_path: Path) -> None:
-    journal = Journal(f"sqlite:///{tmp_path}/r.db")
-    with journal.engine.begin() as db:
-        db.exec_driver_sql("UPDATE meta SET value = '99' WHERE key = 'schema'")
-    journal.close()
-    with pytest.raises(StoreError, match="schema is version 99"):
-        Journal(f"sqlite:///{tmp_path}/r.db")
+@pytest.mark.parametrize("url", ["mysql://h/d", "no url", "sqlite+aiosqlite:///x"])
+def test_another_kind_of_database_is_refused(url: str) -> None:
+    with pytest.raises(StoreError, match="database"):
+        Journal(url)
+
+
+def test_a_password_is_never_shown() -> None:
+    with pytest.raises(StoreError) as failed:
+        Journal("postgresql://someone:sesame@127.0.0.1:1/x")
+    assert "sesame" not in str(failed.value)
+    assert "127.0.0.1" in str(failed.value)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from remediator.model.inputs import AnyInput, PlacementChanged, Tick
 from remediator.model.records import Incident, IncidentState, JobRef, NodeRecord
 from remediator.state import ClusterState
@@ -18,8 +16,8 @@ def incident(name: str, at: float, node: str = "n1") -> Incident:
     return Incident(id=name, node=node, title="t", opened_at=at, state=IncidentState.CLOSED, closed_at=at + 1)
 
 
-def filled(place: Path) -> Journal:
-    journal = Journal(f"sqlite:///{place}/r.db")
+def filled(database: str) -> Journal:
+    journal = Journal(database)
     state = ClusterState()
     state.put_node(NodeRecord(node="n1", since=NOW))
     now = incident("now", NOW)
@@ -51,22 +49,22 @@ def filled(place: Path) -> Journal:
     return journal
 
 
-def test_the_audit_log_of_one_incident(tmp_path: Path) -> None:
-    journal = filled(tmp_path)
+def test_the_audit_log_of_one_incident(database: str) -> None:
+    journal = filled(database)
     kinds = [event.kind for event in StoryStore(journal.engine).events("now")]
     assert kinds == ["first", "second"]
     journal.close()
 
 
-def test_earlier_incidents_of_the_same_node(tmp_path: Path) -> None:
-    journal = filled(tmp_path)
+def test_earlier_incidents_of_the_same_node(database: str) -> None:
+    journal = filled(database)
     found = StoryStore(journal.engine).earlier(incident("now", NOW), 30 * DAY_S)
     assert [each.id for each in found] == ["before"]
     journal.close()
 
 
-def test_a_job_is_back_when_a_later_attempt_of_it_is_seen(tmp_path: Path) -> None:
-    journal = filled(tmp_path)
+def test_a_job_is_back_when_a_later_attempt_of_it_is_seen(database: str) -> None:
+    journal = filled(database)
     assert StoryStore(journal.engine).returns({"j1": 1, "j2": 7}, NOW, NOW + 1000) == {"j1": NOW + 90}
     assert StoryStore(journal.engine).returns({"j1": 1, "j2": 7}, NOW, NOW + 10_000)["j2"] == NOW + 9000
     journal.close()

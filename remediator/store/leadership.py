@@ -1,0 +1,106 @@
+"""One process's claim to be the one that decides and acts: campaign, confirm, and know at any moment whether it may act.
+
+Two promises carry the rest. *Commits* are fenced by the epoch inside their own transaction (`journal.py`). *Outside effects*
+begin only while the lead was confirmed less than `LEASE_S` ago, and a new leader lets as much time pass before its first one;
+so the old leader's last and the new one's first never overlap, however late the old one learns that it was deposed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from remediator.store.locks import Lock
+
+log = logging.getLogger(__name__)
+
+LEASE_S = 2.0
+CONFIRM_S = 0.4
+NEVER = float("-inf")
+
+
+def _elapsed() -> float:
+    """Seconds, also those for which the machine slept."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Leadership:
+    """Campaigns for the lead, keeps it, and says when it is over. `may_act` is callable from any thread."""
+
+    def __init__(self, lock: Lock, over: Callable[[str], None] = lambda _why: None) -> None:
+        self.trouble = ""
+        self.over = over  # told once, why this term has ended; the process should end with it
+        self._lock = lock
+        self._epoch = 0
+        self._confirmed = NEVER
+        self._may_begin = NEVER
+        self._stopping = threading.Event()
+        self._watch: threading.Thread | None = None
+
+    def campaign(self) -> bool:
+        """Try once to become the leader. May raise what the database raises."""
+        self._confirmed = NEVER
+        return self._lock.acquire()
+
+    def begin_term(self) -> int:
+        """Raise the epoch; from now on the lead is confirmed again and again. Returns the epoch of this term."""
+        asked = _elapsed()
+        self._epoch = self._lock.raise_epoch()
+        self._confirmed = asked
+        # Whoever led before may have confirmed it right up to now.
+        self._may_begin = _elapsed() + LEASE_S if self._lock.can_be_lost and self._epoch > 1 else NEVER
+        if self._lock.can_be_lost and self._watch is None:
+            self._watch = threading.Thread(target=self._keep, name="lead", daemon=True)
+            self._watch.start()
+        return self._epoch
+
+    def may_act(self) -> bool:
+        """Whether an outside effect may begin now."""
+        if not self._lock.can_be_lost:
+            return self._epoch > 0
+        now = _elapsed()
+        return self._may_begin <= now < self._confirmed + LEASE_S
+
+    def resign(self) -> None:
+        """Stop confirming and let go of the lock."""
+        self._stopping.set()
+        if self._watch is not None:
+            self._watch.join(timeout=10)
+        self._confirmed, self._epoch = NEVER, 0
+        self._lock.hand_over()
+
+    def _keep(self) -> None:
+        while not self._stopping.wait(CONFIRM_S):
+            asked = _elapsed()
+            try:
+                # After a lost session this takes the lock anew. If nobody began a term meanwhile, all that this process
+                # knows is still true, and its term goes on.
+                held, epoch = self._lock.acquire(), self._lock.epoch()
+            except (SQLAlchemyError, OSError) as error:
+                self._lock.release()
+                self._say(f"the lead cannot be confirmed ({_first_line(error)}); nothing is begun until it is")
+                continue
+            if epoch != self._epoch:
+                why = f"epoch {self._epoch} is over, {epoch} has begun: another remediator leads; this one ends"
+                self._confirmed = NEVER
+                self._say(why)
+                self.over(why)
+                return
+            if held:
+                self._confirmed = asked
+                self._say("")
+
+    def _say(self, trouble: str) -> None:
+        if trouble and not self.trouble:
+            log.critical("%s", trouble)
+        elif self.trouble and not trouble:
+            log.warning("the lead is confirmed again")
+        self.trouble = trouble
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,1 @@
+"""Revisions in their order. A revision that was ever released is never changed."""

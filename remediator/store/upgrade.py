@@ -1,0 +1,84 @@
+"""Bring a database to the schema this program needs, with its data; refuse one that a newer program wrote."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect, text
+
+from remediator.store import schema
+from remediator.store.database import StoreError
+
+log = logging.getLogger(__name__)
+# What wrote its version into `meta` before there were migrations.
+_UNSTAMPED = {"1": "0001", "2": "0002"}
+
+
+def is_current(db: Connection) -> bool:
+    """Whether the schema is the one this program needs; False when it is older, or not there yet.
+
+    Raises:
+        StoreError: it is one that this program does not know.
+    """
+    return _revision(db) == schema.REVISION
+
+
+def upgrade(db: Connection) -> None:
+    """Run the missing migrations, within the transaction of `db`: all of them or none.
+
+    Raises:
+        StoreError: the schema is one that this program does not know.
+    """
+    found = _revision(db)
+    if found == schema.REVISION:
+        return
+    config = _config(db)
+    if found is not None and not _tables(db) & {"alembic_version"}:
+        command.stamp(config, found)
+    log.info("bringing the database from schema %s to %s", found or "none", schema.REVISION)
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # the line above says it
+    command.upgrade(config, "head")
+
+
+def scripts() -> ScriptDirectory:
+    """The migrations, for tests that compare them with the tables."""
+    return ScriptDirectory.from_config(_config(None))
+
+
+def _revision(db: Connection) -> str | None:
+    tables = _tables(db)
+    if "alembic_version" in tables:
+        found = db.execute(text("SELECT version_num FROM alembic_version")).scalar()
+        if found is not None and found > schema.REVISION:
+            raise StoreError(_newer(found))
+        return found
+    if "meta" not in tables:
+        return None
+    version = db.execute(text("SELECT value FROM meta WHERE key = 'schema'")).scalar()
+    if version is None:
+        raise StoreError("it has a table 'meta' that is not ours; give the remediator a database of its own")
+    if version not in _UNSTAMPED:
+        raise StoreError(_newer(version))
+    return _UNSTAMPED[version]
+
+
+def _newer(found: str) -> str:
+    return (
+        f"its schema is version {found}, this program knows up to {schema.REVISION}: a newer one wrote it; "
+        "upgrade this program, or restore the copy made before the upgrade"
+    )
+
+
+def _tables(db: Connection) -> set[str]:
+    return set(inspect(db).get_table_names())
+
+
+def _config(db: Connection | None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")).replace("%", "%%"))
+    config.attributes["connection"] = db
+    return config

@@ -1,0 +1,98 @@
+"""A private PostgreSQL for tests: the distribution's server, on a UNIX socket in a directory of its own, no TCP."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_OPTIONS = "-c listen_addresses='' -c unix_socket_permissions=0777 -c max_connections=200"
+_FAST = " -c shared_buffers=16MB -c autovacuum=off -c fsync=off"  # processes die here, power does not fail
+
+
+def programs() -> Path | None:
+    """Where the newest installed server's programs are."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), key=lambda path: int(path.parts[4]))
+    return found[-1].parent if found else None
+
+
+def why_not() -> str:
+    """Why there is no PostgreSQL here; empty if there is."""
+    if programs() is None:
+        return "no /usr/lib/postgresql/*/bin/pg_ctl"
+    if os.geteuid() == 0:
+        try:
+            pwd.getpwnam("postgres")
+        except KeyError:
+            return "root may not run PostgreSQL, and there is no user postgres"
+    return ""
+
+
+class Cluster:
+    """One server. Databases are cheap: each test takes one of its own."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._data = place / "data"
+        self._numbers = itertools.count(1)
+        place.mkdir(mode=0o755)
+        self._as_owner: tuple[str, ...] = ()
+        if os.geteuid() == 0:
+            shutil.chown(place, "postgres", "postgres")
+            self._as_owner = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--")
+        self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-N", "--no-locale", "-E", "UTF8")
+
+    def start(self) -> None:
+        """Begin serving; returns when it does."""
+        options = f"{_OPTIONS}{_FAST} -c unix_socket_directories='{self._place}'"
+        log = str(self._place / "log")
+        self._run("pg_ctl", "-D", str(self._data), "-w", "-t", "60", "-l", log, "-o", options, "start")
+
+    def stop(self, mode: str = "fast") -> None:
+        """End it; `immediate` is how a crash looks."""
+        self._run("pg_ctl", "-D", str(self._data), "-w", "-t", "60", "-m", mode, "stop")
+
+    def database(self) -> str:
+        """The URL of a new, empty database."""
+        name = f"t{next(self._numbers)}"
+        self.sql("postgres", f"CREATE DATABASE {name}")
+        return f"postgresql://postgres@/{name}?host={self._place}"
+
+    def sql(self, database: str, statement: str) -> str:
+        """Run one statement as the superuser; its rows, one a line."""
+        return self._run("psql", "-h", str(self._place), "-U", "postgres", "-AtXq", "-c", statement, database)
+
+    def _run(self, program: str, *arguments: str) -> str:
+        found = programs()
+        assert found is not None
+        # pg_ctl's server inherits its output; a pipe would stay open as long as the server runs
+        output = self._place.parent / f"{self._place.name}-{program}"
+        with output.open("w") as out:
+            done = subprocess.run(
+                [*self._as_owner, str(found / program), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                check=False,
+                cwd="/",
+                env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+            )
+        text = output.read_text()
+        assert done.returncode == 0, text
+        return text
+
+
+@contextmanager
+def running(place: Path) -> Iterator[Cluster]:
+    """A cluster that serves while the block runs."""
+    cluster = Cluster(place)
+    cluster.start()
+    try:
+        yield cluster
+    finally:
+        cluster.stop("immediate")
