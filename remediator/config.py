@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import msgspec
 import yaml
 
-from remediator.act.deeds import Hook, Telling
+from remediator.act.deeds import Hook
 from remediator.act.slurm import SlurmOptions
+from remediator.act.webhooks.telling import Telling, words_of_alerts
 from remediator.decide.budget import Budget
 from remediator.detect.hazard import NODE_MTBF_H
 from remediator.model.plan import Mode
@@ -91,8 +92,7 @@ def _nearest(message: str, document: Any) -> str:
     match = re.search(r"unknown field `([^`]+)`", message)
     if match is None or not isinstance(document, dict):
         return ""
-    known = [
-        f for kind in (Config, SchedulerConfig, SlurmOptions, Budget, Telling, Hook) for f in kind.__struct_fields__
-    ]
+    known = [f for kind in (Config, SchedulerConfig, SlurmOptions, Budget, Hook) for f in kind.__struct_fields__]
+    known += words_of_alerts()
     near = difflib.get_close_matches(match[1], known, n=1)
     return f"; did you mean '{near[0]}'?" if near else ""

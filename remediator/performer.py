@@ -12,9 +12,13 @@ import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from remediator.act.deeds import Deeds, Message
+from remediator.act.deeds import Deeds
 from remediator.act.scheduler import Scheduler
+from remediator.act.webhooks.compose import message_of
+from remediator.act.webhooks.follow_up import Standing
+from remediator.act.webhooks.telling import Telling
 from remediator.engine import Engine, Snapshot
+from remediator.model.delivery import Message
 from remediator.model.hold import REASON_PREFIX, NodeHold, Outcome, Result
 from remediator.model.inputs import ActionEnded, HoldsObserved
 from remediator.model.plan import Verb
@@ -30,10 +34,18 @@ class Performer:
     """Watches what the engine publishes, asks the scheduler, and reports back."""
 
     def __init__(
-        self, cluster: str, scheduler: Scheduler, deeds: Deeds, clock: Clock, poll_s: float, poll_busy_s: float
+        self,
+        cluster: str,
+        scheduler: Scheduler,
+        deeds: Deeds,
+        clock: Clock,
+        poll_s: float,
+        poll_busy_s: float,
+        telling: Telling = Telling(),  # noqa: B008 - frozen, and the same for everybody
     ) -> None:
         self.scheduler_word = "not asked yet"
         self._cluster = cluster
+        self._telling = telling
         self._scheduler = scheduler
         self._deeds = deeds
         self._clock = clock
@@ -53,6 +65,14 @@ class Performer:
     def start(self, engine: Engine) -> None:
         """Begin watching the scheduler and performing."""
         self._engine = engine
+        self._deeds.start(
+            Standing(
+                epoch=lambda: engine.epoch,
+                is_open=lambda incident: incident in engine.snapshot.incidents,
+                is_taken_up=lambda incident: _taken_up(engine.snapshot, incident),
+                leads=lambda: engine.alive and not engine.trouble,
+            )
+        )
         self._watcher.start()
         self.look(engine.snapshot)
 
@@ -62,6 +82,7 @@ class Performer:
         self._wake.set()
         for pool in (self._holds, self._others):
             pool.shutdown(wait=True, cancel_futures=True)
+        self._deeds.stop()
 
     def look(self, snapshot: Snapshot) -> None:
         """Start whatever is planned, due and not under way."""
@@ -117,18 +138,13 @@ class Performer:
         return self._deeds.do(action, self._message(action))
 
     def _message(self, action: Action) -> Message:
-        incident = self._engine.snapshot.incidents.get(action.incident) if self._engine is not None else None
-        return Message(
-            id=action.id,
-            kind=action.verb,
-            cluster=self._cluster,
-            node=action.node,
-            incident=action.incident,
-            title=incident.title if incident is not None else "",
-            rule=incident.rule if incident is not None else "",
-            text=str(action.data.get("how", "")),
-            injected=incident is not None and incident.injected,
-        )
+        assert self._engine is not None  # noqa: S101 - started before anything is performed
+        known = self._engine.snapshot
+        incident = known.incidents.get(action.incident)
+        findings = [
+            known.findings[f] for f in (incident.findings if incident is not None else ()) if f in known.findings
+        ]
+        return message_of(action, incident, findings, known.nodes.get(action.node), self._telling, self._cluster)
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
@@ -167,3 +183,8 @@ class Performer:
             log.error("the engine's queue is full; %s will be looked at again", type(item).__name__)
             return False
         return True
+
+
+def _taken_up(known: Snapshot, incident: str) -> bool:
+    found = known.incidents.get(incident)
+    return found is not None and bool(found.approved)

@@ -16,6 +16,7 @@ from remediator.act.deeds import Deeds
 from remediator.act.local import LocalScheduler
 from remediator.act.scheduler import Scheduler
 from remediator.act.slurm import SlurmScheduler
+from remediator.act.webhooks.outbox import Outbox
 from remediator.api.app import build_app
 from remediator.api.service import Service, Wakeups
 from remediator.config import Config, SchedulerConfig
@@ -25,6 +26,7 @@ from remediator.performer import Performer
 from remediator.playbook.load import load_policy
 from remediator.policy_reload import PolicyReload
 from remediator.roster import Roster
+from remediator.store.deliveries import DeliveryStore
 from remediator.store.journal import Journal
 from remediator.store.tokens import Tokens
 from vocabulary.clock import Clock, SystemClock
@@ -67,10 +69,11 @@ def serve(config: Config) -> None:
     performer = Performer(
         config.cluster,
         scheduler(config.scheduler, clock, roster),
-        Deeds(config.alerts, config.hooks),
+        Deeds(config.hooks, Outbox(config.alerts, DeliveryStore(journal.engine), config.cluster, clock)),
         clock,
         config.scheduler.poll_s,
         config.scheduler.poll_busy_s,
+        config.alerts,
     )
 
     def published(snapshot: Snapshot) -> None:

@@ -1,4 +1,4 @@
-"""Deeds done once at the centre: telling people (webhooks), and a site's own hooks. No shell, no string is ever interpreted.
+"""Deeds done once at the centre: telling people (`webhooks/`), and a site's own hooks. No shell, no string is ever interpreted.
 
 A deed may be asked for again after a crash between doing and writing it down; its action id travels along, so that a
 receiver can tell a repetition.
@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
-import requests
 
+from remediator.act.webhooks.follow_up import Standing
+from remediator.act.webhooks.outbox import Outbox
+from remediator.model.delivery import Message
 from remediator.model.hold import Outcome, Result
 from remediator.model.records import Action
 
@@ -28,66 +30,39 @@ class Hook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 60.0
 
 
-class Telling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who is told of alerts and tickets: URLs that take the message as a JSON POST."""
-
-    webhooks: tuple[str, ...] = ()
-    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 10.0
-
-    def __post_init__(self) -> None:
-        for url in self.webhooks:
-            if not url.startswith(("http://", "https://")):
-                raise ValueError(f"webhooks: {url!r} must begin with http:// or https://")
-
-
-class Message(msgspec.Struct, frozen=True):
-    """What receivers and hooks are told. `id` is the same for a repetition."""
-
-    id: str
-    kind: str
-    cluster: str
-    node: str
-    incident: str
-    title: str
-    rule: str
-    text: str
-    injected: bool
-
-
 class Deeds:
     """Carries out alerts, tickets and hooks."""
 
-    def __init__(self, telling: Telling, hooks: Mapping[str, Hook]) -> None:
-        self._telling = telling
+    def __init__(self, hooks: Mapping[str, Hook], outbox: Outbox | None = None) -> None:
         self._hooks = hooks
+        self._outbox = outbox
+
+    def start(self, standing: Standing) -> None:
+        """Let the outbox carry what is in it."""
+        if self._outbox is not None:
+            self._outbox.start(standing)
+
+    def stop(self) -> None:
+        """Stop carrying; what waits stays on the disk."""
+        if self._outbox is not None:
+            self._outbox.stop()
 
     def do(self, action: Action, message: Message) -> Outcome:
-        """One attempt. Ends within the receiver's or the hook's own deadline; never raises for what the world does."""
+        """One attempt. Ends within the hook's own deadline; an alert is done once it is durably on its way.
+
+        Raises:
+            SQLAlchemyError: the outbox cannot be written; nothing was done.
+        """
         if action.verb == "exec":
             return self._run(str(action.data.get("how", "")), message)
-        if not self._telling.webhooks:
+        waiting = self._outbox.put(message) if self._outbox is not None else {}
+        if not waiting:
             return Outcome(
-                Result.DONE, "nobody is configured to be told ('alerts.webhooks'); it stands in the audit log"
+                Result.DONE, "nobody is configured to be told ('alerts.receivers'); it stands in the audit log"
             )
-        told = [self._post(url, message) for url in self._telling.webhooks]
-        missed = [words for words in told if words]
-        return Outcome(Result.FAILED, "; ".join(missed)) if missed else Outcome(Result.DONE, f"told {len(told)}")
-
-    def _post(self, url: str, message: Message) -> str:
-        """Why it was not delivered, empty if it was."""
-        headers = {"content-type": "application/json", "idempotency-key": message.id}
-        try:
-            answer = requests.post(
-                url,
-                msgspec.json.encode(message),
-                headers=headers,
-                timeout=self._telling.timeout_s,
-                allow_redirects=False,
-            )
-        except requests.RequestException as error:
-            return f"{_host(url)}: {type(error).__name__}"
-        taken = 200 <= answer.status_code < 300  # a redirect took nothing
-        return "" if taken else f"{_host(url)}: status {answer.status_code}"
+        later = {name for name, at in waiting.items() if at}
+        names = [f"{name} (after its quiet hours)" if name in later else name for name in waiting]
+        return Outcome(Result.DONE, f"on its way to {', '.join(names)}")
 
     def _run(self, name: str, message: Message) -> Outcome:
         hook = self._hooks.get(name)
@@ -111,8 +86,3 @@ class Deeds:
         return Outcome(
             result, f"{name}: exit {done.returncode}: {words}" if words else f"{name}: exit {done.returncode}"
         )
-
-
-def _host(url: str) -> str:
-    """A URL may carry a secret in its path: only the host is ever written down."""
-    return url.split("/")[2].rpartition("@")[2]

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from remediator.act.deeds import Deeds, Telling
+from remediator.act.deeds import Deeds
 from remediator.engine import Engine, Snapshot
 from remediator.model.hold import NodeHold, Outcome, Result
 from remediator.model.records import Action, ActionState
@@ -76,7 +76,7 @@ def until(question: Callable[[], bool]) -> None:
 @pytest.fixture
 def world() -> Iterator[tuple[Performer, SlowScheduler, Board]]:
     scheduler, board = SlowScheduler(), Board()
-    performer = Performer("c", scheduler, Deeds(Telling(), {}), SystemClock(), 60.0, 60.0)
+    performer = Performer("c", scheduler, Deeds({}), SystemClock(), 60.0, 60.0)
     performer.start(cast("Engine", board))
     yield performer, scheduler, board
     scheduler.gate.set()

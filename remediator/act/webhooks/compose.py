@@ -1,0 +1,45 @@
+"""What an action says to people, from what is known of its incident. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from remediator.act.webhooks.routes import labels_of
+from remediator.act.webhooks.telling import Telling
+from remediator.model.delivery import Message
+from remediator.model.records import Action, Incident, NodeRecord
+from vocabulary.finding import Finding, Severity
+
+
+def message_of(
+    action: Action,
+    incident: Incident | None,
+    findings: Sequence[Finding],
+    node: NodeRecord | None,
+    telling: Telling,
+    cluster: str,
+) -> Message:
+    """The message of an alert, a ticket or a hook. Its severity is the gravest of the incident's findings."""
+    severity = max((f.severity for f in findings), key=lambda s: s.rank, default=Severity.UNCLASSIFIED)
+    own = {
+        "state": node.state.value if node is not None else "",
+        "architecture": ",".join(node.architectures) if node is not None else "",
+        "job": ",".join(dict.fromkeys(ref.job for ref in node.jobs)) if node is not None else "",
+    }
+    labels = {**{name: value for name, value in own.items() if value}, **labels_of(action.node, telling.node_labels)}
+    return Message(
+        id=action.id,
+        kind=action.verb,
+        cluster=cluster,
+        node=action.node,
+        incident=action.incident,
+        title=incident.title if incident is not None else "",
+        rule=incident.rule if incident is not None else "",
+        text=str(action.data.get("how", "")),
+        injected=incident is not None and incident.injected,
+        severity=severity,
+        at=action.planned_at,
+        page=action.verb == "alert" and severity in telling.page,
+        link=f"{telling.public_url.rstrip('/')}/incidents/{action.incident}" if telling.public_url else "",
+        labels=labels,
+    )

@@ -1,0 +1,234 @@
+"""The way to one receiver: a thread that writes down what it is about to send, sends it, and writes down what came of it.
+
+A piece has its name on the disk before its first attempt. So a crash between sending and writing it down leads to one
+repetition under the same name, and a crash before it to none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
+from sqlalchemy.exc import SQLAlchemyError
+
+from remediator.act.webhooks.alertmanager import Alertmanager
+from remediator.act.webhooks.envelope import Answer
+from remediator.act.webhooks.follow_up import Standing, follow_ups
+from remediator.act.webhooks.pace import counted_by_rate, plan, wait_s
+from remediator.act.webhooks.registry import AnyReceiver
+from remediator.model.delivery import Delivery, DeliveryState, LeadLost
+from vocabulary.clock import Clock
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 5.0  # how often it is asked whether incidents are over
+IDLE_S = 60.0
+TROUBLE_S = 5.0
+REPEAT_MAX = 200  # alerts in one request
+
+
+class Deliveries(Protocol):
+    """The outbox on the disk. Every change is durable when it returns, and refused once another leader has taken over."""
+
+    def prepare(self) -> None:
+        """Make ready what it needs."""
+        ...
+
+    def add(self, deliveries: Sequence[Delivery]) -> None:
+        """Write new ones; those whose id is known stay as they are."""
+        ...
+
+    def save(self, deliveries: Sequence[Delivery], epoch: int) -> None:
+        """Write them as they are now, all or none.
+
+        Raises:
+            LeadLost: this epoch is over.
+        """
+        ...
+
+    def waiting(self, receiver: str) -> list[Delivery]:
+        """What is to be sent, oldest first."""
+        ...
+
+    def told(self, receiver: str) -> list[Delivery]:
+        """What the receiver knows of and must hear the end of, oldest first."""
+        ...
+
+    def begun(self, receiver: str, since: float) -> list[float]:
+        """When pieces were begun that the rate counts, one time for each."""
+        ...
+
+    def forget(self, before: float) -> None:
+        """Drop what was over before then."""
+        ...
+
+
+class Way(msgspec.Struct, frozen=True):
+    """What a courier needs to know. `standing` says what has become of incidents; `quiet_until` when quiet hours end."""
+
+    name: str
+    receiver: AnyReceiver
+    store: Deliveries
+    clock: Clock
+    standing: Standing
+    quiet_until: Callable[[float], float]
+    give_up_s: float
+
+
+class Courier:
+    """Carries everything to one receiver, so that a slow one delays no other."""
+
+    def __init__(self, way: Way) -> None:
+        self._way = way
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._shut_until = 0.0  # it is down, or asked us to wait
+        self._repeat_at = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"tell-{way.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin with what an earlier process left."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There is something new."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Finish the attempt under way."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=self._way.receiver.timeout_s + 5)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.clear()
+            try:
+                pause = self.turn()
+            except LeadLost as error:
+                log.error("%s: %s", self._way.name, error)
+                return
+            except SQLAlchemyError as error:
+                log.error("telling %s waits for the database: %s", self._way.name, type(error).__name__)
+                pause = TROUBLE_S
+            except Exception:
+                log.exception("telling %s failed; this is a bug, please report it", self._way.name)
+                pause = TROUBLE_S
+            self._wake.wait(pause)
+
+    def turn(self) -> float:
+        """Send all that is due. Returns for how many seconds there is nothing to do."""
+        way, now = self._way, self._way.clock.wall()
+        if not way.standing.leads():
+            return LOOK_S
+        told = way.store.told(way.name)
+        said = follow_ups(told, way.receiver, way.standing, way.quiet_until, now)
+        if said:
+            way.store.save(said, way.standing.epoch())
+        if isinstance(way.receiver, Alertmanager):
+            self._repeat(way.receiver, [item for item in told if item.told], now)
+        waiting = way.store.waiting(way.name)
+        for piece in _begun_pieces(waiting):
+            if self._must_end():
+                return LOOK_S
+            if piece[0].due <= now and self._shut_until <= now:
+                self._attempt(piece)
+        fresh = [item for item in waiting if not item.batch]
+        wake = None
+        if fresh and self._shut_until <= now:
+            begun = way.store.begun(way.name, now - way.receiver.rate.per_s)
+            found = plan(fresh, begun, way.receiver.pace, now)
+            wake = found.wake
+            for piece in found.pieces:
+                if self._must_end() or self._shut_until > now:
+                    break
+                self._attempt(self._begin(piece, now))
+        return self._pause(told, wake)
+
+    def _must_end(self) -> bool:
+        return self._stopping.is_set() or not self._way.standing.leads()
+
+    def _pause(self, told: Sequence[Delivery], wake: float | None) -> float:
+        now = self._way.clock.wall()
+        left = self._way.store.waiting(self._way.name)
+        times = [max(item.due, self._shut_until) for item in left if item.batch]
+        if any(not item.batch for item in left):
+            times.append(max(wake or now, self._shut_until))
+        pause = min([max(0.0, at - now) for at in times] + [IDLE_S])
+        return min(pause, LOOK_S) if told or left else pause
+
+    def _begin(self, piece: Sequence[Delivery], now: float) -> tuple[Delivery, ...]:
+        """Give it its name, on the disk."""
+        receiver = self._way.receiver
+        batch = "msg_" + hashlib.sha256("\n".join(item.id for item in piece).encode()).hexdigest()[:24]
+        alone = len({item.message.incident for item in piece}) == 1
+        claimed_at = now if counted_by_rate(piece, receiver.pace) else 0.0
+
+        def thread(item: Delivery) -> str:
+            if receiver.REPEATS:
+                return item.message.id
+            return item.message.incident if alone or not receiver.LIFE_CYCLE else batch
+
+        named = tuple(
+            replace(item, batch=batch, claimed_at=claimed_at, thread=item.thread or thread(item)) for item in piece
+        )
+        self._way.store.save(named, self._way.standing.epoch())
+        return named
+
+    def _attempt(self, piece: Sequence[Delivery]) -> None:
+        way, now = self._way, self._way.clock.wall()
+        answer = way.receiver.send(way.receiver.envelope(piece[0].batch, tuple(piece), now))
+        attempts = piece[0].attempts + 1
+        if answer.taken:
+            self._shut_until = 0.0
+            changed = [
+                replace(
+                    item,
+                    state=DeliveryState.SENT,
+                    sent_at=now,
+                    attempts=attempts,
+                    detail=answer.words,
+                    settled=not way.receiver.resolved,
+                )
+                for item in piece
+            ]
+            log.info("told %s of %s: %s", way.name, ", ".join(item.message.id for item in piece[:3]), answer.words)
+        else:
+            changed = self._put_off(piece, answer, attempts)
+        way.store.save(changed, way.standing.epoch())
+
+    def _put_off(self, piece: Sequence[Delivery], answer: Answer, attempts: int) -> list[Delivery]:
+        way, now = self._way, self._way.clock.wall()
+        wait = wait_s(attempts, answer.retry_after_s, piece[0].batch, refused=answer.refused)
+        if answer.down:
+            self._shut_until = now + wait
+        over = now - min(item.created_at for item in piece) >= way.give_up_s
+        state = DeliveryState.ABANDONED if over else DeliveryState.WAITING
+        what = f"given up after {attempts} attempts" if over else f"attempt {attempts} failed, next in {wait:.0f} s"
+        log.log(logging.ERROR if over else logging.WARNING, "telling %s: %s: %s", way.name, what, answer.words)
+        return [replace(item, state=state, due=now + wait, attempts=attempts, detail=answer.words) for item in piece]
+
+    def _repeat(self, receiver: Alertmanager, told: Sequence[Delivery], now: float) -> None:
+        """Level, not edge: whatever is still so is said again, and a lost repetition does not matter."""
+        if now < self._repeat_at or not told:
+            return
+        self._repeat_at = now + receiver.repeat_s
+        for first in range(0, len(told), REPEAT_MAX):
+            answer = receiver.repeat(told[first : first + REPEAT_MAX], now)
+            if not answer.taken:
+                log.warning("%s did not hear what is still so: %s", self._way.name, answer.words)
+
+
+def _begun_pieces(waiting: Sequence[Delivery]) -> list[tuple[Delivery, ...]]:
+    """What has a name already, piece by piece, in the order it had then."""
+    pieces: dict[str, list[Delivery]] = {}
+    for item in waiting:
+        if item.batch:
+            pieces.setdefault(item.batch, []).append(item)
+    return [tuple(piece) for piece in pieces.values()]

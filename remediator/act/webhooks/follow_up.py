@@ -1,0 +1,67 @@
+"""What a receiver must hear after the first message: that somebody took the matter up, and that it is over. Pure.
+
+Level, not edge: it is derived from what the receiver was told and what is still open, so that no crash can lose it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from remediator.act.webhooks.registry import AnyReceiver
+from remediator.model.delivery import Delivery, Phase
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What the centre knows now: whether an incident is open, whether a person took it up, and whether we lead and decide."""
+
+    epoch: Callable[[], int]
+    is_open: Callable[[str], bool]
+    is_taken_up: Callable[[str], bool]
+    leads: Callable[[], bool]
+
+
+def follow_ups(
+    told: Sequence[Delivery],
+    receiver: AnyReceiver,
+    standing: Standing,
+    quiet_until: Callable[[float], float],
+    now: float,
+) -> list[Delivery]:
+    """New deliveries, and the told ones as changed by them; to be written in one piece."""
+    threads: dict[str, list[Delivery]] = {}
+    for item in told:
+        threads.setdefault(item.thread, []).append(item)
+    changed: list[Delivery] = []
+    for items in threads.values():
+        incidents = {item.message.incident for item in items}
+        if not any(standing.is_open(incident) for incident in incidents):
+            page = any(item.message.page for item in items)
+            waits = now if page or not receiver.quiet_hours else quiet_until(now)
+            changed.append(_next(items, Phase.RESOLVE, now, waits))
+            changed.extend(replace(item, settled=True) for item in items)
+        elif _to_acknowledge(items, receiver) and any(standing.is_taken_up(incident) for incident in incidents):
+            changed.append(_next(items, Phase.ACKNOWLEDGE, now, now))
+            changed.extend(replace(item, acknowledged=True) for item in items)
+    return changed
+
+
+def _to_acknowledge(items: Sequence[Delivery], receiver: AnyReceiver) -> bool:
+    return receiver.LIFE_CYCLE and not any(item.acknowledged for item in items)
+
+
+def _next(items: Sequence[Delivery], phase: Phase, now: float, not_before: float) -> Delivery:
+    """The same matter, one phase on. Its id follows from the last message's, so that a repetition names the same."""
+    first, last = items[0], items[-1]
+    return Delivery(
+        id=f"{last.id}!{phase.value}",
+        receiver=first.receiver,
+        message=replace(first.message, id=f"{last.message.id}!{phase.value}"),
+        phase=phase,
+        created_at=now,
+        not_before=not_before,
+        due=not_before,
+        thread=first.thread,
+    )

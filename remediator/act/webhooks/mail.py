@@ -1,0 +1,102 @@
+"""E-mail, by SMTP with STARTTLS. A message that is repeated keeps its Message-ID, so that mailboxes show it once."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import smtplib
+import socket
+import ssl
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.utils import format_datetime
+from typing import Annotated
+
+import msgspec
+
+from remediator.act.webhooks.deadline import cut_off
+from remediator.act.webhooks.envelope import Answer, Envelope
+from remediator.act.webhooks.receiver import Receiver
+from remediator.act.webhooks.secret import SecretError, read_one
+
+SUBJECT_MAX = 200
+
+
+class Mail(Receiver, frozen=True, kw_only=True, tag="email"):
+    """`starttls: false` is for a relay on this machine only; a password never crosses an open line."""
+
+    host: str
+    sender: str
+    to: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=100)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 587
+    starttls: bool = True
+    ca_file: str = ""
+    user: str = ""
+    password_file: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for address in (self.sender, *self.to):
+            Address(addr_spec=address)
+        if bool(self.user) != bool(self.password_file):
+            raise ValueError("'user' and 'password_file' go together")
+        if self.user and not self.starttls:
+            raise ValueError("a password needs 'starttls'")
+
+    def send(self, envelope: Envelope) -> Answer:
+        """One attempt; a timer bounds it as a whole, because the protocol's many steps each have their own time."""
+        try:
+            password = read_one(self.password_file) if self.password_file else ""
+        except SecretError as error:
+            return Answer(False, str(error), refused=True)
+        try:
+            self._deliver(compose(self, envelope), password)
+        except smtplib.SMTPResponseException as error:
+            refused = 500 <= error.smtp_code < 600
+            return Answer(False, f"{self.host}: {error.smtp_code} from the server", down=not refused, refused=refused)
+        except smtplib.SMTPRecipientsRefused as error:
+            return Answer(False, f"{self.host}: no recipient accepted ({len(error.recipients)} refused)", refused=True)
+        except ssl.SSLError as error:
+            return Answer(False, f"{self.host}: TLS: {error.reason or type(error).__name__}", down=True)
+        except (OSError, smtplib.SMTPException) as error:
+            why = getattr(error, "strerror", None) or type(error).__name__
+            return Answer(False, f"{self.host}: {why}", down=True)
+        return Answer(True, f"{self.host}: accepted for {len(self.to)}")
+
+    def _deliver(self, message: EmailMessage, password: str) -> None:
+        with (
+            contextlib.closing(socket.create_connection((self.host, self.port), self.timeout_s)) as raw,
+            cut_off(raw, self.timeout_s),
+            contextlib.closing(_Client(raw, self)) as client,
+        ):
+            if self.starttls:
+                client.starttls(context=ssl.create_default_context(cafile=self.ca_file or None))
+            if self.user:
+                client.login(self.user, password)
+            client.send_message(message)
+
+
+class _Client(smtplib.SMTP):
+    """smtplib over a connection that is made already, so that it can be cut off."""
+
+    def __init__(self, raw: socket.socket, receiver: Mail) -> None:
+        self._raw = raw
+        super().__init__(receiver.host, receiver.port, socket.gethostname(), receiver.timeout_s)
+
+    def _get_socket(self, *_: object) -> socket.socket:
+        return self._raw
+
+
+def compose(receiver: Mail, envelope: Envelope) -> EmailMessage:
+    """The mail. Headers are set through `email`'s own policy, which refuses line breaks in them."""
+    message = EmailMessage()
+    message["Subject"] = envelope.title[:SUBJECT_MAX]
+    message["From"] = receiver.sender
+    message["To"] = ", ".join(receiver.to)
+    message["Date"] = format_datetime(dt.datetime.fromtimestamp(envelope.items[0].created_at, dt.timezone.utc))
+    message["Message-ID"] = f"<{envelope.id}@gpu-healthd.invalid>"
+    thread = f"<{envelope.thread or envelope.id}.thread@gpu-healthd.invalid>"
+    message["References"] = thread  # what belongs to one incident stands together
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(envelope.text)
+    return message

@@ -1,0 +1,104 @@
+"""Where an alert goes: written down for each of its receivers first, carried there by their couriers afterwards."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from remediator.act.webhooks.alertmanager import LIVES_REPEATS, Alertmanager
+from remediator.act.webhooks.courier import Courier, Deliveries, Way
+from remediator.act.webhooks.envelope import Answer
+from remediator.act.webhooks.follow_up import Standing
+from remediator.act.webhooks.post import Request, post
+from remediator.act.webhooks.quiet import quiet_until
+from remediator.act.webhooks.receiver import read_target
+from remediator.act.webhooks.routes import receivers_of
+from remediator.act.webhooks.secret import SecretError
+from remediator.act.webhooks.telling import Heartbeat, Telling
+from remediator.model.delivery import Delivery, Message
+from vocabulary.clock import Clock
+
+log = logging.getLogger(__name__)
+KEPT_S = 30 * 86400.0  # what was sent may be looked up for so long
+
+
+class Outbox:
+    """Everything on its way to people. Only the leader starts it."""
+
+    def __init__(self, telling: Telling, store: Deliveries, cluster: str, clock: Clock) -> None:
+        self._telling = telling
+        self._store = store
+        self._cluster = cluster
+        self._clock = clock
+        self._receivers = telling.everyone
+        self._ways = telling.ways
+        self._couriers: dict[str, Courier] = {}
+        self._stopping = threading.Event()
+        self._beating = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._standing: Standing | None = None
+
+    def start(self, standing: Standing) -> None:
+        """Carry on with what an earlier leader left, and say that we live."""
+        self._standing = standing
+        self._store.prepare()
+        self._store.forget(self._clock.wall() - KEPT_S)
+        for name, receiver in self._receivers.items():
+            way = Way(name, receiver, self._store, self._clock, standing, self._quiet_until, self._telling.give_up_s)
+            self._couriers[name] = Courier(way)
+            self._couriers[name].start()
+        if self._telling.heartbeat is not None:
+            self._beating.start()
+
+    def stop(self) -> None:
+        """Stop carrying; what waits stays on the disk."""
+        self._stopping.set()
+        for courier in self._couriers.values():
+            courier.stop()
+        if self._beating.is_alive():
+            self._beating.join(timeout=15)
+
+    def put(self, message: Message) -> dict[str, float]:
+        """Write it down for everybody it concerns. Returns their names, and until when quiet hours keep each (0: not).
+
+        Durable when this returns; a message whose id is known already changes nothing.
+        """
+        now = self._clock.wall()
+        deliveries = [self._delivery(message, name, now) for name in receivers_of(message, self._ways)]
+        self._store.add(deliveries)
+        for delivery in deliveries:
+            if delivery.receiver in self._couriers:
+                self._couriers[delivery.receiver].wake()
+        return {delivery.receiver: delivery.not_before for delivery in deliveries}
+
+    def _delivery(self, message: Message, name: str, now: float) -> Delivery:
+        receiver = self._receivers[name]
+        quiet = 0.0 if message.page or not receiver.quiet_hours else self._quiet_until(now)
+        waits = quiet if quiet > now else 0.0
+        due = now if message.page else max(waits, now + receiver.group_s)
+        return Delivery(
+            id=f"{message.id}@{name}", receiver=name, message=message, created_at=now, not_before=waits, due=due
+        )
+
+    def _quiet_until(self, at: float) -> float:
+        return quiet_until(self._telling.quiet_hours, at)
+
+    def _beat(self) -> None:
+        heartbeat, standing = self._telling.heartbeat, self._standing
+        if heartbeat is None or standing is None:
+            return
+        while not self._stopping.is_set():
+            if standing.leads():  # a centre that cannot decide is as good as dead, and must look so
+                answer = self._one_beat(heartbeat)
+                if not answer.taken:
+                    log.warning("heartbeat: %s", answer.words)
+            self._stopping.wait(heartbeat.every_s)
+
+    def _one_beat(self, heartbeat: Heartbeat) -> Answer:
+        receiver = self._receivers.get(heartbeat.receiver)
+        if isinstance(receiver, Alertmanager):
+            return receiver.heartbeat(self._cluster, self._clock.wall(), LIVES_REPEATS * heartbeat.every_s)
+        try:
+            url = read_target(heartbeat.url, heartbeat.url_file)
+        except SecretError as error:
+            return Answer(False, str(error))
+        return post(Request(url, b"", {}, heartbeat.ca_file), heartbeat.timeout_s)

@@ -1,0 +1,154 @@
+"""One HTTP request, bounded in every way: in time as a whole, in what is read, and in where it goes (no redirect).
+
+Only name resolution keeps the system's own bound.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import email.utils
+import http.client
+import socket
+import ssl
+import time
+import urllib.request
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import msgspec
+
+from remediator.act.webhooks.deadline import cut_off
+from remediator.act.webhooks.envelope import Answer
+
+PROXY_ANSWER_MAX = 8192
+_TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
+_MEANS = {
+    400: "it does not take a message of this form",
+    401: "it does not accept the key",
+    403: "it does not accept the key or the URL",
+    404: "nothing is there; the webhook may have been removed",
+    410: "the webhook was removed",
+    413: "the message is too large for it",
+    429: "too many messages",
+}
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is sent where. The URL may be a secret."""
+
+    url: str
+    body: bytes
+    headers: dict[str, str]
+    ca_file: str = ""
+
+
+def post(request: Request, timeout_s: float) -> Answer:
+    """Send it and wait for the answer, `timeout_s` seconds in all. Never raises for what the network or the peer does."""
+    host = host_of(request.url)
+    ends = time.monotonic() + timeout_s
+    late = f"{host}: no answer within {timeout_s:g} s"
+    try:
+        with (
+            contextlib.closing(_connected(urlsplit(request.url), timeout_s)) as raw,
+            cut_off(raw, ends - time.monotonic()) as cut,
+        ):
+            try:
+                return _answer(host, *_exchange(raw, request))
+            except (OSError, http.client.HTTPException):
+                if cut.is_set():
+                    return Answer(False, late, down=True)
+                raise
+    except TimeoutError:
+        return Answer(False, late, down=True)
+    except ssl.SSLError as error:
+        return Answer(False, f"{host}: TLS: {error.reason or type(error).__name__}", down=True)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return Answer(False, f"{host}: {getattr(error, 'strerror', None) or type(error).__name__}", down=True)
+
+
+def host_of(url: str) -> str:
+    """A URL may carry a secret in its path and before the host: only the host is ever written down."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def _answer(host: str, status: int, retry_after: str) -> Answer:
+    if 200 <= status < 300:
+        return Answer(True, f"{host}: status {status}")
+    if 300 <= status < 400:
+        words = f"{host}: status {status}, it has moved; redirects are not followed, write the new URL"
+        return Answer(False, words, refused=True)
+    means = f", {_MEANS[status]}" if status in _MEANS else ""
+    transient = status in _TRANSIENT or status >= 500
+    return Answer(
+        False,
+        f"{host}: status {status}{means}",
+        retry_after_s=_seconds(retry_after),
+        down=transient,
+        refused=not transient,
+    )
+
+
+def _seconds(retry_after: str) -> float | None:
+    """The header's value: seconds, or a date."""
+    if retry_after.isascii() and retry_after.isdigit():
+        return float(retry_after[:9])
+    with contextlib.suppress(ValueError, TypeError):
+        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
+    return None
+
+
+def _exchange(raw: socket.socket, request: Request) -> tuple[int, str]:
+    url = urlsplit(request.url)
+    connection = http.client.HTTPConnection(url.netloc.rpartition("@")[2])
+    connection.sock = _secured(raw, url, request.ca_file) if url.scheme == "https" else raw
+    path = f"{url.path or '/'}{'?' if url.query else ''}{url.query}"
+    if url.scheme == "http" and _proxy(url):
+        path = request.url
+    headers = {"user-agent": "gpu-healthd", **request.headers}
+    if url.username:
+        pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
+        headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    try:
+        connection.request("POST", path, request.body, headers)
+        response = connection.getresponse()  # its body says nothing that we act upon, and is never read
+        return response.status, (response.getheader("retry-after") or "").strip()
+    finally:
+        connection.close()
+
+
+def _secured(raw: socket.socket, url: SplitResult, ca_file: str) -> ssl.SSLSocket:
+    context = ssl.create_default_context(cafile=ca_file or None)
+    return context.wrap_socket(raw, server_hostname=url.hostname)
+
+
+def _proxy(url: SplitResult) -> SplitResult | None:
+    """The proxy that the environment names for this host."""
+    named = urllib.request.getproxies_environment().get(url.scheme)
+    if not named or urllib.request.proxy_bypass(url.hostname or ""):
+        return None
+    return urlsplit(named if "//" in named else f"http://{named}")
+
+
+def _connected(url: SplitResult, timeout_s: float) -> socket.socket:
+    if not url.hostname:
+        raise ValueError("no host")
+    proxy = _proxy(url)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    if proxy is None:
+        return socket.create_connection((url.hostname, port), timeout_s)
+    raw = socket.create_connection((proxy.hostname or "", proxy.port or 3128), timeout_s)
+    if url.scheme == "https":
+        _tunnel(raw, f"{url.hostname}:{port}")
+    return raw
+
+
+def _tunnel(raw: socket.socket, target: str) -> None:
+    raw.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+    answer = b""
+    while not answer.endswith(b"\r\n\r\n"):
+        byte = raw.recv(1)
+        answer += byte
+        if not byte or len(answer) > PROXY_ANSWER_MAX:
+            raise ConnectionError("the proxy did not answer")
+    if answer.split(b" ", 2)[1:2] != [b"200"]:
+        raise ConnectionError("the proxy refused the connection")

@@ -1,0 +1,95 @@
+"""The `alerts` part of the configuration: receivers by name, routes, quiet hours, the heartbeat."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, get_args
+
+import msgspec
+
+from remediator.act.webhooks.alertmanager import Alertmanager
+from remediator.act.webhooks.generic import Plain
+from remediator.act.webhooks.pace import Rate
+from remediator.act.webhooks.quiet import QuietHours
+from remediator.act.webhooks.receiver import check_target
+from remediator.act.webhooks.registry import AnyReceiver
+from remediator.act.webhooks.routes import Route
+from remediator.act.webhooks.ticket import Ticket
+from vocabulary.finding import Severity
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sign of life to a URL, or (`receiver`) an alert that always fires at that Alertmanager."""
+
+    url: str = ""
+    url_file: str = ""
+    ca_file: str = ""
+    receiver: str = ""
+    every_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 10.0
+
+    def __post_init__(self) -> None:
+        if not self.receiver:
+            check_target(self.url, self.url_file)
+        elif self.url or self.url_file:
+            raise ValueError("give a 'receiver' or a URL, not both")
+
+
+class Telling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who is told of alerts and tickets, and when.
+
+    `webhooks` is the short form: each URL becomes a receiver of kind `plain` that gets everything.
+    """
+
+    webhooks: tuple[str, ...] = ()
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 10.0  # of those
+    receivers: dict[str, AnyReceiver] = {}
+    routes: tuple[Route, ...] = ()
+    quiet_hours: tuple[QuietHours, ...] = ()
+    page: tuple[Severity, ...] = (Severity.ERROR, Severity.FATAL)  # these wake people, at any hour
+    public_url: str = ""  # where people reach the centre
+    node_labels: dict[str, dict[str, str]] = {}
+    heartbeat: Heartbeat | None = None
+    give_up_s: Annotated[float, msgspec.Meta(ge=60, le=30 * 86400)] = 3 * 86400.0
+
+    def __post_init__(self) -> None:
+        if self.public_url and not self.public_url.startswith(("http://", "https://")):
+            raise ValueError("public_url must begin with http:// or https://")
+        known = self.everyone
+        for name in known:
+            if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name) is None:
+                raise ValueError(f"the receiver '{name}': a name has letters, digits, '-' and '_'")
+        for number, route in enumerate(self.routes, 1):
+            for name in route.receivers:
+                if name not in known:
+                    raise ValueError(
+                        f"route {number} names the receiver '{name}'; there are: {', '.join(known) or 'none'}"
+                    )
+        if self.routes and not self.routes[-1].unconditional:
+            raise ValueError("the last route must fit everything (no conditions), so that no alert goes nowhere")
+        beat = self.heartbeat.receiver if self.heartbeat is not None else ""
+        if beat and not isinstance(known.get(beat), Alertmanager):
+            raise ValueError(f"heartbeat: '{beat}' is no receiver of kind alertmanager")
+
+    @property
+    def everyone(self) -> dict[str, AnyReceiver]:
+        """All receivers by name, the short form's too."""
+        plain = {
+            f"webhook-{number}": Plain(url=url, timeout_s=self.timeout_s) for number, url in enumerate(self.webhooks, 1)
+        }
+        return {**plain, **self.receivers}
+
+    @property
+    def ways(self) -> tuple[Route, ...]:
+        """The routes in force: without any, tickets go to those that take tickets only, if there are, and all else to all."""
+        if self.routes:
+            return self.routes
+        tickets = tuple(name for name, one in self.everyone.items() if isinstance(one, Ticket))
+        others = tuple(name for name in self.everyone if name not in tickets)
+        return (Route(receivers=(*tickets, *others), kinds=("ticket",)), Route(receivers=others))
+
+
+def words_of_alerts() -> list[str]:
+    """Every key that may stand under `alerts`, for a hint at the nearest one."""
+    kinds = (Telling, Route, QuietHours, Rate, Heartbeat, *get_args(AnyReceiver))
+    return sorted({field for kind in kinds for field in kind.__struct_encode_fields__})

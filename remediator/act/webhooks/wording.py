@@ -1,0 +1,102 @@
+"""The words of a message: a site's templates, sandboxed, or our own. A template that breaks never costs the message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jinja2
+import msgspec
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from remediator.model.delivery import Delivery, Message, Phase
+
+SHOWN_MAX = 20  # lines of one message; the rest is counted
+TITLE_MAX = 500
+TEXT_MAX = 20_000
+
+_environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+_SAYS = {Phase.FIRE: "", Phase.ACKNOWLEDGE: "taken up: ", Phase.RESOLVE: "resolved: "}
+
+
+def check_template(source: str) -> None:
+    """Whether it can be read at all.
+
+    Raises:
+        ValueError: line and reason.
+    """
+    try:
+        _environment.from_string(source)
+    except jinja2.TemplateSyntaxError as error:
+        raise ValueError(f"template, line {error.lineno}: {error.message}") from None
+
+
+def words(title: str, text: str, items: Sequence[Delivery]) -> tuple[str, str]:
+    """Title (one line) and text of a message, from two templates; an empty one stands for our own words."""
+    trouble: list[str] = []
+    found_title = fill(title, items, trouble) if title else default_title(items)
+    found_text = fill(text, items, trouble) if text else default_text(items)
+    found_title = default_title(items) if found_title is None else found_title
+    found_text = default_text(items) if found_text is None else found_text
+    said = "\n".join([found_text[:TEXT_MAX], *trouble])
+    return " ".join(found_title.split())[:TITLE_MAX], said
+
+
+def fill(source: str, items: Sequence[Delivery], trouble: list[str]) -> str | None:
+    """The template with the messages filled in; None, and a line in `trouble`, if it breaks."""
+    messages = [_view(item) for item in items]
+    try:
+        return _environment.from_string(source).render(messages=messages, count=len(messages), **messages[0])
+    except Exception as error:  # noqa: BLE001 - whatever a template does, the message must go out
+        trouble.append(
+            f"(the template of this receiver failed, so these are the plain words: {type(error).__name__}: {error})"
+        )
+        return None
+
+
+def _view(item: Delivery) -> dict[str, Any]:
+    """What templates see of one message."""
+    return {
+        **msgspec.to_builtins(item.message),
+        "phase": item.phase.value,
+        "resolved": item.phase is Phase.RESOLVE,
+        "line": one_line(item),
+    }
+
+
+def default_title(items: Sequence[Delivery]) -> str:
+    """What is the matter, in one line."""
+    if len(items) == 1:
+        return f"{_SAYS[items[0].phase]}{_headline(items[0].message)}"
+    nodes = sorted({item.message.node for item in items})
+    open_ones = sum(item.phase is Phase.FIRE for item in items)
+    shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
+    drill = "[drill] " if all(item.message.injected for item in items) else ""
+    resolved = f", {len(items) - open_ones} resolved" if open_ones < len(items) else ""
+    return f"{drill}{items[0].message.cluster}: {open_ones} alerts{resolved} on {shown}"
+
+
+def default_text(items: Sequence[Delivery]) -> str:
+    """Everything a person needs first, one line a message; what is too much is counted, not dropped unseen."""
+    if len(items) == 1:
+        message = items[0].message
+        lines = [message.text, f"rule {message.rule}" if message.rule else "", f"incident {message.incident}"]
+        return "\n".join([line for line in lines if line] + ([message.link] if message.link else []))
+    lines = [one_line(item) for item in items[:SHOWN_MAX]]
+    if len(items) > SHOWN_MAX:
+        lines.append(f"… and {len(items) - SHOWN_MAX} more; 'healthctl incidents' lists them all")
+    return "\n".join(lines)
+
+
+def one_line(item: Delivery) -> str:
+    """One message of many."""
+    message = item.message
+    said = f": {message.text}" if message.text else ""
+    return f"{_SAYS[item.phase]}{_headline(message)}{said} ({message.incident}){' ' + message.link if message.link else ''}"
+
+
+def _headline(message: Message) -> str:
+    drill = "[drill] " if message.injected else ""
+    what = message.title or message.text or message.kind
+    kind = "ticket: " if message.kind == "ticket" else ""
+    return f"{drill}{kind}{message.severity.value}: {message.node}: {what}"

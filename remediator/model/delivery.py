@@ -1,0 +1,78 @@
+"""What people are told, and how far the telling is: one message for many receivers, one delivery for each of them."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from vocabulary.finding import Severity
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=False):
+    """What receivers and hooks are told. `id` is the same for a repetition; `at` is UTC seconds; `page` wakes people."""
+
+    id: str
+    kind: str
+    cluster: str
+    node: str
+    incident: str
+    title: str
+    rule: str
+    text: str
+    injected: bool
+    severity: Severity = Severity.UNCLASSIFIED
+    at: float = 0.0
+    page: bool = False
+    link: str = ""
+    labels: dict[str, str] = {}
+
+
+class LeadLost(Exception):
+    """Another leader works on this database: this one must send nothing any more."""
+
+
+class Phase(str, enum.Enum):
+    """Where an incident stands for those who are told of it."""
+
+    FIRE = "fire"
+    ACKNOWLEDGE = "acknowledge"
+    RESOLVE = "resolve"
+
+
+class DeliveryState(str, enum.Enum):
+    """WAITING: to be sent, or tried again. The others are final."""
+
+    WAITING = "waiting"
+    SENT = "sent"
+    ABANDONED = "abandoned"
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """One message on its way to one receiver. Times are UTC seconds.
+
+    `batch` names what is sent in one piece, and is on the disk before the first attempt: a repetition carries the same
+    name. `thread` names what the receiver takes as one matter from its first message to its resolution.
+    """
+
+    id: str
+    receiver: str
+    message: Message
+    phase: Phase = Phase.FIRE
+    state: DeliveryState = DeliveryState.WAITING
+    created_at: float
+    not_before: float = 0.0  # quiet hours
+    due: float = 0.0  # the end of its window, or the next attempt
+    batch: str = ""
+    claimed_at: float = 0.0
+    thread: str = ""
+    attempts: int = 0
+    sent_at: float | None = None
+    detail: str = ""
+    acknowledged: bool = False  # the receiver was told that somebody has taken it up
+    settled: bool = False  # nothing more is to be said about it
+
+    @property
+    def told(self) -> bool:
+        """Whether the receiver knows of it and must hear how it ends."""
+        return self.phase is Phase.FIRE and self.state is DeliveryState.SENT and not self.settled

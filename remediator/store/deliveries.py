@@ -1,0 +1,135 @@
+"""The outbox of messages to people, beside the journal and never through its thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Connection,
+    Engine,
+    Float,
+    Index,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    delete,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from remediator.model.delivery import Delivery, DeliveryState, LeadLost
+from remediator.store import schema
+
+_metadata = MetaData()
+deliveries = Table(
+    "deliveries",
+    _metadata,
+    Column("id", String(700), primary_key=True),
+    Column("receiver", String(255), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("told", Boolean, nullable=False),
+    Column("batch", String(64), nullable=False),
+    Column("claimed_at", Float, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index("deliveries_by_receiver", "receiver", "state"),
+)
+
+
+class DeliveryStore:
+    """Rows of the outbox. Callable from any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def prepare(self) -> None:
+        """Make the table if there is none."""
+        _metadata.create_all(self._engine)
+
+    def add(self, new: Sequence[Delivery]) -> None:
+        """Write new ones; those whose id is known stay as they are."""
+        if new:
+            with self._engine.begin() as db:
+                statement = _insert(db).on_conflict_do_nothing(index_elements=["id"])
+                db.execute(statement, [_row(item) for item in new])
+
+    def save(self, changed: Sequence[Delivery], epoch: int) -> None:
+        """Write them as they are now, all or none, durably.
+
+        Raises:
+            LeadLost: this epoch is over.
+        """
+        with self._engine.begin() as db:
+            _require_term(db, epoch)
+            insert = _insert(db)
+            kept = {name: insert.excluded[name] for name in ("state", "told", "batch", "claimed_at", "body")}
+            rows = [_row(item) for item in changed]
+            db.execute(insert.on_conflict_do_update(index_elements=["id"], set_=kept), rows)
+
+    def waiting(self, receiver: str) -> list[Delivery]:
+        """What is to be sent, oldest first."""
+        return self._where(deliveries.c.receiver == receiver, deliveries.c.state == DeliveryState.WAITING.value)
+
+    def told(self, receiver: str) -> list[Delivery]:
+        """What the receiver knows of and must hear the end of, oldest first."""
+        return self._where(
+            deliveries.c.receiver == receiver,
+            deliveries.c.state == DeliveryState.SENT.value,
+            deliveries.c.told.is_(True),
+        )
+
+    def latest(self, limit: int) -> list[Delivery]:
+        """The newest of all receivers, newest first."""
+        query = select(deliveries.c.body).order_by(deliveries.c.created_at.desc(), deliveries.c.id).limit(limit)
+        with self._engine.connect() as db:
+            return [msgspec.json.decode(body, type=Delivery) for (body,) in db.execute(query)]
+
+    def begun(self, receiver: str, since: float) -> list[float]:
+        """When pieces were begun that the rate counts, one time for each."""
+        columns = (deliveries.c.batch, deliveries.c.claimed_at)
+        query = select(*columns).where(deliveries.c.receiver == receiver, deliveries.c.claimed_at > since).distinct()
+        with self._engine.connect() as db:
+            return [at for _, at in db.execute(query)]
+
+    def forget(self, before: float) -> None:
+        """Drop what was over before then."""
+        over = deliveries.c.state != DeliveryState.WAITING.value
+        with self._engine.begin() as db:
+            db.execute(delete(deliveries).where(over, deliveries.c.told.is_(False), deliveries.c.created_at < before))
+
+    def _where(self, *conditions: object) -> list[Delivery]:
+        query = select(deliveries.c.body).where(*conditions)  # type: ignore[arg-type]  # clauses of the table above
+        with self._engine.connect() as db:
+            found = db.execute(query.order_by(deliveries.c.created_at, deliveries.c.id))
+            return [msgspec.json.decode(body, type=Delivery) for (body,) in found]
+
+
+def _require_term(db: Connection, epoch: int) -> None:
+    """The row of the epoch stays locked to the end of the transaction: no other term can begin within it."""
+    table = schema.meta
+    mine = table.update().where(table.c.key == "epoch", table.c.value == str(epoch)).values(value=str(epoch))
+    if not db.execute(mine).rowcount:
+        raise LeadLost(f"epoch {epoch} is over: another remediator leads; this one sends nothing more")
+
+
+def _insert(db: Connection) -> postgresql.Insert | sqlite.Insert:
+    if db.dialect.name == "postgresql":
+        return postgresql.insert(deliveries)
+    return sqlite.insert(deliveries)
+
+
+def _row(item: Delivery) -> dict[str, object]:
+    return {
+        "id": item.id,
+        "receiver": item.receiver,
+        "state": item.state.value,
+        "told": item.told,
+        "batch": item.batch,
+        "claimed_at": item.claimed_at,
+        "created_at": item.created_at,
+        "body": msgspec.json.encode(item),
+    }

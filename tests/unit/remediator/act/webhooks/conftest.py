@@ -1,0 +1,56 @@
+"""What tests of webhooks share: a peer to send to, and an outbox on a real database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import Engine, create_engine
+
+from remediator.act.webhooks.outbox import Outbox
+from remediator.act.webhooks.telling import Telling
+from remediator.store import schema
+from remediator.store.deliveries import DeliveryStore
+from tests.unit.remediator.act.webhooks.peer import Peer
+from vocabulary.clock import SystemClock
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    server = Peer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Engine]:
+    engine = create_engine(f"sqlite:///{tmp_path / 'r.db'}", connect_args={"timeout": 30})
+    schema.meta.create(engine)
+    with engine.begin() as db:
+        db.execute(schema.meta.insert(), [{"key": "epoch", "value": "1"}])
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def store(database: Engine) -> DeliveryStore:
+    made = DeliveryStore(database)
+    made.prepare()
+    return made
+
+
+@pytest.fixture
+def outbox(store: DeliveryStore) -> Iterator[Callable[[dict[str, Any]], Outbox]]:
+    """``outbox({...})``: one with this configuration; stopped at the end."""
+    made: list[Outbox] = []
+
+    def make(alerts: dict[str, Any]) -> Outbox:
+        made.append(Outbox(msgspec.convert(alerts, Telling), store, "c", SystemClock()))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
