@@ -67,3 +67,37 @@ def issue_command(config_path: Path, node: str | None, operator: str | None) -> 
             click.echo(Tokens(journal.engine).issue(Role.NODE if node else Role.OPERATOR, name, time.time()))
     except (ConfigError, StoreError, ValueError) as error:
         raise click.ClickException(str(error)) from error
+
+
+@main.group("webhooks")
+def webhooks_group() -> None:
+    """Receivers of alerts and tickets."""
+
+
+@webhooks_group.command("test")
+@CONFIG
+@click.argument("name")
+def webhooks_test_command(config_path: Path, name: str) -> None:
+    """Send one test message to the receiver NAME, and say what came of it."""
+    from remediator.config import ConfigError, load_config
+    from remediator.webhooks_command import try_out
+
+    try:
+        for line in try_out(load_config(config_path), name):
+            click.echo(line)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@webhooks_group.command("list")
+@CONFIG
+@click.option("--limit", type=click.IntRange(1, 10_000), default=30, show_default=True, help="So many, newest first.")
+def webhooks_list_command(config_path: Path, limit: int) -> None:
+    """What is on its way to whom, and what became of it."""
+    from remediator.config import ConfigError, load_config
+    from remediator.webhooks_command import on_the_way
+
+    try:
+        click.echo("\n".join(on_the_way(load_config(config_path), limit)))
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error

@@ -1,0 +1,76 @@
+"""What `remediator webhooks` does: try a receiver out, and show what is on its way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from sqlalchemy import create_engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from remediator.act.webhooks.registry import AnyReceiver
+from remediator.act.webhooks.times import rfc3339
+from remediator.config import Config, ConfigError
+from remediator.model.delivery import Delivery, Message, Phase
+from remediator.store.deliveries import DeliveryStore
+from vocabulary.finding import Severity
+
+
+def try_out(config: Config, name: str) -> Iterator[str]:
+    """Send one test message, past the outbox; what keeps matters open is told at once that it is over. Yields what came of it.
+
+    Raises:
+        ConfigError: there is no such receiver, or it did not take the message.
+    """
+    receivers = config.alerts.everyone
+    if name not in receivers:
+        known = ", ".join(receivers) or "none; add one under 'alerts.receivers'"
+        raise ConfigError(f"there is no receiver '{name}'; there are: {known}")
+    receiver, now = receivers[name], time.time()
+    keeps = receiver.resolved and (receiver.LIFE_CYCLE or receiver.REPEATS)
+    for phase in (Phase.FIRE, Phase.RESOLVE) if keeps else (Phase.FIRE,):
+        yield _try(config, name, receiver, phase, now)
+
+
+def _try(config: Config, name: str, receiver: AnyReceiver, phase: Phase, now: float) -> str:
+    message = Message(
+        id=f"test-{int(now)}",
+        kind="alert",
+        cluster=config.cluster,
+        node="test-node",
+        incident=f"test-{config.cluster}",
+        title="this is a test",
+        rule="test",
+        text="sent by 'remediator webhooks test'; nothing is wrong",
+        injected=True,
+        severity=Severity.INFO,
+        at=now,
+        link=config.alerts.public_url,
+    )
+    item = Delivery(id=message.id, receiver=name, message=message, phase=phase, created_at=now, thread=message.incident)
+    answer = receiver.send(receiver.envelope(f"msg_test{int(now)}{phase.value}", (item,), time.time()))
+    if not answer.taken:
+        raise ConfigError(f"{name} did not take the message ({phase.value}): {answer.words}")
+    return f"{name} took the message ({phase.value}): {answer.words}"
+
+
+def on_the_way(config: Config, limit: int) -> list[str]:
+    """What is on its way to whom, and what became of it, newest first. Reads the database only.
+
+    Raises:
+        ConfigError: there is no outbox yet.
+    """
+    engine = create_engine(config.database)
+    try:
+        found = DeliveryStore(engine).latest(limit)
+    except SQLAlchemyError as error:
+        raise ConfigError(f"the outbox cannot be read ({type(error).__name__}); has the remediator run yet?") from error
+    finally:
+        engine.dispose()
+    return [_line(item) for item in found]
+
+
+def _line(item: Delivery) -> str:
+    why = f": {item.detail}" if item.detail else ""
+    tries = f" after {item.attempts} attempts" if item.attempts > 1 else ""
+    return f"{rfc3339(item.created_at)} {item.receiver} {item.state.value}{tries} {item.message.id}{why}"
