@@ -34,6 +34,7 @@ class RankPage(NamedTuple):
     done: bool = False
     outcome: str = ""
     condemned: bool = False  # the order named this rank's own node
+    code: int = -1  # that it ended with, if it told
 
 
 def answer(node: str, arguments: Sequence[str], _stopped: Callable[[], bool]) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def pages_of(answers: Mapping[str, Mapping[str, Any]]) -> list[RankPage]:
         for entry in listed if isinstance(listed, list) else ():
             try:
                 page = RankPage(**entry)
-                pages.append(page._replace(rank=int(page.rank), step=int(page.step)))
+                pages.append(page._replace(rank=int(page.rank), step=int(page.step), code=int(page.code)))
             except (TypeError, ValueError):
                 continue
     return sorted(pages, key=lambda page: page.rank)
@@ -89,6 +90,8 @@ def ends_from_pages(ends: Sequence[RankEnd], pages: Sequence[RankPage]) -> list[
 
 
 def _end(page: RankPage, end: RankEnd) -> RankEnd:
+    if page.code in set(Exit):
+        return RankEnd(page.rank, page.node, page.code)
     if page.outcome in (Outcome.LEFT, Outcome.SAVED):  # saved but not left: torchrun ended it when the first had left
         return RankEnd(page.rank, page.node, int(Exit.CONDEMNED if page.condemned else Exit.RELAUNCH))
     if page.outcome in (Outcome.ABORTED, Outcome.FAILED):
@@ -102,7 +105,9 @@ def _page(view: BeaconView) -> dict[str, Any]:
     condemned = order is not None and identity.node in order.condemned
     done = view.state.phase is Phase.DONE
     outcome = said.outcome.value if said is not None else ""
-    return RankPage(identity.rank, identity.node, finished[-1] if finished else -1, done, outcome, condemned)._asdict()
+    code = said.exit_code if said is not None else -1
+    step = finished[-1] if finished else -1
+    return RankPage(identity.rank, identity.node, step, done, outcome, condemned, code)._asdict()
 
 
 def main() -> None:

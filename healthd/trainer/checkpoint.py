@@ -6,7 +6,7 @@
     ROOT/.step-000000042.tmp/        being written, or left behind by a crash
     ROOT/.step-000000042.old/        for an instant, where a run that went back saves a step again
     ROOT/.step-000000042.gone/       being deleted
-    ROOT/abandoned-step-000000042/   newer than what a run that went back has saved since; never used, nor deleted
+    ROOT/abandoned-step-000000042/   of a course that a run went back from; never used, nor deleted while it is whole
 
 No framework in here. Who writes the files and how the ranks wait for each other is an adapter's business.
 """
@@ -22,6 +22,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+from healthd.trainer.abandoned import incomplete, set_aside
 from healthd.trainer.checkpoint_files import (
     CheckpointError,
     FileEntry,
@@ -189,10 +190,8 @@ class Checkpoints:
         """What is newer than the step just saved belongs to a run that went back: it must not count as the latest."""
         for path in self._complete_paths():
             if step_of(path) > step:
-                abandoned = path.with_name(f"abandoned-{path.name}")
-                shutil.rmtree(abandoned, ignore_errors=True)
-                path.rename(abandoned)
-                _log.warning("%s is of a run that went back to step %d: now %s, delete it", path, step, abandoned.name)
+                name = set_aside(path).name
+                _log.warning("%s is of a run that went back to step %d: now %s, delete it", path, step, name)
 
     def _retain(self) -> None:
         for path in self._complete_paths()[: -self.keep]:
@@ -206,6 +205,8 @@ class Checkpoints:
         for entry in self.root.iterdir():
             if entry.name.endswith((".old", ".gone")) and _LEFTOVER.fullmatch(entry.name):
                 shutil.rmtree(entry, ignore_errors=True)  # what cannot be deleted must not stop a training run
+        for entry in incomplete(self.root, before=min(map(step_of, self._complete_paths()), default=0)):
+            shutil.rmtree(entry, ignore_errors=True)
 
 
 def say_not_used(error: CheckpointError) -> None:

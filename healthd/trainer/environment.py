@@ -1,4 +1,10 @@
-"""Where a rank finds out who it is: torch's variables first, then Slurm's, then a job of one."""
+"""Where a rank finds out who it is: torch's variables first, then Slurm's, then a job of one.
+
+The attempt is HEALTHD_ATTEMPT, which `healthctl launch` sets alike on all nodes. Without it, TORCHELASTIC_RESTART_COUNT is taken,
+which is **not** the same everywhere: an elastic agent that joined late counts fewer restarts, and ranks of different
+attempts can't agree on orders. Where torchrun restarts ranks itself, make the guard with
+`adapters.process_group.guard_of_group()`, which asks the ranks for the highest count and takes that.
+"""
 
 from __future__ import annotations
 

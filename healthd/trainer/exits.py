@@ -25,7 +25,11 @@ class Exit(enum.IntEnum):
 
 
 class Leave(SystemExit):
-    """Unwinds the training loop; the process ends with `code` even if the unwinding hangs."""
+    """Unwinds the training loop; the process ends with `code` even if the unwinding hangs.
 
-    def __init__(self, code: Exit) -> None:
+    `condemned`: this rank's node is, whatever the code.
+    """
+
+    def __init__(self, code: Exit, *, condemned: bool = False) -> None:
         super().__init__(int(code))
+        self.condemned = condemned or code == Exit.CONDEMNED

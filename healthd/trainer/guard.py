@@ -22,24 +22,28 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import SupportsFloat
 
 from healthd.trainer.agreement import Agreement, AgreementMissedError, LocalStore, Store
 from healthd.trainer.beacon import Beacon, NullBeacon, open_beacon
 from healthd.trainer.environment import read_environment
 from healthd.trainer.exits import Exit, Leave
 from healthd.trainer.framework import Device, Framework, device_in_use, framework_in_use
-from healthd.trainer.leaving import ExitGuard, exit_now, within
-from healthd.trainer.measures import Measures, Timed
+from healthd.trainer.leaving import ExitGuard, exit_now, say_last_words, within
+from healthd.trainer.measures import Measures
 from healthd.trainer.page import Acknowledgement, MailboxOrder, Outcome, Phase
 from healthd.trainer.place import Groups, Place
+from healthd.trainer.step import Step
 from healthd.trainer.termination import ORDER_ID, Termination
 from vocabulary.clock import Clock, SystemClock
+
+__all__ = ["GRACEFUL", "Guard", "Step"]
 
 GRACEFUL, ABORT = "checkpoint_then_eject", "abort"  # the values of vocabulary.order.OrderKind, which needs a codec
 WATCH_SECONDS = 0.05
 SNAPSHOT_SECONDS = 5.0
+NOTICE_SNAPSHOT_SECONDS = 3.0  # what TERMINATION_SECONDS leave of those 30 s, with a second for the communicator
 COMMUNICATOR_SECONDS = 1.0
+LAST_WORDS_SECONDS = 2.0
 TEARDOWN_SECONDS = 10.0
 LEAVE_SECONDS = 20.0
 TERMINATION_SECONDS = 25.0  # below the 30 s most schedulers wait before SIGKILL
@@ -47,67 +51,6 @@ TERMINATION_SECONDS = 25.0  # below the 30 s most schedulers wait before SIGKILL
 _log = logging.getLogger("healthd.trainer")
 
 Snapshot = Callable[[float], "str | None"]
-
-
-class Step:
-    """One training step under guard; reused from step to step.
-
-    `checkpoint_due`: every rank saves in this very step, and it is the last one. `eject`: so it is, and because of
-    this rank's own node, to which the job does not come back.
-    """
-
-    checkpoint_due = False
-    eject = False
-
-    def __init__(self, guard: Guard, end: Callable[[], None], measures: Measures) -> None:
-        self._guard = guard
-        self._end = end
-        self._measures = measures
-        self._sections = measures.sections
-
-    def section(self, name: str) -> Timed:
-        """Time a part of the step: `with s.section("forward"):`.
-
-        There are data, forward, backward, communication, optimizer, checkpoint and other. Sections may stand in each
-        other: the inner one's time is not the outer one's. On a GPU it is the GPU's time, which is read back some steps
-        later. Cheap, and never raises.
-        """
-        try:
-            return self._sections[name]
-        except (KeyError, TypeError):
-            return self._measures.unknown(name)
-
-    def report(
-        self,
-        *,
-        loss: SupportsFloat | None = None,
-        grad_norm: SupportsFloat | None = None,
-        tokens: SupportsFloat | None = None,
-    ) -> None:
-        """Tell numbers of this step: this rank's loss, gradient norm, and tokens (a count) it trained on.
-
-        Scalars on a GPU are taken as they are now, and read some steps later; nothing waits for them. What is no number is
-        not reported, with one warning.
-        """
-        self._measures.report(loss, grad_norm, tokens)
-
-    def saved(self, path: str | os.PathLike[str]) -> None:
-        """A checkpoint that holds this step's result is complete at `path`."""
-        self._guard._saved(os.fspath(path))  # noqa: SLF001 - one unit in two classes
-
-    def __enter__(self) -> Step:  # noqa: PYI034 - Self is Python 3.11's
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if error is None:
-            if self._measures.touched:
-                self._measures.end()
-            else:
-                self._end()
-        elif self._measures.touched:
-            self._measures.reset()
-        if self.checkpoint_due:
-            self._guard._end_agreed_step(error)  # noqa: SLF001 - one unit in two classes
 
 
 class Guard:
@@ -146,8 +89,10 @@ class Guard:
         self._exit = ExitGuard()
         self._device = device
         self._measures = Measures(beacon, self._clock.monotonic if clock else time.monotonic)
-        self._step = Step(self, beacon.end_step, self._measures)
+        ends = self._end_agreed_step
+        self._step = Step(self._measures, end=beacon.end_step, end_agreed=ends, saved=self._saved)
         self._answers: dict[str, Acknowledgement] = {}
+        self._last_answer: Acknowledgement | None = None
         self._due: tuple[MailboxOrder, ...] = ()
         self._voting = False
         self._saved_path = ""
@@ -197,7 +142,7 @@ class Guard:
         return self._step
 
     def __enter__(self) -> Guard:  # noqa: PYI034 - Self is Python 3.11's
-        if isinstance(self._beacon, Beacon):
+        if isinstance(self._beacon, Beacon) or self._termination.listens:
             threading.Thread(target=self._watch, name="healthd-guard", daemon=True).start()
         return self
 
@@ -213,7 +158,11 @@ class Guard:
             self._leaving = True
             self._termination.restore()
             self._exit.release()
-            self._beacon.phase(Phase.DONE)
+            code = _exit_code(error)
+            if code == Exit.DONE:
+                self._beacon.phase(Phase.DONE)
+            elif code is not None:
+                self._tell_exit(code)
 
     def _begin_first(self, step: int) -> None:
         """The first step: by now the loop has chosen its GPU."""
@@ -294,7 +243,7 @@ class Guard:
         orders = self._due or (self._agreement.forget() if self._agreement else ())
         for order in orders:
             self._answer(order, Outcome.FAILED, detail=why)
-        raise Leave(Exit.ABORTED)
+        raise Leave(Exit.ABORTED, condemned=any(self._place.node in order.condemned for order in orders))
 
     def _leave(self, leave: Leave) -> None:
         """An agreed leave: from here on a deadline runs."""
@@ -308,35 +257,62 @@ class Guard:
         now = self._clock.wall()
         for order in self._due:
             self._answer(order, Outcome.LEFT if clean else Outcome.FAILED, left_at=now)
+        self._tell_exit(code)
         self._stop.set()
 
     def _answer(self, order: MailboxOrder, outcome: Outcome, **changes: str | float) -> None:
         known = self._answers.get(order.id) or Acknowledgement(order.id, outcome, self._clock.wall())
         answer = known._replace(outcome=outcome, **changes)  # type: ignore[arg-type]  # names are checked by _replace
-        self._answers[order.id] = answer
+        self._answers[order.id] = self._last_answer = answer
         self._beacon.acknowledge(answer)
 
+    def _tell_exit(self, code: int) -> None:
+        """For who can't see the code itself: torchrun ends with 1 whatever its ranks end with."""
+        answer = self._last_answer or Acknowledgement("", Outcome.FAILED, self._clock.wall())
+        self._beacon.acknowledge(answer._replace(exit_code=code))
+
     def _watch(self) -> None:
-        """The watcher thread: an abort must work while the main thread is stuck in a collective."""
+        """The watcher thread: an abort, and an end told by a signal, must work while the main thread is stuck in a collective."""
         while not self._stop.wait(WATCH_SECONDS):
             self._abort_ordered(self._watched.poll())
+            overdue = self._termination.overdue()
+            if overdue is not None and not self._decided(overdue):
+                self._abort_unless_leaving(overdue, NOTICE_SNAPSHOT_SECONDS)
 
     def _abort_ordered(self, order: MailboxOrder | None) -> None:
         if order is None or order.kind != ABORT or order.cancelled or order.expires_at < self._clock.wall():
             return
+        self._abort_unless_leaving(order, SNAPSHOT_SECONDS)
+
+    def _abort_unless_leaving(self, order: MailboxOrder, snapshot_seconds: float) -> None:
         with self._ending:  # one thread aborts, and never one that is leaving in good order
             if not self._leaving:
-                self._abort(order)
+                self._abort(order, snapshot_seconds)
 
-    def _abort(self, order: MailboxOrder) -> None:
+    def _decided(self, order: MailboxOrder) -> bool:
+        """The ranks have agreed on a step for it: they may take their time to save."""
+        answer = self._answers.get(order.id)
+        return answer is not None and answer.agreed_step >= 0
+
+    def _abort(self, order: MailboxOrder, snapshot_seconds: float) -> None:
         _log.error("order %s: aborting: %s", order.id, order.reason)
         self._beacon.phase(Phase.ABORTING)
         self._answer(order, Outcome.SEEN)
         path: list[str | None] = []
         if self._snapshot is not None:
             snapshot = self._snapshot
-            within(SNAPSHOT_SECONDS, "snapshot", lambda: path.append(snapshot(SNAPSHOT_SECONDS)))
+            within(snapshot_seconds, "snapshot", lambda: path.append(snapshot(snapshot_seconds)))
         saved = next(filter(None, path), "")
-        self._answer(order, Outcome.ABORTED, left_at=self._clock.wall(), checkpoint=saved)
+        self._answer(order, Outcome.ABORTED, left_at=self._clock.wall(), checkpoint=saved, exit_code=int(Exit.ABORTED))
+        if self._place.node in order.condemned:
+            within(LAST_WORDS_SECONDS, "last words", say_last_words)
         within(COMMUNICATOR_SECONDS, "communicator abort", self._framework.abort)
         exit_now(Exit.ABORTED)
+
+
+def _exit_code(error: BaseException | None) -> int | None:
+    """With which of the documented codes a loop ends that ends so; None for a crash, or a code of the program's own."""
+    if error is not None and not isinstance(error, SystemExit):
+        return None
+    code = 0 if error is None else error.code or 0
+    return code if isinstance(code, int) and code in set(Exit) else None

@@ -7,7 +7,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 _log = logging.getLogger("healthd.trainer")
 
@@ -43,6 +44,25 @@ def exit_now(code: int) -> None:
         except (OSError, ValueError, AttributeError):
             continue
     os._exit(code)
+
+
+_last_words: list[Callable[[], None]] = []
+
+
+@contextmanager
+def last_words(deed: Callable[[], None]) -> Iterator[None]:
+    """Inside, a rank of a condemned node that is aborted does this before its process ends, where no `Leave` can unwind it."""
+    _last_words.append(deed)
+    try:
+        yield
+    finally:
+        _last_words.remove(deed)
+
+
+def say_last_words() -> None:
+    """Do what `last_words` holds, newest first."""
+    for deed in reversed(_last_words):
+        deed()
 
 
 class ExitGuard:

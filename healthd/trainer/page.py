@@ -116,7 +116,11 @@ class Outcome(str, enum.Enum):
 
 
 class Acknowledgement(NamedTuple):
-    """A rank's answer to an order. Times are UTC seconds, 0 where not reached yet."""
+    """A rank's answer to an order. Times are UTC seconds, 0 where not reached yet.
+
+    `exit_code` is one of `exits`, told just before the rank ends with it, and -1 before; then `order` may be empty: a job
+    that is never to be started again needs no order.
+    """
 
     order: str
     outcome: Outcome
@@ -127,6 +131,7 @@ class Acknowledgement(NamedTuple):
     checkpoint: str = ""
     left_at: float = 0.0
     detail: str = ""
+    exit_code: int = -1
 
 
 class State(NamedTuple):
@@ -299,4 +304,5 @@ def acknowledgement_from(document: dict[str, Any]) -> Acknowledgement:
         checkpoint=take(document, field, "checkpoint", str),
         left_at=float(take(document, field, "left_at", _NUMBER)),
         detail=take(document, field, "detail", str),
+        exit_code=take(document, field, "exit_code", int) if "exit_code" in document else -1,
     )

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.leaving import last_words
 
 DIRECTORY_VARIABLE = "HEALTHD_SEGMENT_HEALTH_DIR"
 _log = logging.getLogger("healthd.trainer")
@@ -92,7 +93,7 @@ def pardon(directory: str | os.PathLike[str], segment: Segment) -> None:
 def condemned_segment(
     directory: str | os.PathLike[str] = "", *, environ: Mapping[str, str] | None = None, whole_job: bool = False
 ) -> Iterator[None]:
-    """Around the guard: if this rank leaves because its own node is condemned (90), its unit is marked.
+    """Around the guard: if this rank leaves because of its own node, saved (90) or not (92), its unit is marked.
 
     Args:
         directory: where; empty takes HEALTHD_SEGMENT_HEALTH_DIR, and without that nothing is ever written.
@@ -101,15 +102,19 @@ def condemned_segment(
             whichever node was condemned: right only for jobs of one node.
     """
     environ = os.environ if environ is None else environ
-    try:
-        yield
-    except Leave as leave:
-        if leave.code == Exit.CONDEMNED:
-            _tell(directory or environ.get(DIRECTORY_VARIABLE, ""), environ, whole_job=whole_job)
-        raise
+    root = directory or environ.get(DIRECTORY_VARIABLE, "")
+    text = "this node is condemned; its ranks have left"
+    with last_words(lambda: _tell(root, environ, f"{text} without saving", whole_job=whole_job)):
+        try:
+            yield
+        except Leave as leave:
+            if leave.condemned:
+                saved = " without saving" if leave.code == Exit.ABORTED else " and have saved"
+                _tell(root, environ, text + saved, whole_job=whole_job)
+            raise
 
 
-def _tell(directory: str | os.PathLike[str], environ: Mapping[str, str], *, whole_job: bool) -> None:
+def _tell(directory: str | os.PathLike[str], environ: Mapping[str, str], why: str, *, whole_job: bool) -> None:
     segment = segment_of(environ)
     if not directory or segment is None:
         return
@@ -118,7 +123,7 @@ def _tell(directory: str | os.PathLike[str], environ: Mapping[str, str], *, whol
         _log.warning(text, segment.job)
         return
     try:
-        path = condemn(directory, segment, "this node is condemned; its ranks have saved and left")
+        path = condemn(directory, segment, why)
     except (OSError, ValueError) as error:
         _log.warning("segment health: %s; the launcher does not learn of it", error)
     else:

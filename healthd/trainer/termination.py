@@ -2,6 +2,9 @@
 
 SIGTERM always is one. `HEALTHD_TERMINATION_SIGNALS=USR2,XCPU` names more, such as the one a scheduler sends ahead of a
 time limit; `HEALTHD_TERMINATION_SECONDS` is how long the ranks may then take to agree, if that is not the guard's default.
+
+Python's handlers run in the main thread, and not while that is stuck in a collective. So a signal is also written to a pipe, by
+the interpreter itself, from which the guard's watcher hears of it. Who has that pipe already (asyncio) keeps it.
 """
 
 from __future__ import annotations
@@ -63,6 +66,8 @@ class Termination:
         self._order: MailboxOrder | None = None
         self._first: int = signal.SIGTERM
         self._seen: set[int] = set()
+        self._ears = _Ears()
+        self._heard: dict[int, float] = {}
         self.noticed = False
         main = threading.current_thread() is threading.main_thread()
         self._previous = {
@@ -72,6 +77,23 @@ class Termination:
         }
         for number in self._previous:
             signal.signal(number, self._notice)
+        if self._previous:
+            self._ears.open()
+
+    @property
+    def listens(self) -> bool:
+        """Whether there is a signal to wait for."""
+        return bool(self._previous)
+
+    def overdue(self) -> MailboxOrder | None:
+        """For the watcher: the order of a notice after which this rank should be gone by now, one way or another."""
+        now = self._clock.monotonic()
+        for number in self._ears.heard():
+            again = number in self._heard and not self._under_torchrun
+            if number in self._previous:
+                self._heard[number] = now - self._grace_seconds if again else now
+        late = [number for number, at in self._heard.items() if now - at >= self._grace_seconds]
+        return self._order_of(late[0]) if late else None
 
     def take(self) -> MailboxOrder | None:
         """The order the first notice stands for, once."""
@@ -88,6 +110,7 @@ class Termination:
             for number, handler in self._previous.items():
                 signal.signal(number, handler)
             self._previous = {}
+            self._ears.close()
 
     def _notice(self, number: int, _frame: FrameType | None) -> None:
         if os.getpid() != self._pid or (
@@ -98,9 +121,50 @@ class Termination:
         if self.noticed:
             return  # SIGTERM at the limit that another signal had announced: we are on our way
         self.noticed, self._first = True, number
+        self._order = self._order_of(number)
+
+    def _order_of(self, number: int) -> MailboxOrder:
         expires_at = self._clock.wall() + self._grace_seconds
-        self._order = MailboxOrder(ORDER_ID, _KIND, signal.Signals(number).name, (), expires_at)
+        return MailboxOrder(ORDER_ID, _KIND, signal.Signals(number).name, (), expires_at)
 
     def _die_of(self, number: int) -> None:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+class _Ears:
+    """A pipe that the interpreter writes a signal's number to as it arrives, whatever the main thread is stuck in."""
+
+    def __init__(self) -> None:
+        self._ends = (-1, -1)
+
+    def open(self) -> None:
+        """In the main thread only."""
+        self._ends = ends = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        before = signal.set_wakeup_fd(ends[1], warn_on_full_buffer=False)
+        if before == -1:
+            os.register_at_fork(after_in_child=self._let_go)  # a child's signals are none of ours
+        else:
+            signal.set_wakeup_fd(before)
+            self.close()
+
+    def heard(self) -> bytes:
+        """What has arrived since the last look."""
+        try:
+            return os.read(self._ends[0], 256) if self._ends[0] >= 0 else b""
+        except OSError:
+            return b""
+
+    def close(self) -> None:
+        """In the main thread only. Harmless twice."""
+        self._let_go()
+        ends, self._ends = self._ends, (-1, -1)
+        for end in ends:
+            if end >= 0:
+                os.close(end)
+
+    def _let_go(self) -> None:
+        if self._ends[1] >= 0:
+            before = signal.set_wakeup_fd(-1)
+            if before not in (-1, self._ends[1]):
+                signal.set_wakeup_fd(before)

@@ -17,13 +17,14 @@ def test_the_import_contracts_hold() -> None:
     assert done.returncode == 0, done.stdout
 
 
+TRAINER = {"torch", "numpy", "sqlalchemy", "pynvml", "requests", "msgspec", "yaml", "prometheus_client", "click"}
+TRAINER_MODULES = sorted(path.stem for path in (ROOT / "healthd" / "trainer").glob("[a-z]*.py"))
+
+
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        (
-            "healthd.trainer",
-            {"torch", "sqlalchemy", "pynvml", "requests", "msgspec", "yaml", "prometheus_client", "click"},
-        ),
+        *((f"healthd.trainer.{name}", TRAINER) for name in ("interval", *TRAINER_MODULES)),
         ("healthd.launcher.gate", {"torch", "sqlalchemy", "pynvml", "requests", "yaml", "prometheus_client"}),
         ("healthctl.main", {"torch", "sqlalchemy", "pynvml", "requests", "yaml", "prometheus_client", "starlette"}),
         ("healthd.daemon", {"torch", "sqlalchemy", "starlette", "jinja2"}),

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from healthd.trainer.exits import Leave
-from healthd.trainer.guard import Guard, Step
+from healthd.trainer.guard import Guard
+from healthd.trainer.step import Step
 
 
 class StepHooks:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -14,6 +16,9 @@ from healthd.launcher.pages import RankPage, answer, ends_from_pages, pages_of, 
 from healthd.launcher.plan import Outcome as Came
 from healthd.launcher.plan import Progress, RankEnd, judge
 from healthd.trainer.beacon import Acknowledgement, Beacon, MailboxOrder, Phase, Place, post_order
+from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.framework import NoFramework
+from healthd.trainer.guard import Guard
 from healthd.trainer.page import Outcome
 from healthd.trainer.pages import prepare_directory
 
@@ -48,7 +53,7 @@ def test_a_node_tells_how_far_its_ranks_came_and_what_they_answered(directory: P
 
     pages = pages_of({"n1": answer("n1", ("j", "2", "0"), never)})
 
-    assert pages == [(0, "n1", 2, True, "", False), (1, "n1", 0, False, "left", True)]
+    assert pages == [(0, "n1", 2, True, "", False, -1), (1, "n1", 0, False, "left", True, -1)]
     assert progress_of(pages) == Progress(2)
     assert answer("n1", ("j", "2", "9e9"), never) == {"node": "n1", "pages": []}
     for beacon in (done, left, *others):
@@ -61,6 +66,46 @@ def test_another_users_page_says_nothing_of_this_job(directory: Path) -> None:
     os.chown(beacon.path, 65534, -1)
 
     assert answer("n1", ("j", "2", "0"), never) == {"node": "n1", "pages": []}
+    beacon.close()
+
+
+class GoesWrong(NamedTuple):
+    """How a loop under guard ends."""
+
+    error: BaseException | None
+    code: int
+    came: Came
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        GoesWrong(SystemExit(93), 93, Came.NEVER_AGAIN),
+        GoesWrong(Leave(Exit.NEVER_AGAIN), 93, Came.NEVER_AGAIN),
+        GoesWrong(Leave(Exit.ABORTED), 92, Came.ORDERED),
+        GoesWrong(RuntimeError("CUDA error"), 1, Came.CRASHED),
+        GoesWrong(SystemExit("no such file"), 1, Came.CRASHED),
+        GoesWrong(SystemExit(7), 1, Came.CRASHED),
+        GoesWrong(SystemExit(), 0, Came.DONE),
+        GoesWrong(None, 0, Came.DONE),
+    ],
+    ids=lambda way: repr(way.error),
+)
+def test_how_a_loop_ended_is_in_its_page_though_torchrun_ends_with_1(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, way: GoesWrong
+) -> None:
+    monkeypatch.setattr("healthd.trainer.leaving.ExitGuard.leave_within", lambda *_: None)
+    beacon = leave_page(directory, 0, "n1")
+    place = Place("j", 2, 0, 1, node="n1")
+    with contextlib.suppress(BaseException), Guard(place, beacon, None, framework=NoFramework(), termination_seconds=0):
+        if way.error is not None:
+            raise way.error
+
+    pages = pages_of({"n1": answer("n1", ("j", "2", "0"), never)})
+    told = ends_from_pages([RankEnd(0, "n1", 1)], pages)
+
+    assert [end.code for end in told] == [way.code]
+    assert judge(told).outcome is way.came
     beacon.close()
 
 
@@ -86,8 +131,10 @@ def test_no_answer_breaks_the_reader(answers: dict[str, dict[str, object]]) -> N
     assert all(isinstance(page.step, int) for page in pages_of(answers))
 
 
-def page(rank: int, node: str, outcome: str = "", *, done: bool = False, condemned: bool = False) -> RankPage:
-    return RankPage(rank, node, 7, done, outcome, condemned)
+def page(
+    rank: int, node: str, outcome: str = "", *, done: bool = False, condemned: bool = False, code: int = -1
+) -> RankPage:
+    return RankPage(rank, node, 7, done, outcome, condemned, code)
 
 
 HIDDEN = [RankEnd(0, "n1", 1), RankEnd(1, "n2", 1)]
@@ -102,6 +149,8 @@ HIDDEN = [RankEnd(0, "n1", 1), RankEnd(1, "n2", 1)]
         (HIDDEN, [page(0, "n1", done=True), page(1, "n2")], [0, 1], Came.CRASHED, set()),
         (HIDDEN, [page(0, "n1", "expired"), page(1, "n2", "cancelled")], [1, 1], Came.CRASHED, set()),
         (HIDDEN, [], [1, 1], Came.CRASHED, set()),
+        (HIDDEN, [page(0, "n1", "failed", code=93), page(1, "n2")], [93, 1], Came.NEVER_AGAIN, set()),
+        (HIDDEN, [page(0, "n1", "failed", code=92), page(1, "n2", code=7)], [92, 1], Came.ORDERED, set()),
         ([RankEnd(0, "n1", 93), RankEnd(1, "n2", 1)], [page(0, "n1", "left")], [93, 1], Came.NEVER_AGAIN, set()),
         ([RankEnd(0, "n1", 0), RankEnd(1, "n2", 0)], [page(0, "n1", "left")], [0, 0], Came.DONE, set()),
         ([RankEnd(0, "n1", 1), RankEnd(1, "n2", None)], [page(0, "n1"), page(1, "n2")], [1, None], Came.LOST, {"n2"}),

@@ -130,7 +130,23 @@ def test_after_going_back_the_new_course_is_the_latest_and_the_old_one_is_kept_a
     assert "of a run that went back to step 60" in caplog.text
     save(checkpoints, 100)
     save(checkpoints, 70)
-    assert names(tmp_path) == ["abandoned-step-000000100", "step-000000070"]
+    assert names(tmp_path) == ["abandoned-step-000000100", "abandoned-step-000000100.2", "step-000000070"]
+
+
+def test_of_what_was_set_aside_only_old_rubbish_is_deleted(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    for step in (3, 4, 5, 900):
+        save(checkpoints, step).rename(tmp_path / f"abandoned-step-{step:09d}")
+    (tmp_path / "abandoned-step-000000003" / "manifest.json").unlink()
+    (tmp_path / "abandoned-step-000000004" / ".metadata").write_bytes(b"half")
+    (tmp_path / "abandoned-step-000000900" / "manifest.json").unlink()
+    for others in ("abandoned-step-7", "abandoned-step-000000001-mine", "abandoned"):
+        (tmp_path / others).mkdir()
+
+    save(checkpoints, 6)
+
+    kept = ["abandoned", "abandoned-step-000000001-mine", "abandoned-step-000000005", "abandoned-step-000000900"]
+    assert names(tmp_path) == [*kept, "abandoned-step-7", "step-000000006"]
 
 
 def test_a_part_that_never_came_keeps_the_checkpoint_incomplete(tmp_path: Path) -> None:

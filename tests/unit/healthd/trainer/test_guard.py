@@ -239,7 +239,7 @@ def test_a_save_that_does_not_happen_is_an_abort_and_says_why(
     with pytest.raises(Leave) as left:
         loop()
 
-    assert left.value.code == Exit.ABORTED
+    assert (left.value.code, left.value.condemned) == (Exit.ABORTED, True)
     assert answer_of(tmp_path).outcome is Outcome.FAILED
     assert detail in answer_of(tmp_path).detail
     assert framework.calls[-1] == "abort"

@@ -9,6 +9,14 @@ import sys
 HEAVY = {"torch", "numpy", "sqlalchemy", "pynvml", "msgspec", "requests", "click", "yaml", "prometheus_client"}
 MODULES = [
     "beacon",
+    "checkpoint_files",
+    "held_copies",
+    "in_flight",
+    "interval",
+    "owners",
+    "sampler",
+    "segment_health",
+    "step",
     "page",
     "pages",
     "guard",

@@ -161,3 +161,132 @@ def test_an_abort_takes_a_stuck_rank_out_whatever_its_snapshot_does(tmp_path: Pa
     assert view.acknowledgement is not None
     assert view.acknowledgement.outcome.value == "aborted"
     assert view.acknowledgement.checkpoint == ("/ram/snapshot" if not told else "")
+
+
+STUCK = """
+    import ctypes
+    module.COMMUNICATOR_SECONDS = 0.2
+
+    def stuck():  # as in a collective: no byte of Python runs in this thread any more
+        lock = ctypes.CDLL(None).pthread_mutex_lock
+        mutex = ctypes.create_string_buffer(64)
+        lock(mutex)
+        lock(mutex)
+
+    def tell(number, times):
+        for _ in range(times):
+            time.sleep(0.1)
+            os.kill(os.getpid(), number)
+
+    with Guard.from_env() as guard:
+        guard.on_abort(lambda seconds: print("snapshot", flush=True))
+        with guard.step(0):
+            threading.Thread(target=tell, args=({signals}), daemon=True).start()
+            stuck()
+"""
+
+
+@pytest.mark.parametrize(
+    ("signals", "environ"),
+    [
+        ("signal.SIGTERM, 1", {"HEALTHD_TERMINATION_SECONDS": "0.5"}),
+        ("signal.SIGTERM, 9", {}),  # two that arrive as one are one
+        ("signal.SIGTERM, 2", {"HEALTHD_TERMINATION_SECONDS": "0.5", "TORCHELASTIC_RUN_ID": "r"}),
+        ("signal.SIGUSR2, 1", {"HEALTHD_TERMINATION_SECONDS": "0.5", "HEALTHD_TERMINATION_SIGNALS": "USR2"}),
+    ],
+    ids=["its time is up", "twice", "twice by torchrun", "another signal"],
+)
+@pytest.mark.parametrize("page", [True, False])
+def test_a_signal_takes_a_rank_out_that_is_stuck_in_a_collective(
+    tmp_path: Path, signals: str, environ: dict[str, str], *, page: bool
+) -> None:
+    prepare_directory(str(tmp_path / "there"))
+    directory = str(tmp_path / ("there" if page else "absent"))
+
+    code, out, err = end(GUARD + STUCK.format(signals=signals), HEALTHD_BEACON_DIR=directory, **environ)
+
+    assert (code, out) == (92, "started\nsnapshot\n"), err
+
+
+def test_a_rank_that_agreed_may_save_longer_than_the_signal_allowed() -> None:
+    code = (
+        GUARD
+        + """
+    with Guard.from_env() as guard:
+        os.kill(os.getpid(), signal.SIGTERM)
+        for step in range(99):
+            with guard.step(step) as s:
+                if s.checkpoint_due:
+                    while guard._termination.overdue() is None:
+                        time.sleep(0.01)
+                    time.sleep(0.3)  # several looks of the watcher
+                    s.saved("/ckpt")
+    """
+    )
+    assert end(code, HEALTHD_TERMINATION_SECONDS="0.3")[0] == 91
+
+
+def test_an_event_loop_keeps_its_signals_and_a_forked_worker_its_own() -> None:
+    code = (
+        GUARD
+        + """
+    from healthd.trainer.termination import Termination
+    from vocabulary.clock import SystemClock
+    heard, mine = os.pipe()
+    os.set_blocking(mine, False)
+    signal.set_wakeup_fd(mine)
+    second = Termination(SystemClock(), 5.0)
+    second.restore()
+    print(signal.set_wakeup_fd(-1) == mine)
+    notices = Termination(SystemClock(), 0.0001)
+    ready, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(tell, b"x")
+        time.sleep(600)
+    os.read(ready, 1)
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
+    time.sleep(0.01)
+    print(notices.overdue())
+    os.kill(os.getpid(), signal.SIGTERM)
+    notices.overdue()
+    time.sleep(0.01)
+    print(notices.overdue().id)
+    notices.restore()
+    print(signal.set_wakeup_fd(-1))
+    """
+    )
+    assert end(code)[:2] == (0, "started\nTrue\nNone\nsigterm\n-1\n")
+
+
+@pytest.mark.parametrize(("condemned", "written"), [("n1", True), ("n2", False)])
+def test_an_aborted_rank_of_a_condemned_node_tells_nvidias_launcher(
+    tmp_path: Path, condemned: str, *, written: bool
+) -> None:
+    prepare_directory(str(tmp_path / "pages"))
+    (tmp_path / "segments").mkdir()
+    code = (
+        GUARD
+        + """
+    from healthd.trainer.beacon import MailboxOrder, post_order
+    from healthd.trainer.segment_health import condemned_segment
+    with condemned_segment(), Guard.from_env() as guard:
+        with guard.step(0):
+            order = MailboxOrder("a1", "abort", "GPU 3 is lost", (os.environ["CONDEMNED"],), time.time() + 60)
+            post_order(guard._beacon.path, order)
+            time.sleep(600)
+    """
+    )
+    environ = {
+        "HEALTHD_BEACON_DIR": str(tmp_path / "pages"),
+        "HEALTHD_SEGMENT_HEALTH_DIR": str(tmp_path / "segments"),
+        "HEALTHD_NODE": "n1",
+        "CONDEMNED": condemned,
+        "SLURM_ARRAY_JOB_ID": "7",
+        "SLURM_ARRAY_TASK_ID": "3",
+    }
+
+    assert end(code, **environ)[0] == 92
+
+    assert [path.name for path in (tmp_path / "segments").iterdir()] == ["segment_health_check.7.3"] * written

@@ -42,7 +42,7 @@ def test_an_order_survives_its_frame(order: MailboxOrder, sequence: int) -> None
 answers = st.builds(
     Acknowledgement,
     *(texts, st.sampled_from(Outcome), seconds, st.integers(-1, 2**40)),
-    *(seconds, seconds, texts, seconds, texts),
+    *(seconds, seconds, texts, seconds, texts, st.integers(-1, 255)),
 )
 
 

@@ -76,6 +76,10 @@ def test_only_a_rank_of_a_condemned_node_marks_its_unit(tmp_path: Path, usable: 
     with pytest.raises(Leave), condemned_segment(environ={**ARRAY, "HEALTHD_SEGMENT_HEALTH_DIR": str(tmp_path)}):
         raise Leave(Exit.CONDEMNED)
     assert not usable(tmp_path, ARRAY)
+    assert json.loads((tmp_path / "segment_health_check.123.7").read_text())["why"].endswith("and have saved")
+    with pytest.raises(Leave), condemned_segment(tmp_path, environ=ARRAY):
+        raise Leave(Exit.ABORTED, condemned=True)
+    assert json.loads((tmp_path / "segment_health_check.123.7").read_text())["why"].endswith("without saving")
 
 
 def test_a_job_that_is_no_array_is_not_ended_for_one_node(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,103 @@
+"""Checkpoints that must not be gone on from: set aside under another name, and never deleted while they are whole.
+
+ROOT/abandoned-step-000000042/     a whole checkpoint of a course that was given up
+ROOT/abandoned-step-000000042.2/   the same step's, of a later one
+ROOT/going-back.json               from which step on nothing counts, until the relaunched job has seen to it
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+from healthd.trainer.checkpoint_files import MANIFEST, CheckpointError, read_manifest, require_same, sync_directory
+
+MARK = "going-back.json"
+_ABANDONED = re.compile(r"abandoned-step-(\d{9,})(\.\d+)?")
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a checkpoint so that nothing loads it.
+
+    Returns:
+        Its new path.
+
+    Raises:
+        OSError: the file system says no.
+    """
+    number, target = 1, path.with_name(f"abandoned-{path.name}")
+    while target.exists():
+        number += 1
+        target = path.with_name(f"abandoned-{path.name}.{number}")
+    return path.rename(target)
+
+
+def incomplete(root: Path, *, before: int) -> list[Path]:
+    """What was set aside, is older than step `before`, and is no whole checkpoint: rubbish of a crash, of use to nobody."""
+    found = [(path, match) for path in root.iterdir() if (match := _ABANDONED.fullmatch(path.name))]
+    return sorted(path for path, match in found if int(match[1]) < before and not _whole(path))
+
+
+def _whole(path: Path) -> bool:
+    """By its names and sizes; without its content's being read."""
+    try:
+        files = read_manifest(path).files
+        require_same(path, set(files) | {MANIFEST})
+        return all((path / name).stat().st_size == entry.bytes for name, entry in files.items())
+    except FileNotFoundError:
+        return False
+    except CheckpointError as error:
+        return not isinstance(error.__cause__, FileNotFoundError | None)
+    except OSError:
+        return True  # what cannot be looked at is left alone
+
+
+def mark(root: Path, before_step: int) -> None:
+    """Say that nothing of step `before_step` or later may be gone on from; the earliest of several counts. On disk when it returns.
+
+    Raises:
+        CheckpointError: the mark that is there cannot be read.
+        OSError: the file system says no.
+    """
+    known = marked(root)
+    aside = root / f".{MARK}.{os.getpid()}.tmp"
+    with aside.open("w", encoding="utf-8") as file:
+        json.dump({"before_step": before_step if known is None else min(known, before_step)}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(root / MARK)
+    sync_directory(root)
+
+
+def marked(root: Path) -> int | None:
+    """The step of the mark; None where there is none.
+
+    Raises:
+        CheckpointError: it cannot be read; then nobody knows which checkpoints are good.
+    """
+    try:
+        step = json.loads((root / MARK).read_text(encoding="utf-8"))["before_step"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(
+            f"{root / MARK}: cannot be read ({error}); look which checkpoints are good, then delete it"
+        ) from error
+    if not isinstance(step, int):
+        raise CheckpointError(
+            f"{root / MARK}: before_step: {step!r} is no step; look which checkpoints are good, then delete it"
+        )
+    return step
+
+
+def unmark(root: Path) -> None:
+    """What the mark asked for is done. Harmless twice.
+
+    Raises:
+        OSError: the file system says no.
+    """
+    (root / MARK).unlink(missing_ok=True)
+    if root.is_dir():
+        sync_directory(root)
