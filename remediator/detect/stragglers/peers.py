@@ -1,0 +1,142 @@
+"""Who may be compared with whom, and how slow each rank is against them, step by step. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from remediator.detect.stragglers.lengths import column_factor, expected
+from remediator.detect.stragglers.robust import beside_the_others, median, noise, spread
+from remediator.detect.stragglers.trace import UNKNOWN, Bools, Floats, Ints, Trace
+
+PEERS_MIN = 4
+CENTRE_RANKS = 10_000  # tell well enough what all of them do
+PRESENT_SHARE = 0.5  # a step that fewer of the peers reported compares with nobody
+SHARED_BY_STAGES = 0.6  # correlation from which the stages of a pipeline say how long its sequences were
+SKU_SHARE, SKU_GAP, SKU_GAP_NOISE, SKU_TIGHT = 0.2, 0.04, 8.0, 1.0
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How slow everybody is.
+
+    Attributes:
+        group: (R,) number of the rank's peers (stage, role, and product where they differ), -1 for too few.
+        slow: (S, R) log of own time over that of the others; NaN where it cannot be told.
+        centre: (S,) log of the job's own time against its usual one.
+        load: (S, R) log of what the lengths let expect.
+        shared: correlation of the stages of one pipeline; it was taken out where it is high.
+        products: (R,) 0, or 1 for the slower of two products among the same peers.
+        stage_level: usual log seconds of each stage and role, by group before products were told apart.
+    """
+
+    group: Ints
+    slow: Floats
+    centre: Floats
+    load: Floats
+    shared: float
+    products: Ints
+    stage_level: dict[int, float]
+
+
+def groups_of(trace: Trace) -> Ints:
+    """(R,) one number for each stage and role; the pipeline rank stands in for a stage that was not given."""
+    stage = trace.codes["stage"]
+    if (stage == UNKNOWN).all():
+        stage = trace.places["pp_rank"]
+    _, number = np.unique(np.stack([stage, trace.codes["role"]]), axis=1, return_inverse=True)
+    return np.asarray(number, dtype=np.int64).reshape(-1)
+
+
+def compare(trace: Trace, compute: Floats, usable: Bools) -> Compared:
+    """Each rank against its peers.
+
+    Args:
+        trace: what was reported.
+        compute: (S, R) seconds.
+        usable: (S,) steps that count for levels; warm-up does not.
+    """
+    wide = groups_of(trace)
+    log = np.log(compute)
+    load = np.zeros_like(log)
+    if "tokens" in trace.cells or "tokens_squared" in trace.cells:
+        squares = trace.cells.get("tokens_squared")
+        tokens = trace.cells.get("tokens", squares)
+        assert tokens is not None  # noqa: S101 - one of the two is there
+        load = expected(compute, tokens, squares, wide)
+    even = log - load
+    products = _products(trace, even, wide, usable)
+    group = wide * 2 + products
+    slow = np.full_like(log, np.nan)
+    for number in np.unique(group):
+        columns = np.flatnonzero(group == number)
+        if columns.size < PEERS_MIN:
+            group[columns] = -1
+            continue
+        fewest = max(PEERS_MIN, int(np.ceil(PRESENT_SHARE * columns.size)))
+        slow[:, columns] = beside_the_others(even[:, columns], fewest)
+    slow, shared = _without_shared_load(trace, slow, group)
+    some = even[:, :: max(1, even.shape[1] // CENTRE_RANKS)]
+    own = some - median(some, 0)[None, :]
+    levels = {int(n): float(np.nanmedian(m)) for n, m in _levels(log, wide, usable) if np.isfinite(m).any()}
+    return Compared(group, slow, median(own, 1), load, shared, products, levels)
+
+
+def _levels(log: Floats, wide: Ints, usable: Bools) -> list[tuple[int, Floats]]:
+    return [(int(number), median(log[usable][:, wide == number], 1)) for number in np.unique(wide)]
+
+
+def _without_shared_load(trace: Trace, slow: Floats, group: Ints) -> tuple[Floats, float]:
+    """Take out what the stages of a pipeline have in common, if that is most of what varies."""
+    dp, pp, tp = (trace.places[name] for name in ("dp_rank", "pp_rank", "tp_rank"))
+    if (dp == UNKNOWN).any() or np.unique(group[group >= 0]).size < 3:
+        return slow, 0.0
+    if (pp == UNKNOWN).all() and (trace.codes["stage"] == UNKNOWN).all():
+        return slow, 0.0
+    # a level of its own is no shared load: only what changes from step to step is looked at
+    steady = median(slow, 0)[None, :]
+    factor, shared = column_factor(slow - steady, group, dp * (int(tp.max()) + 2) + tp + 1)
+    return (slow - factor, shared) if shared >= SHARED_BY_STAGES else (slow, shared)
+
+
+def _products(trace: Trace, even: Floats, wide: Ints, usable: Bools) -> Ints:
+    """(R,) 1 for the slower of two kinds of GPU among peers: many ranks, far apart from the others, from the start.
+
+    One node, or one tensor-parallel group, is not a kind: that is what a culprit looks like.
+    """
+    kinds = np.zeros(wide.size, dtype=np.int64)
+    rows = np.flatnonzero(usable)
+    early, late = rows[: max(5, rows.size // 4)], rows[rows.size // 2 :]
+    for number in np.unique(wide):
+        columns = np.flatnonzero(wide == number)
+        least = max(PEERS_MIN, int(np.ceil(SKU_SHARE * columns.size)))
+        if columns.size < 2 * least or early.size < 5:
+            continue
+        level = median(even[np.ix_(early, columns)], 0)
+        if not np.isfinite(level).all():
+            continue
+        order = np.argsort(level, kind="stable")
+        gaps = np.diff(level[order])[least - 1 : columns.size - least]
+        cut = int(np.argmax(gaps)) + least
+        slower = columns[order[cut:]]
+        wiggle = float(np.nanmedian([noise(even[rows, column]) for column in columns[:: max(1, columns.size // 32)]]))
+        sure = SKU_GAP_NOISE * wiggle / np.sqrt(early.size)
+        sides = level[order[:cut]], level[order[cut:]]
+        wide_sides = max(spread(side) for side in sides) * 4
+        if gaps.max() < max(SKU_GAP, sure, SKU_TIGHT * wide_sides) or _is_one_unit(trace, slower):
+            continue
+        still = median(even[np.ix_(late, columns)], 0)
+        if np.nanmedian(still[order[cut:]]) - np.nanmedian(still[order[:cut]]) > gaps.max() / 2:
+            kinds[slower] = 1
+    return kinds
+
+
+def _is_one_unit(trace: Trace, columns: Ints) -> bool:
+    """Whether these ranks are all on one node that is known, or all in one tensor-parallel group."""
+    node, tp = trace.codes["node"][columns], trace.places["tp_rank"][columns]
+    if node[0] != UNKNOWN:
+        return bool((node == node[0]).all())
+    dp, pp = trace.places["dp_rank"][columns], trace.places["pp_rank"][columns]
+    same = bool((dp == dp[0]).all() and (pp == pp[0]).all())
+    return same and bool((tp != UNKNOWN).all()) and np.unique(tp).size > 1 and dp[0] != UNKNOWN
