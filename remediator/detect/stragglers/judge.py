@@ -8,7 +8,7 @@ from remediator.detect.stragglers.blame import convict
 from remediator.detect.stragglers.innocent import explain
 from remediator.detect.stragglers.links import who_shares
 from remediator.detect.stragglers.onset import Slowness, everyone_slower, usable_steps, when_slow
-from remediator.detect.stragglers.peers import PEERS_MIN, Compared, compare
+from remediator.detect.stragglers.peers import PEERS_MIN, Compared, compare, groups_of
 from remediator.detect.stragglers.robust import beside_the_others, median
 from remediator.detect.stragglers.scan import Scan, Suspect, scan
 from remediator.detect.stragglers.trace import Bools, Floats, Ints, Trace
@@ -32,6 +32,22 @@ def judge(trace: Trace) -> Verdict:
         if compute is None:
             return _only_step_time(trace, usable)
         return _judge(trace, compute, usable)
+
+
+def slowness(trace: Trace, since: int | None = None) -> tuple[Floats, Ints]:
+    """(R,) median slowness of each rank against its peers since a step (0.1: a tenth), NaN where nobody can tell.
+
+    Also the (R,) number of its stage and role, for a picture.
+    """
+    with np.errstate(all="ignore"):
+        usable = usable_steps(trace.began)
+        compute = trace.compute()
+        stages = groups_of(trace)
+        if compute is None or not trace.steps.size:
+            return np.full(trace.ranks.size, np.nan), stages
+        slow = compare(trace, compute, usable).slow
+        rows = usable if since is None else trace.steps >= since
+        return np.expm1(median(slow[rows], 0)), stages
 
 
 def _judge(trace: Trace, compute: Floats, usable: Bools) -> Verdict:

@@ -1,0 +1,163 @@
+"""`healthctl analyze stragglers`: who slows a job down, from what its ranks measured. Works offline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from healthctl.exits import Exit, Failure
+from healthctl.output import clean, json_text, output_option, table
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from healthctl.analysis.table import Table
+    from remediator.detect.stragglers.trace import Trace
+    from remediator.detect.stragglers.verdict import Verdict
+
+CULPRITS_SHOWN, REASONS_SHOWN = 8, 8
+TIME_COLUMNS = ("compute_s", "forward_s", "step_s")
+OTHER_NAMES = {"rank": ("global_rank",), "tokens_squared": ("tokens_sq", "sum_l2", "sum_squared_length")}
+
+
+class Culprit(msgspec.Struct, frozen=True):
+    """`slowdown` 0.2: a fifth more own time than its peers."""
+
+    rank: int
+    node: str | None
+    slowdown: float
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One number the verdict rests on; `rank` where it is about one."""
+
+    name: str
+    value: float
+    rank: int | None
+
+
+class Job(msgspec.Struct, frozen=True):
+    """The answer on one job."""
+
+    job: str
+    verdict: str
+    culprits: tuple[Culprit, ...]
+    first_step: int | None
+    confidence: float
+    reasons: tuple[Reason, ...]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What programs get."""
+
+    jobs: tuple[Job, ...]
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--until", type=click.IntRange(min=0), help="Judge by the steps up to this one; default: all.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path),
+              help="Also draw stages × ranks: FILE.svg or FILE.html.")  # fmt: skip
+@output_option
+def stragglers(file: Path, until: int | None, plot: Path | None, output: str) -> None:
+    """Read step times from FILE (CSV, JSON lines or Parquet) and name the ranks that slow each job down, or nobody.
+
+    Columns: job, step, rank, compute_s; optional: forward_s, backward_s, comm_s, data_s, step_s, stage, role, dp_rank,
+    pp_rank, tp_rank, tokens, node, time (docs/stragglers.md). Ends with 1 if somebody is named.
+    """
+    from healthctl.analysis.table import read_table
+    from remediator.detect.stragglers.judge import judge
+
+    if plot is not None and plot.suffix.lower() not in {".svg", ".html"}:
+        raise Failure(f"{plot}: a plot is FILE.svg or FILE.html (a browser makes a PNG of either)", Exit.USAGE)
+    answers, traces = [], []
+    for name, trace in jobs_of(read_table(file)):
+        known = trace if until is None else trace.until(until)
+        answers.append(_job(name, judge(known)))
+        traces.append(known)
+    answer = Answer(tuple(answers))
+    if plot is not None:
+        from healthctl.analysis.stragglers_plot import draw
+
+        draw(plot, answer.jobs, traces)
+    click.echo(json_text(answer) if output == "json" else _page(answer))
+    raise SystemExit(Exit.PROBLEM if any(job.culprits for job in answers) else Exit.OK)
+
+
+def jobs_of(rows: Table) -> Iterator[tuple[str, Trace]]:
+    """Each job's measurements, in the order in which the jobs first appear; a Failure says which column is missing."""
+    import numpy as np
+
+    from remediator.detect.stragglers.trace import LENGTHS, NAMES, PLACES, SECONDS, gather
+
+    rows.need("step", *(() if rows.first_of("rank", *OTHER_NAMES["rank"]) else ("rank",)))
+    if rows.first_of(*TIME_COLUMNS) is None:
+        rows.need("compute_s")
+    columns: dict[str, npt.NDArray[np.generic]] = {}
+    for name in ("step", "rank", *SECONDS, *LENGTHS, *PLACES):
+        there = rows.first_of(name, *OTHER_NAMES.get(name, ()))
+        if there is not None:
+            columns[name] = rows.numbers(there)
+    for name in NAMES:
+        if name in rows:
+            columns[name] = np.array(rows.texts(name), dtype=object)
+    if "time" in rows:
+        columns["time"] = rows.times("time")
+    names = [name or "" for name in rows.texts("job")] if "job" in rows else [rows.path.stem] * rows.rows
+    number = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    job = np.fromiter((number[name] for name in names), dtype=np.int64, count=len(names))
+    for name, place in number.items():
+        own = np.flatnonzero(job == place)
+        yield name, gather({column: values[own] for column, values in columns.items()})
+
+
+def _job(name: str, verdict: Verdict) -> Job:
+    return Job(
+        job=name,
+        verdict=verdict.verdict.value,
+        culprits=tuple(Culprit(each.rank, each.node, each.slowdown) for each in verdict.culprits),
+        first_step=verdict.first_step,
+        confidence=verdict.confidence,
+        reasons=tuple(Reason(each.name, each.value, each.rank) for each in verdict.reasons),
+    )
+
+
+def _page(answer: Answer) -> str:
+    rows = [
+        (
+            job.job,
+            job.verdict,
+            ", ".join(_culprit(each) for each in job.culprits[:CULPRITS_SHOWN]) + _more(job) or "-",
+            "-" if job.first_step is None else str(job.first_step),
+            f"{job.confidence:.0%}",
+        )
+        for job in answer.jobs
+    ]
+    lines = [table(("JOB", "VERDICT", "CULPRITS", "SINCE STEP", "CONFIDENCE"), rows)]
+    for job in answer.jobs:
+        said = [f"{_words(each.name)} {each.value:g}{_whose(each)}" for each in job.reasons[:REASONS_SHOWN]]
+        lines.append(f"{clean(job.job)}: {'; '.join(said)}")
+    return "\n".join(lines) if answer.jobs else "no rows"
+
+
+def _culprit(culprit: Culprit) -> str:
+    where = f" on {culprit.node}" if culprit.node else ""
+    return f"rank {culprit.rank}{where} +{culprit.slowdown:.0%}"
+
+
+def _more(job: Job) -> str:
+    left = len(job.culprits) - CULPRITS_SHOWN
+    return f" and {left} more" if left > 0 else ""
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _whose(reason: Reason) -> str:
+    return "" if reason.rank is None else f" (rank {reason.rank})"

@@ -1,0 +1,125 @@
+"""Slowness against peers as a heat map of stages × ranks, as SVG or as a page that holds it: no script, nothing loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from healthctl.exits import Exit, Failure
+from healthctl.output import clean
+from remediator.detect.stragglers.judge import slowness
+
+if TYPE_CHECKING:
+    from healthctl.analysis.stragglers import Job
+    from remediator.detect.stragglers.trace import Trace
+
+WIDTH, LEFT, TOP, ROW, ROOM = 1000, 120, 62, 18, 40
+CELL_MIN, CELL_MAX = 4.0, 24.0
+FULL = 0.25  # the slowdown from which on the colour is full
+NOT_KNOWN = "#e4e4e4"
+COLD, CALM, HOT = (33, 102, 172), (247, 247, 247), (178, 24, 43)
+
+
+def draw(path: Path, jobs: Sequence[Job], traces: Sequence[Trace]) -> None:
+    """Write all jobs, one below the other, to `path` (.svg or .html); a Failure says why it cannot be written."""
+    picture = svg(jobs, traces)
+    if path.suffix.lower() == ".html":
+        head = "<!DOCTYPE html><html lang='en'><meta charset='utf-8'><title>Stragglers</title>"
+        picture = f"{head}<body style='margin:1em'>{picture}</body></html>\n"
+    try:
+        path.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror or error}", Exit.UNKNOWN) from None
+
+
+def svg(jobs: Sequence[Job], traces: Sequence[Trace]) -> str:
+    """The picture: a row for each stage and role (wrapped where it is long), a square for each rank, culprits framed."""
+    parts: list[str] = []
+    top = 0.0
+    for job, trace in zip(jobs, traces, strict=True):
+        drawn, height = _one(job, trace)
+        parts += [f'<g transform="translate(0 {top:.0f})">', *drawn, "</g>"]
+        top += height
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {max(top, ROW):.0f}" role="img" '
+        'font-family="system-ui, DejaVu Sans, sans-serif" font-size="12">'
+    )
+    return "\n".join([head, "<title>Slowness against peers</title>", *parts, "</svg>"])
+
+
+def _one(job: Job, trace: Trace) -> tuple[list[str], float]:
+    slow, stage = slowness(trace, job.first_step)
+    culprits = {each.rank for each in job.culprits}
+    widest = max((int((stage == number).sum()) for number in np.unique(stage)), default=1)
+    cell = float(np.clip((WIDTH - LEFT - 10) / widest, CELL_MIN, CELL_MAX))
+    columns = int((WIDTH - LEFT - 10) // cell)
+    named = ", ".join(f"rank {each.rank}" for each in job.culprits[:8]) or "nobody"
+    since = "" if job.first_step is None else f", since step {job.first_step}"
+    words = f"{job.job}: {job.verdict}, {named}{since}"
+    parts = [f'<text x="10" y="20" font-size="14">{escape(clean(words))}</text>', *_legend()]
+    y = float(TOP)
+    for number in np.unique(stage):
+        own = np.flatnonzero(stage == number)
+        parts.append(
+            f'<text x="{LEFT - 8}" y="{y + ROW - 5:.0f}" text-anchor="end">{_stage(trace, int(own[0]))}</text>'
+        )
+        for start in range(0, own.size, columns):
+            for place, column in enumerate(own[start : start + columns]):
+                rank = int(trace.ranks[column])
+                frame = ' stroke="#000" stroke-width="2"' if rank in culprits else ""
+                tip = escape(clean(_tip(trace, int(column), float(slow[column]))))
+                parts.append(
+                    f'<rect x="{LEFT + place * cell:.1f}" y="{y:.0f}" width="{cell - 0.5:.1f}" height="{ROW - 2}" '
+                    f'fill="{colour(float(slow[column]))}"{frame}><title>{tip}</title></rect>'
+                )
+            y += ROW
+    return parts, y + ROOM - ROW
+
+
+def _stage(trace: Trace, column: int) -> str:
+    said = []
+    for name in ("stage", "role"):
+        code = int(trace.codes[name][column])
+        if code >= 0:
+            said.append(f"{name} {trace.names[name][code]}")
+    if not said and trace.places["pp_rank"][column] >= 0:
+        said.append(f"stage {trace.places['pp_rank'][column]}")
+    return escape(clean(", ".join(said)[:18]) or "ranks")
+
+
+def _tip(trace: Trace, column: int, slow: float) -> str:
+    node = trace.node_of(column)
+    said = "no peers" if np.isnan(slow) else f"{slow:+.1%} against its peers"
+    return f"rank {trace.ranks[column]}{f' on {node}' if node else ''}: {said}"
+
+
+def _legend() -> Iterator[str]:
+    for place, (value, words) in enumerate(
+        [
+            (-FULL, f"−{FULL:.0%}"),
+            (0.0, "as its peers"),
+            (0.1, "+10%"),
+            (FULL, f"+{FULL:.0%} and more"),
+            (np.nan, "not known"),
+        ]
+    ):
+        x = LEFT + place * 130
+        yield f'<rect x="{x}" y="32" width="14" height="14" fill="{colour(value)}" stroke="#999"/>'
+        yield f'<text x="{x + 20}" y="44">{words}</text>'
+
+
+def colour(slow: float) -> str:
+    """Blue for fast, red for slow, grey for not known.
+
+    >>> colour(0.0), colour(1.0), colour(float("nan"))
+    ('#f7f7f7', '#b2182b', '#e4e4e4')
+    """
+    if np.isnan(slow):
+        return NOT_KNOWN
+    share = min(abs(slow) / FULL, 1.0)
+    mixed = (round(a + (b - a) * share) for a, b in zip(CALM, HOT if slow > 0 else COLD, strict=True))
+    return "#" + "".join(f"{part:02x}" for part in mixed)
