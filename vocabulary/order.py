@@ -14,6 +14,8 @@ class OrderKind(str, enum.Enum):
     """The verbs a node knows. Each must also be allowed by the node's own configuration."""
 
     CHECKPOINT_THEN_EJECT = "checkpoint_then_eject"  # graceful: all ranks save at one agreed step, then leave
+    CHECKPOINT_THEN_STOP = "checkpoint_then_stop"  # the same, and the job is not started again
+    REVERT = "revert"  # all ranks leave at one agreed step and save nothing; what is newer than `before_step` is set aside
     ABORT = "abort"  # survivors leave their collective now
     RUN_PREFLIGHT = "run_preflight"
     RESET_GPU = "reset_gpu"
@@ -21,7 +23,9 @@ class OrderKind(str, enum.Enum):
     COLLECT_EVIDENCE = "collect_evidence"
 
 
-TRAINER_ORDERS = frozenset({OrderKind.CHECKPOINT_THEN_EJECT, OrderKind.ABORT})
+TRAINER_ORDERS = frozenset(
+    {OrderKind.CHECKPOINT_THEN_EJECT, OrderKind.CHECKPOINT_THEN_STOP, OrderKind.REVERT, OrderKind.ABORT}
+)
 
 
 class OrderState(str, enum.Enum):
@@ -45,7 +49,10 @@ _FINAL = frozenset({OrderState.SUCCEEDED, OrderState.FAILED, OrderState.REFUSED,
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One instruction for one node. `condemned` names the nodes that must leave the job; the others come back."""
+    """One instruction for one node. `condemned` names the nodes that must leave the job; the others come back.
+
+    `before_step` is for revert: checkpoints that hold this step or a later one are not to be gone on from.
+    """
 
     id: str
     kind: OrderKind
@@ -59,6 +66,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     condemned: tuple[str, ...] = ()
     gpu: str = ""  # UUID, for reset_gpu
     level: str = ""  # for run_preflight
+    before_step: int = -1
     joint: str = ""  # the same in the orders to all nodes of one job
     injected: bool = False
 

@@ -14,7 +14,6 @@ from healthd.samples.rank_steps import RankSteps
 from healthd.training.limits import Limits
 from healthd.training.numbers import RankNumbers
 from healthd.training.progress import Progress, Stall
-from healthd.training.series import Series
 from vocabulary.finding import Evidence, Severity
 from vocabulary.identity import Component, ComponentKind
 
@@ -22,6 +21,7 @@ __all__ = ["CHECK", "CODES", "Limits", "TrainingCheck"]
 
 CHECK = "training"
 CODES = ("stalled", "loss_not_finite", "loss_spike", "gradient_spike", "throughput_low", "communication_share")
+SPIKES = ("loss_spike", "gradient_spike")
 RANKS_NAMED = 16
 JOBS_MAX = 64  # any user may write pages, and so invent jobs; a ledger full of them would hide real faults
 NAME_MAX = 200
@@ -69,7 +69,7 @@ class TrainingCheck:
                     self._numbers[_rank(rank)].add(step)
         facts += _not_finite(job, numbers, now)
         for code in _WORDS:
-            facts += _series(job, code, {rank: known.series[code] for rank, known in numbers.items()}, now)
+            facts += _series(job, code, numbers, now)
         return facts
 
 
@@ -134,11 +134,19 @@ def _not_finite(job: _Job, numbers: dict[int, RankNumbers], now: Moment) -> list
         return []
     summary = f"the loss of {job[0]} is no finite number, on rank {_names(bad)}"
     loss = _number(numbers[bad[0]].last_loss or 0.0)
-    return [_fact(job, "loss_not_finite", summary, now, {"ranks": _names(bad), "loss": loss})]
+    evidence: Evidence = {"ranks": _names(bad), "loss": loss, **_good_step("loss_not_finite", numbers, bad)}
+    return [_fact(job, "loss_not_finite", summary, now, evidence)]
 
 
-def _series(job: _Job, code: str, series: dict[int, Series], now: Moment) -> list[Held]:
-    reported = {rank: each for rank, each in series.items() if each.known}
+def _good_step(code: str, numbers: dict[int, RankNumbers], bad: list[int]) -> Evidence:
+    """The last step at which all these ranks were well: what the model was before it, may be gone on from."""
+    steps = [numbers[rank].good_steps.get(code) for rank in bad]
+    known = [step for step in steps if step is not None]
+    return {"last_good_step": min(known)} if known and len(known) == len(steps) else {}
+
+
+def _series(job: _Job, code: str, numbers: dict[int, RankNumbers], now: Moment) -> list[Held]:
+    reported = {rank: each for rank, known in numbers.items() if (each := known.series[code]).known}
     bad = [rank for rank, each in reported.items() if each.holds]
     if not bad:
         unknown = any(each.holds is None for each in reported.values())
@@ -146,6 +154,7 @@ def _series(job: _Job, code: str, series: dict[int, Series], now: Moment) -> lis
     worst = reported[bad[0]]
     usual = worst.usual.centre if worst.usual else 0.0
     evidence: Evidence = {"ranks": _names(bad), "value": _number(worst.value), "usual": _number(usual)}
+    evidence |= _good_step(code, numbers, bad) if code in SPIKES else {}
     summary = _WORDS[code].format(job=job[0], value=worst.value, usual=usual)
     return [_fact(job, code, f"{summary}, on rank {_names(bad)}", now, evidence)]
 

@@ -136,6 +136,8 @@ class Performer:
             return says(order, OrderState.REFUSED, now, f"orders.allow does not list {order.kind.value} on this node")
         if order.kind in TRAINER_ORDERS and not order.job:
             return says(order, OrderState.REFUSED, now, "it names no job")
+        if order.kind is OrderKind.REVERT and order.before_step < 0:
+            return says(order, OrderState.REFUSED, now, "it names no step to go back before")
         if order.kind is OrderKind.RESET_GPU and not order.gpu:
             return says(order, OrderState.REFUSED, now, "it names no GPU")
         if now >= order.expires_at:

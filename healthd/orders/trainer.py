@@ -79,15 +79,17 @@ class TrainerTask:
         if self._order.kind is OrderKind.ABORT:
             return self._says(OrderState.SUCCEEDED, now, f"{len(ranks)} ranks left")
         answers = [self._answer_of(view) for view in ranks]
+        reverts = self._order.kind is OrderKind.REVERT
         problems = [
             f"rank {view.identity.rank} {_what_happened(answer)}"
             for view, answer in zip(ranks, answers, strict=True)
-            if answer is None or answer.saved_at <= 0
+            if answer is None or not (answer.outcome is Outcome.LEFT if reverts else answer.saved_at > 0)
         ]
         if len(ranks) < len(self._posted):
             problems.append(f"{len(self._posted) - len(ranks)} pages vanished")
         if not problems:
-            return self._says(OrderState.SUCCEEDED, now, f"{len(ranks)} ranks saved and left")
+            did = "left without saving" if reverts else "saved and left"
+            return self._says(OrderState.SUCCEEDED, now, f"{len(ranks)} ranks {did}")
         expired = all(answer is not None and answer.outcome is Outcome.EXPIRED for answer in answers)
         return self._says(OrderState.EXPIRED if expired else OrderState.FAILED, now, "; ".join(problems))
 
@@ -137,4 +139,5 @@ def _mailbox_order(order: Order) -> MailboxOrder:
         condemned=order.condemned,
         expires_at=order.expires_at,
         injected=order.injected,
+        before_step=order.before_step,
     )

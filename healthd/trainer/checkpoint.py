@@ -6,6 +6,7 @@
     ROOT/.step-000000042.tmp/        being written, or left behind by a crash
     ROOT/.step-000000042.old/        for an instant, where a run that went back saves a step again
     ROOT/.step-000000042.gone/       being deleted
+    ROOT/going-back.json             from which step on nothing counts, until the relaunched job has loaded
     ROOT/abandoned-step-000000042/   of a course that a run went back from; never used, nor deleted while it is whole
 
 No framework in here. Who writes the files and how the ranks wait for each other is an adapter's business.
@@ -22,7 +23,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from healthd.trainer.abandoned import incomplete, set_aside
+from healthd.trainer.abandoned import incomplete, mark, marked, set_aside, unmark
 from healthd.trainer.checkpoint_files import (
     CheckpointError,
     FileEntry,
@@ -121,13 +122,45 @@ class Checkpoints:
         shutil.rmtree(self.aside(step), ignore_errors=True)
 
     def newest_first(self) -> list[Path]:
-        """The complete checkpoints, not verified yet. One rank calls this.
+        """The complete checkpoints, not verified yet. One rank calls this. What a run goes back from is set aside first.
+
+        Raises:
+            CheckpointError: from where a run goes back cannot be read.
+            OSError: the file system says no.
+        """
+        self._put_back()
+        before_step = marked(self.root)
+        if before_step is not None:
+            self._set_aside(before_step - 1)
+        return self._complete_paths()[::-1]
+
+    def go_back(self, before_step: int) -> None:
+        """From now on nothing of `before_step` or later may be loaded: the next `newest_first` sets it aside. One rank calls this.
+
+        On disk when it returns. What is still being written, and becomes complete later, falls under it too.
+
+        Raises:
+            CheckpointError: no complete checkpoint is older, so the job would begin anew.
+            OSError: the file system says no.
+        """
+        older = [path for path in self._complete_paths() if step_of(path) < before_step]
+        if not older:
+            raise CheckpointError(f"{self.root}: holds no checkpoint from before step {before_step}")
+        mark(self.root, before_step)
+        _log.warning("the next run goes on from before step %d, with %s or an older one", before_step, older[-1].name)
+
+    @property
+    def going_back(self) -> bool:
+        """Whether a run has gone back, and none has loaded since. Raises as `newest_first`."""
+        return marked(self.root) is not None
+
+    def gone_back(self) -> None:
+        """What was to be forgotten is; from here on new checkpoints count. One rank calls this.
 
         Raises:
             OSError: the file system says no.
         """
-        self._put_back()
-        return self._complete_paths()[::-1]
+        unmark(self.root)
 
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint that verifies; each one passed over is said, with the file that is wrong."""

@@ -38,7 +38,8 @@ from vocabulary.clock import Clock, SystemClock
 
 __all__ = ["GRACEFUL", "Guard", "Step"]
 
-GRACEFUL, ABORT = "checkpoint_then_eject", "abort"  # the values of vocabulary.order.OrderKind, which needs a codec
+# The values of vocabulary.order.OrderKind, which needs a codec.
+GRACEFUL, STOP, REVERT, ABORT = "checkpoint_then_eject", "checkpoint_then_stop", "revert", "abort"
 WATCH_SECONDS = 0.05
 SNAPSHOT_SECONDS = 5.0
 NOTICE_SNAPSHOT_SECONDS = 3.0  # what TERMINATION_SECONDS leave of those 30 s, with a second for the communicator
@@ -51,6 +52,7 @@ TERMINATION_SECONDS = 25.0  # below the 30 s most schedulers wait before SIGKILL
 _log = logging.getLogger("healthd.trainer")
 
 Snapshot = Callable[[float], "str | None"]
+GoBack = Callable[[int], None]
 
 
 class Guard:
@@ -97,7 +99,8 @@ class Guard:
         self._voting = False
         self._saved_path = ""
         self._snapshot: Snapshot | None = None
-        self._leaving = False
+        self._go_back: GoBack | None = None
+        self._leaving = self._in_order = False
         self._ending = threading.Lock()
         self._stop = threading.Event()
         self._watched = beacon.mailbox()
@@ -128,6 +131,14 @@ class Guard:
     def on_abort(self, snapshot: Snapshot) -> None:
         """What to save when the collective is stuck, from host memory only: gets seconds, may return a path."""
         self._snapshot = snapshot
+
+    def on_revert(self, go_back: GoBack) -> None:
+        """How to go back: gets a step, from which on checkpoints must not be gone on from.
+
+        Called on every rank at the agreed step, before it leaves; what it does must be on disk when it returns. Without it
+        this job cannot go back, and the order is answered so. If it raises, the job is not started again (93).
+        """
+        self._go_back = go_back
 
     def rest_is_communication(self) -> None:
         """For adapters: from here on to its end, the section `backward` that is open is waiting for the other ranks."""
@@ -179,11 +190,11 @@ class Guard:
     def _boundary(self, step: int, order: MailboxOrder | None) -> None:
         """The slow path before a step: only while there is an order."""
         self._abort_ordered(order)
-        if order is not None and order.kind != GRACEFUL:
+        if order is not None and (problem := self._unable(order)):
+            if order.kind != ABORT:
+                self._answer(order, Outcome.FAILED, detail=problem)
             order = None
         if self._agreement is None:
-            if order is not None:
-                self._answer(order, Outcome.FAILED, detail="no store: Guard.from_env(store=...) is how ranks agree")
             return
         self._beacon.phase(Phase.AGREEING)
         try:
@@ -198,6 +209,14 @@ class Guard:
                 self._drop(lost, Outcome.FAILED, f"store out of reach: {error}")
         self._voting = self._agreement.pending
 
+    def _unable(self, order: MailboxOrder) -> str:
+        """Why this rank takes no part in a vote on it; empty if it does. Its peers' votes then don't suffice."""
+        if order.kind not in (GRACEFUL, STOP, REVERT):
+            return f"this rank knows no order {order.kind!r}"
+        if order.kind == REVERT and self._go_back is None:
+            return "this job cannot go back by itself: guard.on_revert(...) is how"
+        return "" if self._agreement is not None else "no store: Guard.from_env(store=...) is how ranks agree"
+
     def _rule(self, step: int, order: MailboxOrder | None) -> None:
         assert self._agreement is not None  # noqa: S101 - _boundary has returned otherwise
         now = self._clock.wall()
@@ -210,9 +229,23 @@ class Guard:
             self._drop(dropped, outcome)
         if ruling.due:
             self._due = ruling.due
+            reverts = [due for due in ruling.due if due.kind == REVERT]
+            if reverts:
+                self._revert(min(due.before_step for due in reverts))
             self._step.checkpoint_due = True
             self._step.eject = self._condemned()
             self._saved_path = ""
+
+    def _revert(self, before_step: int) -> None:
+        """Leave before this step: what the ranks hold now is what must not be saved."""
+        assert self._go_back is not None  # noqa: S101 - no vote without it
+        try:
+            self._go_back(before_step)
+        except Exception as error:  # noqa: BLE001 - a loop's own deed, of any make: the ranks leave all the same
+            _log.exception("cannot go back before step %d", before_step)
+            self._fail(f"cannot go back: {type(error).__name__}: {error}", Exit.NEVER_AGAIN)
+        self._in_order = True
+        raise Leave(Exit.CONDEMNED if self._condemned() else Exit.RELAUNCH)
 
     def _drop(self, order: MailboxOrder, outcome: Outcome, detail: str = "") -> None:
         self._answer(order, outcome, detail=detail)
@@ -233,17 +266,20 @@ class Guard:
             self._fail(f"{type(error).__name__}: {error}")
         if not self._saved_path:
             self._fail("the step ended without s.saved(path) although s.checkpoint_due was true")
+        self._in_order = True
+        if any(order.kind == STOP for order in self._due):
+            raise Leave(Exit.NEVER_AGAIN, condemned=self._condemned())
         raise Leave(Exit.CONDEMNED if self._condemned() else Exit.RELAUNCH)
 
     def _condemned(self) -> bool:
         return any(self._place.node in order.condemned for order in self._due)
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str, code: Exit = Exit.ABORTED) -> None:
         _log.error("leaving without a fresh checkpoint: %s", why)
         orders = self._due or (self._agreement.forget() if self._agreement else ())
         for order in orders:
             self._answer(order, Outcome.FAILED, detail=why)
-        raise Leave(Exit.ABORTED, condemned=any(self._place.node in order.condemned for order in orders))
+        raise Leave(code, condemned=any(self._place.node in order.condemned for order in orders))
 
     def _leave(self, leave: Leave) -> None:
         """An agreed leave: from here on a deadline runs."""
@@ -252,7 +288,7 @@ class Guard:
         code = int(leave.code) if isinstance(leave.code, int) else int(Exit.ABORTED)
         self._exit.leave_within(LEAVE_SECONDS, code)
         self._beacon.phase(Phase.LEAVING)
-        clean = code in (Exit.CONDEMNED, Exit.RELAUNCH)
+        clean = self._in_order or code in (Exit.CONDEMNED, Exit.RELAUNCH)
         within(TEARDOWN_SECONDS, "teardown", self._framework.teardown if clean else self._framework.abort)
         now = self._clock.wall()
         for order in self._due:

@@ -91,15 +91,19 @@ class Identity(NamedTuple):
 
 
 class MailboxOrder(NamedTuple):
-    """An order as a rank sees it. `cancelled` withdraws the order of that id, if it is not yet agreed upon."""
+    """An order as a rank sees it. `cancelled` withdraws the order of that id, if it is not yet agreed upon.
+
+    `before_step` is for revert: checkpoints of this step and later ones are to be set aside; -1 in other orders.
+    """
 
     id: str
-    kind: str  # checkpoint_then_eject, abort
+    kind: str  # checkpoint_then_eject, checkpoint_then_stop, revert, abort
     reason: str
     condemned: tuple[str, ...]
     expires_at: float
     cancelled: bool = False
     injected: bool = False
+    before_step: int = -1
 
 
 class Outcome(str, enum.Enum):
@@ -280,7 +284,8 @@ def order_from(document: dict[str, Any]) -> MailboxOrder:
         raise FieldError("mailbox.condemned", "must be a list of node names")
     flags = {name: take(document, "mailbox", name, bool) for name in ("cancelled", "injected")}
     expires_at = float(take(document, "mailbox", "expires_at", _NUMBER))
-    return MailboxOrder(**texts, condemned=condemned, expires_at=expires_at, **flags)
+    step = take(document, "mailbox", "before_step", int) if "before_step" in document else -1
+    return MailboxOrder(**texts, condemned=condemned, expires_at=expires_at, **flags, before_step=step)
 
 
 def acknowledgement_from(document: dict[str, Any]) -> Acknowledgement:

@@ -12,7 +12,10 @@ WORK_SHARE_MIN = 0.2  # a step that mostly saved says nothing about the pace
 
 
 class RankNumbers:
-    """What one rank's process reported so far. `series` are keyed by the code of the finding that each can raise."""
+    """What one rank's process reported so far. `series` are keyed by the code of the finding that each can raise.
+
+    `good_steps` are, by code, the last steps before it began to hold, or to look like it.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -20,6 +23,7 @@ class RankNumbers:
         self._counts_tokens = False
         self.not_finite = Streak(1, limits.loss_clear_steps)
         self.last_loss: float | None = None
+        self.good_steps: dict[str, int] = {}
         spike = limits.spike_clear_steps
         recent, clear = limits.recent_steps, limits.recent_clear_steps
         self._pace = _memory(limits, recent, recent, clear)
@@ -40,18 +44,25 @@ class RankNumbers:
         if step.loss is not None:
             self.last_loss = step.loss
             self.not_finite.add(not isfinite(step.loss))
+            if self.not_finite.calm:
+                self.good_steps["loss_not_finite"] = step.step
         if step.ordinal < self._limits.warm_up_steps:
             return
         if step.loss is not None and isfinite(step.loss):  # otherwise it has a finding of its own
-            self.series["loss_spike"].add(step.loss)
+            self._add_spiky("loss_spike", step.loss, step.step)
         if step.gradient_norm is not None:
-            self.series["gradient_spike"].add(step.gradient_norm)
+            self._add_spiky("gradient_spike", step.gradient_norm, step.step)
         work_s = step.seconds - step.checkpoint_s
         if work_s <= 0 or work_s < WORK_SHARE_MIN * step.seconds:
             return
         self._add_pace(step.tokens, work_s)
         if step.communication_s is not None:
             self.series["communication_share"].add(min(1.0, step.communication_s / work_s))
+
+    def _add_spiky(self, code: str, value: float, step: int) -> None:
+        self.series[code].add(value)
+        if self.series[code].calm:
+            self.good_steps[code] = step
 
     def _add_pace(self, tokens: float | None, work_s: float) -> None:
         """Tokens a second if the job counts tokens, else steps a second; the two are never compared."""

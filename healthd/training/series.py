@@ -56,6 +56,11 @@ class Streak:
         self._run, self._of = 0, False
         self.holds = False
 
+    @property
+    def calm(self) -> bool:
+        """Neither does it hold nor is there reason to think that it begins to."""
+        return not (self.holds or self._of)
+
     def add(self, bad: bool | None) -> None:  # noqa: FBT001 - the judgement itself
         """One more step; None is neither and ends a run of either kind."""
         if bad is None:
@@ -84,6 +89,11 @@ class Series:
     def holds(self) -> bool | None:
         """Whether it is bad; None while there is no past to compare with."""
         return None if self.usual is None else self._streak.holds
+
+    @property
+    def calm(self) -> bool:
+        """Whether the last value was as good as any; without a past all are."""
+        return self.usual is None or self._streak.calm
 
     @property
     def known(self) -> bool:

@@ -123,6 +123,18 @@ class TrainingCheckpoints:
         saved = self._flight.look(seconds)
         return saved.path if saved else None
 
+    def go_back(self, before_step: int) -> None:
+        """From now on no checkpoint of `before_step` or later is loaded, nor a copy in memory: `guard.on_revert(checkpoints.go_back)`.
+
+        Rank 0 writes that down; the next `load_latest` sets them aside. A save under way may go on, it falls under it too.
+
+        Raises:
+            CheckpointError: no complete checkpoint is older.
+            OSError: the file system says no.
+        """
+        if self._ranks.rank == 0:
+            self._checkpoints.go_back(before_step)
+
     @property
     def idle(self) -> bool:
         """No write is under way here; another rank may still be at it."""
@@ -149,6 +161,8 @@ class TrainingCheckpoints:
     def load_latest(self, copies: PeerCopies | None = None) -> int:
         """Load the newest checkpoint that verifies. Each rank reads its share to verify it.
 
+        After `go_back` what is too new is set aside first, and forgotten by `copies`.
+
         Args:
             copies: are loaded instead where they hold a step as new as the newest checkpoint, or newer.
 
@@ -159,7 +173,12 @@ class TrainingCheckpoints:
             CheckpointError: it verifies but cannot be loaded into this state, which is then undefined.
         """
         self.wait()
+        going_back = self._ranks.from_first(lambda: self._checkpoints.going_back)
         complete = self._ranks.from_first(self._checkpoints.newest_first)
+        if going_back:
+            if copies is not None:
+                copies.forget()
+            self._ranks.from_first(self._checkpoints.gone_back)
         if copies is not None and (begin := copies.load(newer_than=step_of(complete[0]) - 1 if complete else -1)):
             return begin
         found = self._verified(complete)

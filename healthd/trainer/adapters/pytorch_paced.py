@@ -15,7 +15,10 @@ _log = logging.getLogger("healthd.trainer")
 
 
 class PacedCheckpoints(TrainingCheckpoints):
-    """`TrainingCheckpoints` that know when. An abort gives the save under way a few seconds to become complete."""
+    """`TrainingCheckpoints` that know when.
+
+    An abort gives the save under way a few seconds to become complete; an order to go back is followed by `go_back`.
+    """
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class PacedCheckpoints(TrainingCheckpoints):
         super().__init__(root, state, keep=keep)
         self._interval = interval
         guard.on_abort(self.flush)
+        guard.on_revert(self.go_back)
 
     def save_if_due(self, step: int, s: Step, *, also: bool = False) -> None:
         """Call once in every step, when its result stands. All ranks together.

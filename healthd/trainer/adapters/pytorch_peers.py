@@ -92,6 +92,15 @@ class PeerCopies:
         finally:
             self._flight.close()
 
+    def forget(self) -> None:
+        """Delete every copy that these nodes hold; after it none is loaded. What a node holds that is not of this attempt, stays.
+
+        Raises:
+            CheckpointError: a rank could not, or is gone.
+        """
+        self.wait()
+        self._all(lambda: self._copies.forget(but=-1))
+
     def load(self, *, newer_than: int = -1) -> int:
         """Load the newest step that the nodes' memories hold whole, taking lost ranks' states from their neighbours.
 

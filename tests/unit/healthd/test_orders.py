@@ -110,6 +110,19 @@ def test_how_the_last_rank_left_decides(ranks: Ranks, outcome: Outcome, saved: f
     assert step(task).state is state
 
 
+@pytest.mark.parametrize(("outcome", "state"), [(Outcome.LEFT, "succeeded"), (Outcome.FAILED, "failed")])
+def test_to_go_back_all_must_have_left_and_none_have_saved(ranks: Ranks, outcome: Outcome, state: str) -> None:
+    beacons = [ranks.add(rank) for rank in range(2)]
+    task = ranks.task(order(OrderKind.REVERT, before_step=4))
+    step(task)
+    mailed = beacons[0].poll()
+    assert mailed is not None
+    assert (mailed.kind, mailed.before_step) == ("revert", 4)
+    beacons[0].acknowledge(left(saved=0.0))
+    beacons[1].acknowledge(left(saved=0.0, outcome=outcome))
+    assert step(task).state.value == state
+
+
 def test_a_rank_that_dies_without_a_word_fails_the_save_but_not_the_abort(ranks: Ranks) -> None:
     child = os.fork()
     if child == 0:

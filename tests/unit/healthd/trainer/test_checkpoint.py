@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -147,6 +149,104 @@ def test_of_what_was_set_aside_only_old_rubbish_is_deleted(tmp_path: Path) -> No
 
     kept = ["abandoned", "abandoned-step-000000001-mine", "abandoned-step-000000005", "abandoned-step-000000900"]
     assert names(tmp_path) == [*kept, "abandoned-step-7", "step-000000006"]
+
+
+def test_a_run_that_goes_back_loads_from_before_and_sets_the_rest_aside(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=9)
+    for step in (10, 20, 30, 40):
+        save(checkpoints, step)
+    assert not checkpoints.going_back
+
+    checkpoints.go_back(30)
+    checkpoints.go_back(20)
+    checkpoints.go_back(35)
+    save(checkpoints, 50)  # was being written when the run was told
+
+    again = Checkpoints(tmp_path, keep=9)
+    assert again.going_back
+    for _ in range(2):  # killed after the first look, and looks again
+        assert [path.name for path in again.newest_first()] == ["step-000000010"]
+    again.gone_back()
+    again.gone_back()
+    save(again, 30)
+    found = again.latest()
+    assert found is not None
+    assert found.manifest.step == 30
+    assert names(tmp_path) == [f"abandoned-step-0000000{step}" for step in (20, 30, 40, 50)] + [
+        "step-000000010",
+        "step-000000030",
+    ]
+
+
+@pytest.mark.parametrize("kept", [[], [7, 8]])
+def test_a_run_with_nothing_to_go_back_to_says_so(tmp_path: Path, kept: list[int]) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    for step in kept:
+        save(checkpoints, step)
+
+    with pytest.raises(CheckpointError, match="holds no checkpoint from before step 7"):
+        checkpoints.go_back(7)
+
+    assert not checkpoints.going_back
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"before_step": "7"}', b"\xff"])
+def test_a_mark_that_cannot_be_read_stops_everything(tmp_path: Path, content: bytes) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    save(checkpoints, 7)
+    (tmp_path / "going-back.json").write_bytes(content)
+
+    with pytest.raises(CheckpointError, match=r"going-back.json.*look which checkpoints are good"):
+        checkpoints.newest_first()
+    with pytest.raises(CheckpointError):
+        checkpoints.go_back(9)
+
+
+class Killed(BaseException):
+    """What nobody catches."""
+
+
+class Lives:
+    """So many calls may be made; the next one kills."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def taking(self, real: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **more: object) -> object:
+            if self.left == 0:
+                raise Killed
+            self.left -= 1
+            return real(*args, **more)
+
+        return call
+
+
+def test_killed_anywhere_while_going_back_it_has_gone_back_or_was_not_told(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every call that opens, syncs, renames or deletes is the last one, once."""
+    seen = []
+    for number in range(99):
+        root, lives, told = tmp_path_factory.mktemp("c"), Lives(number), False
+        checkpoints = Checkpoints(root, keep=9)
+        for step in (10, 20, 30):
+            save(checkpoints, step)
+        with monkeypatch.context() as patch, contextlib.suppress(Killed):
+            for name in ("rename", "replace", "unlink", "open"):
+                patch.setattr(Path, name, lives.taking(getattr(Path, name)))
+            patch.setattr("os.fsync", lives.taking(os.fsync))
+            checkpoints.go_back(20)
+            told = True
+            Checkpoints(root).newest_first()
+            checkpoints.gone_back()
+        seen.append((told, Checkpoints(root, keep=9).newest_first()[0].name))
+        if lives.left:
+            break
+
+    assert lives.left > 0, "the last one lived through all of it"
+    assert set(seen) >= {(False, "step-000000030"), (True, "step-000000010")}
+    assert (True, "step-000000030") not in seen
 
 
 def test_a_part_that_never_came_keeps_the_checkpoint_incomplete(tmp_path: Path) -> None:

@@ -245,6 +245,92 @@ def test_a_save_that_does_not_happen_is_an_abort_and_says_why(
     assert framework.calls[-1] == "abort"
 
 
+STOP = ORDER._replace(kind="checkpoint_then_stop", condemned=())
+REVERT = ORDER._replace(kind="revert", condemned=(), before_step=7)
+
+
+def test_an_order_to_stop_saves_and_is_never_relaunched(make: MakeGuard, tmp_path: Path) -> None:
+    framework = Recorder()
+    guard = make(framework=framework)
+    post_order(path_of(tmp_path), STOP)
+
+    with pytest.raises(Leave) as left:
+        train(guard, 10)
+
+    assert (left.value.code, left.value.condemned) == (Exit.NEVER_AGAIN, False)
+    answer = answer_of(tmp_path)
+    assert (answer.outcome, answer.checkpoint, answer.exit_code) == (Outcome.LEFT, "/ckpt/1", 93)
+    assert framework.calls[-1] == "teardown"
+
+
+def test_an_order_to_go_back_leaves_at_one_step_and_saves_nothing(make: MakeGuard, tmp_path: Path) -> None:
+    store, framework = LocalStore(), Recorder()
+    guards = [make(rank, 2, f"n{rank + 1}", store, framework) for rank in range(2)]
+    told: list[tuple[int, int]] = []
+    left: dict[int, tuple[int, object]] = {}
+    for rank, guard in enumerate(guards):
+        guard.on_revert(lambda step, rank=rank: told.append((rank, step)))  # type: ignore[misc]  # bound here
+        guard.__enter__()
+    post_order(path_of(tmp_path, 0), REVERT)
+    for step in range(10):
+        if step == 4:
+            post_order(path_of(tmp_path, 1), REVERT)
+        for rank, guard in enumerate(guards):
+            try:
+                with guard.step(step) as s:
+                    assert not s.checkpoint_due
+            except Leave as leave:
+                guard.__exit__(Leave, leave, None)
+                left[rank] = step, leave.code
+        if left:
+            break
+
+    assert left == {0: (5, Exit.RELAUNCH), 1: (5, Exit.RELAUNCH)}
+    assert told == [(0, 7), (1, 7)]
+    assert {answer_of(tmp_path, rank).outcome for rank in range(2)} == {Outcome.LEFT}
+    assert (framework.calls.count("teardown"), framework.calls.count("abort")) == (2, 0)
+
+
+def test_who_cannot_go_back_has_no_vote_and_trains_on(make: MakeGuard, tmp_path: Path) -> None:
+    guard = make()
+    post_order(path_of(tmp_path), REVERT)
+
+    assert train(guard, 5) == []
+
+    answer = answer_of(tmp_path)
+    assert answer.outcome is Outcome.FAILED
+    assert "guard.on_revert" in answer.detail
+
+
+def test_a_job_that_fails_to_go_back_is_not_started_again(make: MakeGuard, tmp_path: Path) -> None:
+    def no_room(step: int) -> None:
+        raise OSError(28, f"No space left on device, before step {step}")
+
+    guard = make()
+    guard.on_revert(no_room)
+    post_order(path_of(tmp_path), REVERT)
+
+    with pytest.raises(Leave) as left:
+        train(guard, 10)
+
+    assert left.value.code == Exit.NEVER_AGAIN
+    answer = answer_of(tmp_path)
+    assert (answer.outcome, answer.exit_code) == (Outcome.FAILED, 93)
+    assert "No space left on device, before step 7" in answer.detail
+
+
+def test_an_order_of_tomorrow_is_answered_and_training_goes_on(make: MakeGuard, tmp_path: Path) -> None:
+    guard = make()
+    post_order(path_of(tmp_path), ORDER._replace(kind="levitate"))
+
+    assert train(guard, 5) == []
+
+    assert (answer_of(tmp_path).outcome, answer_of(tmp_path).detail) == (
+        Outcome.FAILED,
+        "this rank knows no order 'levitate'",
+    )
+
+
 def test_an_expired_and_a_cancelled_order_are_answered_and_training_goes_on(
     make: MakeGuard, tmp_path: Path, clock: ManualClock
 ) -> None:

@@ -28,7 +28,13 @@ def test_blocks_lie_apart_and_the_page_ends_with_the_ring() -> None:
     assert len(page.pack_checked(bytes(ring.BODY.size))) == ring.ENTRY_BYTES
 
 
-@given(st.builds(MailboxOrder, texts, texts, texts, st.lists(texts).map(tuple), seconds), st.integers(1, 2**63))
+orders = st.builds(
+    MailboxOrder,
+    *(texts, texts, texts, st.lists(texts).map(tuple), seconds, st.booleans(), st.booleans(), st.integers(-1, 2**40)),
+)
+
+
+@given(orders, st.integers(1, 2**63))
 def test_an_order_survives_its_frame(order: MailboxOrder, sequence: int) -> None:
     frame = page.pack_frame("mailbox", sequence, order._asdict(), page.MAILBOX_BYTES)
 
@@ -139,3 +145,15 @@ def test_a_wrong_member_is_named(change: dict[str, object], text: str) -> None:
 def test_a_frame_that_does_not_fit_is_refused() -> None:
     with pytest.raises(FieldError, match="mailbox: 110 bytes of JSON, 84 fit"):
         page.pack_frame("mailbox", 1, {"reason": "x" * 97}, 100)
+
+
+def test_older_writers_name_no_step_and_no_exit_code() -> None:
+    order = MailboxOrder("o", "abort", "r", (), 1.0)
+    answer = Acknowledgement("o", Outcome.SEEN, 1.0)
+    documents = [
+        {name: value for name, value in each._asdict().items() if name not in ("before_step", "exit_code")}
+        for each in (order, answer)
+    ]
+
+    assert page.order_from(documents[0] | {"condemned": []}) == order
+    assert page.acknowledgement_from(documents[1]) == answer

@@ -185,6 +185,20 @@ def test_a_fault_is_found_soon_raised_once_and_clears_by_itself(code: str) -> No
     assert [c for c, _ in player.cleared] == [code]
 
 
+@pytest.mark.parametrize("code", ["loss_not_finite", "loss_spike", "gradient_spike"])
+def test_a_finding_names_the_last_step_before_it_began(code: str) -> None:
+    change, _ = FAULTS[code]
+    player = Player()
+    player.play(beats(Style(noise=0.01), 530, change=change))
+    assert player.told[code].evidence["last_good_step"] == 500 + 499
+
+
+def test_a_loss_that_was_never_good_names_no_step() -> None:
+    player = Player()
+    player.play(beats(Style(), 5, change=lambda _, f: f._replace(loss=math.nan)))
+    assert "last_good_step" not in player.told["loss_not_finite"].evidence
+
+
 def test_a_level_that_lasts_becomes_the_usual_one() -> None:
     player = Player()
     player.play(beats(Style(), 4000, change=lambda n, f: f._replace(tokens=2048.0) if n >= 500 else f))
