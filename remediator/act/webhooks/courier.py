@@ -131,8 +131,9 @@ class Courier:
         said = follow_ups(told, way.receiver, way.standing, way.quiet_until, now)
         if said:
             way.store.save(said, way.standing.epoch())
+            told = way.store.told(way.name)  # what is over must not be said again after this
         if isinstance(way.receiver, Alertmanager):
-            self._repeat(way.receiver, [item for item in told if item.told], now)
+            self._repeat(way.receiver, told, now)
         waiting = way.store.waiting(way.name)
         for piece in _begun_pieces(waiting):
             if self._must_end():
@@ -149,17 +150,19 @@ class Courier:
                 if self._must_end() or self._shut_until > now:
                     break
                 self._attempt(self._begin(piece, now))
-        return self._pause(told, wake)
+        return self._pause(wake)
 
     def _must_end(self) -> bool:
         return self._stopping.is_set() or not self._way.standing.leads()
 
-    def _pause(self, told: Sequence[Delivery], wake: float | None) -> float:
+    def _pause(self, wake: float | None) -> float:
         now = self._way.clock.wall()
-        left = self._way.store.waiting(self._way.name)
+        left, told = self._way.store.waiting(self._way.name), self._way.store.told(self._way.name)
         times = [max(item.due, self._shut_until) for item in left if item.batch]
         if any(not item.batch for item in left):
             times.append(max(wake or now, self._shut_until))
+        if told and self._way.receiver.REPEATS:
+            times.append(self._repeat_at)
         pause = min([max(0.0, at - now) for at in times] + [IDLE_S])
         return min(pause, LOOK_S) if told or left else pause
 

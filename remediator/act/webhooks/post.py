@@ -53,11 +53,13 @@ def post(request: Request, timeout_s: float) -> Answer:
             cut_off(raw, ends - time.monotonic()) as cut,
         ):
             try:
-                return _answer(host, *_exchange(raw, request))
+                status, retry_after = _exchange(raw, request)
             except (OSError, http.client.HTTPException):
-                if cut.is_set():
-                    return Answer(False, late, down=True)
-                raise
+                if not cut.is_set():
+                    raise
+            if cut.is_set():  # what was cut off in its headers looks like an answer that ended there
+                return Answer(False, late, down=True)
+            return _answer(host, status, retry_after)
     except TimeoutError:
         return Answer(False, late, down=True)
     except ssl.SSLError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -54,3 +55,15 @@ def outbox(store: DeliveryStore) -> Iterator[Callable[[dict[str, Any]], Outbox]]
     yield make
     for one in made:
         one.stop()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and a certificate for 127.0.0.1 that nobody signed."""
+    place = tmp_path_factory.mktemp("tls")
+    made = place / "both.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(place / "key"), "-out", str(place / "cert")]
+    subprocess.run([*command, *names], check=True, capture_output=True)
+    made.write_text((place / "key").read_text() + (place / "cert").read_text())
+    return made
