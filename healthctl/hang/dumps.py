@@ -12,6 +12,7 @@ import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -85,11 +86,17 @@ class Group(msgspec.Struct, frozen=True):
     @property
     def members(self) -> tuple[int, ...]:
         """Global ranks; empty where the dump does not tell."""
-        said = re.findall(r"\d+", self.ranks) if isinstance(self.ranks, str) else self.ranks or ()
+        if isinstance(self.ranks, str):
+            return _ranks(self.ranks)
         try:
-            return tuple(dict.fromkeys(int(rank) for rank in said))
+            return tuple(dict.fromkeys(int(rank) for rank in self.ranks or ()))
         except (ValueError, TypeError):
             return ()
+
+
+@lru_cache(maxsize=4096)  # every member of a group writes the same long text
+def _ranks(text: str) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(int(digits) for digits in re.findall(r"\d{1,9}", text)))
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from healthctl.hang.dumps import Dump
 from remediator.detect.hangs.records import Group
@@ -34,13 +33,14 @@ class Groups:
             if members not in (known := self._by_name.setdefault(name, [])):
                 known.append(members)
         self._common = _common_names(said)
+        self._ids: dict[frozenset[int], int] = {}
         self.found: dict[str, Group] = {}
 
     def key_of(self, rank: int, name: str, description: str, backend: str) -> str:
         """The group that `rank` means. One backend's numbers are not another's, though they share the group's name."""
         members = self._members(rank, name, description)
         common = self._common.get((rank, name), name)
-        key = f"{backend}/{common}/{','.join(map(str, sorted(members)))}"
+        key = f"{backend}/{common}/{self._ids.setdefault(_set(members), len(self._ids))}"
         if key not in self.found:
             self.found[key] = Group(name, description, members, bool(members))
         return key
@@ -70,17 +70,29 @@ class Groups:
 
 
 def _common_names(said: Mapping[_Name, tuple[_Members, str]]) -> dict[_Name, str]:
-    """What to call the groups that no two members call the same: by their place among the rank's own over the same members."""
-    use = Counter((name, frozenset(members)) for (_, name), (members, _) in said.items())
-    alone: dict[tuple[int, frozenset[int]], list[tuple[str, list[int], str]]] = {}
+    """What to call groups whose members do not agree on a name: by their place among the rank's own over the same members."""
+    by_members: dict[frozenset[int], dict[int, dict[str, str]]] = {}
     for (rank, name), (members, description) in said.items():
-        if len(members) > 1 and use[name, frozenset(members)] == 1:
-            natural = [int(digits) for digits in re.findall(r"\d+", name)] if len(name) < 12 else []
-            alone.setdefault((rank, frozenset(members)), []).append((description, natural, name))
-    shared = Counter(members for _, members in alone)
-    return {
-        (rank, name): f"{description}#{place}"
-        for (rank, members), names in alone.items()
-        if shared[members] > 1
-        for place, (description, _, name) in enumerate(sorted(names))
-    }
+        by_members.setdefault(_set(members), {}).setdefault(rank, {})[name] = description
+    common: dict[_Name, str] = {}
+    for ranks in by_members.values():
+        most = max(ranks.values(), key=len)
+        if all(names.keys() <= most.keys() for names in ranks.values()):
+            continue
+        for rank, names in ranks.items():
+            roles: dict[str, list[str]] = {}
+            for name in sorted(names, key=_natural):
+                roles.setdefault(names[name], []).append(name)
+            for role, of_role in roles.items():
+                common |= {(rank, name): f"{role}#{place}" for place, name in enumerate(of_role)}
+    return common
+
+
+@lru_cache(maxsize=4096)
+def _set(members: _Members) -> frozenset[int]:
+    return frozenset(members)
+
+
+def _natural(name: str) -> tuple[int, str]:
+    """Names that count come in the order of their making."""
+    return (int(name) if name.isdecimal() and len(name) < 10 else 0), name

@@ -37,10 +37,15 @@ def snapshot_of(dumps: Mapping[int, Dump], world: int = 0) -> Snapshot:
 
 
 def _operations(rank: int, dump: Dump, groups: Groups) -> Iterator[Operation]:
-    timed = any(entry.time_discovered_started_ns or entry.state == "started" for entry in dump.calls)
+    calls = dump.calls
+    timed = any(entry.time_discovered_started_ns or entry.state == "started" for entry in calls)
     by_group: dict[str, list[Entry]] = {}
-    for entry in dump.calls:
-        by_group.setdefault(groups.key_of(rank, *entry.group, entry.called[0]), []).append(entry)
+    keys: dict[tuple[str, str, str], str] = {}
+    for entry in calls:
+        means = (*entry.group, entry.called[0])
+        if means not in keys:
+            keys[means] = groups.key_of(rank, *means)
+        by_group.setdefault(keys[means], []).append(entry)
     for key, entries in by_group.items():
         members = groups.found[key].members
         for call in _joined(entries):
@@ -95,8 +100,10 @@ def _operation(rank: int, key: str, call: _Call, transfers: tuple[Transfer, ...]
         if done
         else "ended"
         if entry.retired and backend == "gloo"  # gloo never says completed
+        else "pending"
+        if not timed
         else "started"
-        if entry.state == "started" or not timed  # nobody can tell: no reason to think it is queued
+        if entry.state == "started"
         else "scheduled"
     )
     return Operation(

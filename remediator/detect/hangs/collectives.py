@@ -53,7 +53,7 @@ def _judge(
         waiting=waiting,
         absent=absent,
         odd=odd,
-        idle=() if odd or absent else _idle([at[rank] for rank in waiting]),
+        idle=tuple(rank for rank in waiting if at[rank].state == "scheduled"),
         left=not absent and any(not call.open and number > given_up for call in at.values()),
         later=tuple(sorted(rank for rank, where in first.items() if where > number)),
         timed_out=tuple(rank for rank in waiting if at[rank].timed_out),
@@ -89,13 +89,6 @@ def _first_open(calls: _Calls, given_up: float) -> int | None:
     """A group's collectives run in their order: what comes before a done one is done, whatever its record says."""
     done_to = max((number for number, call in calls.items() if _done(call, given_up)), default=-1)
     return min((number for number, call in calls.items() if number > done_to), default=None)
-
-
-def _idle(calls: Iterable[Operation]) -> tuple[int, ...]:
-    states = {call.rank: call.state for call in calls}
-    if set(states.values()) != {"started", "scheduled"}:
-        return ()
-    return tuple(sorted(rank for rank, state in states.items() if state == "scheduled"))
 
 
 def _sisters(

@@ -6,12 +6,14 @@ job up. Whoever reported a time-out is no more to blame than any other that wait
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from remediator.detect.hangs.collectives import stuck_collectives
 from remediator.detect.hangs.graph import final_circles, sinks
+from remediator.detect.hangs.order import crossed_calls, out_of_order
 from remediator.detect.hangs.point_to_point import stuck_transfers
 from remediator.detect.hangs.records import Snapshot, Stuck, Verdict
 from remediator.detect.hangs.words import reasons_of
@@ -27,9 +29,8 @@ class Blame(NamedTuple):
 
 def judge(snapshot: Snapshot) -> Verdict:
     """Who holds the job up, or nobody."""
-    stuck = sorted(
-        [*stuck_collectives(snapshot), *stuck_transfers(snapshot)], key=lambda each: (each.group, each.number)
-    )
+    found = [*stuck_collectives(snapshot), *stuck_transfers(snapshot)]
+    stuck = sorted(_queued(snapshot, found), key=lambda each: (each.group, each.number, each.name))
     silent = tuple(rank for rank in snapshot.everybody if rank not in snapshot.recorded)
     if not stuck:
         return Verdict(kind="none", silent=silent, reasons=reasons_of(snapshot, (), (), None, silent))
@@ -49,90 +50,67 @@ def judge(snapshot: Snapshot) -> Verdict:
     )
 
 
+def _queued(snapshot: Snapshot, stuck: Sequence[Stuck]) -> list[Stuck]:
+    """Where a rank cannot tell what its GPU has begun: its first open call has, the others are taken to be queued behind it."""
+    unsure = {call.rank for call in snapshot.operations if call.state == "pending"}
+    first: dict[int, int] = {}
+    for each in stuck:
+        for rank, order in each.orders.items():
+            first[rank] = min(order, first.get(rank, order))
+    return [
+        msgspec.structs.replace(
+            each,
+            idle=tuple(r for r in each.waiting if r in each.idle or (r in unsure and first[r] < each.orders[r])),
+        )
+        for each in stuck
+    ]
+
+
 def _blame(snapshot: Snapshot, stuck: Sequence[Stuck]) -> Blame:
     unlike = [each for each in stuck if each.odd]
     if unlike:
         root = min(unlike, key=_begun)
         return Blame("mismatched_collectives", {rank for each in unlike for rank in each.odd}, root)
-    blamed = _absent(snapshot, stuck)
+    inside = _inside(stuck)
+    graph = _graph(snapshot, stuck)
+    ends = sinks(graph, graph.keys() | {rank for each in inside for rank in each.waiting})
+    blamed = {rank for rank in ends if rank in snapshot.recorded} or ends
     if blamed:
         dead = all(rank not in snapshot.recorded for rank in blamed)
         return Blame("dead_rank" if dead else "stuck_compute", blamed, _shows(stuck, blamed))
-    inside = _inside(stuck)
-    for each in inside:
-        busy = {rank for rank in each.idle if not any(rank in other.waiting for other in stuck if other is not each)}
-        if busy:
-            return Blame("stuck_compute", busy, each)
-    if not inside or not _reach(stuck, {rank for each in inside for rank in each.waiting}):
-        circle = _circle(stuck)
-        if circle is not None:
-            return circle
+    crossed = crossed_calls(inside)
+    if crossed:
+        return Blame("mismatched_collectives", crossed, min(inside, key=_begun))
+    circles = final_circles(graph)
+    if circles and not inside:
+        odd = out_of_order(snapshot, circles[0], stuck)
+        return Blame("mismatched_collectives", odd, _shows(stuck, odd))
     root = min(inside or stuck, key=_begun)
-    few = root.left and 2 * len(root.waiting) < len({*root.waiting, *root.later}) + 1
+    few = root.left and len(root.waiting) < len(root.later)
     return Blame("network", set(root.waiting) if few else set(), root)
 
 
-def _absent(snapshot: Snapshot, stuck: Sequence[Stuck]) -> set[int]:
-    """Sinks of the graph. A rank that left no record might have been anywhere: it is blamed only where no other explains the wait."""
-    inside = {rank for each in _inside(stuck) for rank in each.waiting}
+def _graph(snapshot: Snapshot, stuck: Sequence[Stuck]) -> dict[int, set[int]]:
+    """Who waits for whom. A rank that left no record might have been anywhere: it is waited for only where no other is."""
     graph: dict[int, set[int]] = {}
     for each in stuck:
-        here = {rank for rank in each.absent if rank in snapshot.recorded}
+        missing = each.missing
+        targets = missing & snapshot.recorded or missing
         for rank in each.waiting:
-            if each.absent:
-                graph.setdefault(rank, set()).update(here or each.absent)
-    ends = sinks(graph, graph.keys() | inside)
-    return {rank for rank in ends if rank in snapshot.recorded} or ends
+            if targets and rank not in each.idle:
+                graph.setdefault(rank, set()).update(targets)
+    return graph
 
 
-def _inside(stuck: Iterable[Stuck]) -> list[Stuck]:
-    """Calls that all entered and that do not end, and not because one of those ranks has an earlier one to end first."""
-    stuck = list(stuck)
-    earliest: dict[int, int] = {}
-    for each in stuck:
-        if each.absent:
-            for rank in each.waiting:
-                earliest[rank] = min(each.orders.get(rank, 0), earliest.get(rank, each.orders.get(rank, 0)))
-    return [
-        each
-        for each in stuck
-        if not each.absent
-        and not each.odd
-        and not any(rank in earliest and earliest[rank] <= each.orders.get(rank, 0) for rank in each.waiting)
-    ]
-
-
-def _reach(stuck: Sequence[Stuck], targets: set[int]) -> bool:
-    """Somebody waits, if only through others, for one of `targets`."""
-    return any(targets & set(each.absent) for each in stuck)
-
-
-def _circle(stuck: Sequence[Stuck]) -> Blame | None:
-    """Ranks that wait for each other called different groups' collectives in different orders; fewer than the others, if any are."""
-    graph: dict[int, set[int]] = {}
-    for each in stuck:
-        for rank in each.waiting:
-            graph.setdefault(rank, set()).update(each.absent)
-    circles = final_circles(graph)
-    if not circles:
-        return None
-    circle = circles[0]
-    first = {
-        rank: min((e for e in stuck if rank in e.waiting and e.absent), key=lambda e: e.orders.get(rank, 0))
-        for rank in circle
-        if rank in graph
-    }
-    count = Counter((each.group, each.number, each.name) for each in first.values())
-    usual, most = count.most_common(1)[0]
-    few = {rank for rank, each in first.items() if (each.group, each.number, each.name) != usual}
-    culprits = few if 2 * most > len(first) else set(circle)
-    return Blame("mismatched_collectives", culprits, _shows(stuck, culprits))
+def _inside(stuck: Sequence[Stuck]) -> list[Stuck]:
+    """Calls that all are in and that do not end."""
+    return [each for each in stuck if not each.missing and not each.odd]
 
 
 def _shows(stuck: Sequence[Stuck], blamed: set[int]) -> Stuck | None:
-    """The call that most wait in for those to blame; of several the one that they should have entered first."""
-    candidates = [each for each in stuck if blamed & set(each.absent)]
-    return min(candidates, key=lambda e: (len(set(e.absent) - blamed), -len(e.waiting), _begun(e)), default=None)
+    """The call that most wait in for those to blame, and for fewest others."""
+    candidates = [each for each in stuck if blamed & each.missing]
+    return min(candidates, key=lambda e: (len(e.missing - blamed), -len(e.waiting), _begun(e)), default=None)
 
 
 def _begun(stuck: Stuck) -> int:

@@ -78,16 +78,16 @@ def _judge(
 def _shift(snapshot: Snapshot, way: _Way, sends: list[_Half], receives: list[_Half]) -> int:
     """What to add to a send's place to get its receive's.
 
-    Records that lost their beginning are laid side by side at their end, as the times of the calls suggest.
+    Both ends of a message end together, so of records that lost their beginning the first open ones are laid side by side. A call of
+    several messages is open until the last has passed: there the times of the calls decide.
     """
     if {way.source, way.target} <= snapshot.whole or not sends or not receives:
         return 0
     at_end = len(receives) - len(sends)
-    if not (sends[-1].call.created_ns and receives[-1].call.created_ns):
-        open_sends = sum(half.call.open for half in sends)
-        open_receives = sum(half.call.open for half in receives)
-        return at_end - (open_receives - open_sends)
-    return min((at_end, at_end - 1, at_end + 1), key=lambda shift: _apart(sends, receives, shift))
+    several = any(half.call.open and len(half.call.transfers) > 1 for half in (*sends, *receives))
+    if several and sends[-1].call.created_ns and receives[-1].call.created_ns:
+        return min((at_end, at_end - 1, at_end + 1), key=lambda shift: _apart(sends, receives, shift))
+    return at_end + sum(half.call.open for half in sends) - sum(half.call.open for half in receives)
 
 
 def _apart(sends: list[_Half], receives: list[_Half], shift: int) -> float:
@@ -111,6 +111,7 @@ def _stuck(way: _Way, halves: list[_Half], absent: tuple[int, ...] = ()) -> Stuc
         waiting=tuple(half.call.rank for half in halves),
         absent=absent,
         odd=tuple(half.call.rank for half in halves) if unlike else (),
+        idle=tuple(half.call.rank for half in halves if half.call.state == "scheduled"),
         timed_out=tuple(half.call.rank for half in halves if half.call.timed_out),
         detail=words if unlike else "",
         orders={half.call.rank: half.call.order for half in halves},

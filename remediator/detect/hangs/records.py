@@ -20,7 +20,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One call of a rank.
 
     `number` counts a group's collectives from the same start on all ranks. `order` counts the rank's own calls. `state`
-    is scheduled, started, completed, or ended: nobody waits for it any more, done or given up. `inputs` and `outputs`
+    is scheduled, started, completed, pending (scheduled or started), or ended: nobody waits for it any more, done or given
+    up. `inputs` and `outputs`
     are elements per tensor. `transfers` makes it a point-to-point call, which collectives' numbers do not count.
     """
 
@@ -41,7 +42,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def open(self) -> bool:
         """Somebody still waits for it, as far as its own record tells."""
-        return self.state in ("scheduled", "started")
+        return self.state in ("scheduled", "started", "pending")
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -77,7 +78,7 @@ class Stuck(msgspec.Struct, frozen=True, kw_only=True):
     """A call that stands still.
 
     `waiting` entered it and did not come out; `absent` have not entered; `odd` called something else than the others (all,
-    if none is in the majority); `idle` have it queued while others run it; `left`: others came out, of whom `later` wait in
+    if none is in the majority); `idle` have it queued behind other work of their GPU; `left`: others came out, of whom `later` wait in
     a later call of the group. `orders`: where each of those waiting had it in its own sequence of calls.
     """
 
@@ -93,6 +94,11 @@ class Stuck(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: tuple[int, ...] = ()
     detail: str = ""
     orders: Mapping[int, int] = {}
+
+    @property
+    def missing(self) -> frozenset[int]:
+        """Whom those inside wait for: not called, or called and still queued on its GPU."""
+        return frozenset((*self.absent, *self.idle))
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,8 +24,9 @@ def stuck_text(snapshot: Snapshot, stuck: Stuck) -> str:
         return f"{head} {ranks_text(stuck.odd)} called something else ({stuck.detail})"
     if stuck.absent:
         return f"{head} {ranks_text(stuck.absent)} not there, {len(stuck.waiting)} waiting"
-    if stuck.idle:
-        return f"{head} {ranks_text(stuck.idle)} queued behind the GPU's earlier work, {len(stuck.waiting) - len(stuck.idle)} running it"
+    if stuck.idle and len(stuck.idle) < len(stuck.waiting):
+        running = len(stuck.waiting) - len(stuck.idle)
+        return f"{head} {ranks_text(stuck.idle)} queued behind the GPU's earlier work, {running} running it"
     if stuck.left:
         return f"{head} {ranks_text(stuck.waiting)} did not come out, the others did"
     return f"{head} all {len(stuck.waiting)} entered and none came out"

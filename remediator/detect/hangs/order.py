@@ -1,0 +1,72 @@
+"""Ranks that wait for each other called collectives of different groups in different orders: whose order is not the others'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from itertools import combinations
+
+from remediator.detect.hangs.records import Snapshot, Stuck
+
+CROSSED_MAX = 8  # calls to compare with each other
+
+_Role = tuple[str, int]  # what a group is for, and the number of a call in it
+
+
+def crossed_calls(inside: Sequence[Stuck]) -> set[int]:
+    """Of two calls that all have made, who made them in the other order; all, if neither order is the rarer one."""
+    first = sorted(inside, key=lambda each: min(each.orders.values(), default=0))[:CROSSED_MAX]
+    for one, other in combinations(first, 2):
+        both = one.orders.keys() & other.orders.keys()
+        turned = {rank for rank in both if one.orders[rank] > other.orders[rank]}
+        if turned and turned != both:
+            few = min(turned, both - turned, key=len)
+            return set(both) if 2 * len(few) == len(both) else few
+    return set()
+
+
+def out_of_order(snapshot: Snapshot, circle: AbstractSet[int], stuck: Sequence[Stuck]) -> set[int]:
+    """Members of a circle that wait in a call which most ranks make after the one where they are waited for.
+
+    Groups of one role, by their description, are compared with each other: each data-parallel group does the same. All of
+    the circle, where the others' order says nothing.
+    """
+    places = _places(snapshot, stuck)
+    odd = set()
+    for rank in circle:
+        waits = {_role(snapshot, each) for each in stuck if rank in each.waiting and rank not in each.idle}
+        waited_for = {_role(snapshot, each) for each in stuck if rank in each.missing}
+        if any(_against(places, one, other, rank) > 0 for one in waits for other in waited_for if one != other):
+            odd.add(rank)
+    return odd or set(circle)
+
+
+def _role(snapshot: Snapshot, stuck: Stuck) -> _Role:
+    return _role_of(snapshot, stuck.group), stuck.number
+
+
+def _role_of(snapshot: Snapshot, group: str) -> str:
+    said = snapshot.groups[group].description
+    return said if said not in ("", "undefined") else group
+
+
+def _places(snapshot: Snapshot, stuck: Sequence[Stuck]) -> dict[_Role, dict[int, int]]:
+    """Where each rank made the calls in question in its own sequence, if it did."""
+    places: dict[_Role, dict[int, int]] = {_role(snapshot, each): {} for each in stuck}
+    roles = {group: _role_of(snapshot, group) for group in snapshot.groups}
+    for call in snapshot.operations:
+        role = roles[call.group], call.number
+        if role in places and not call.transfers:
+            places[role][call.rank] = call.order
+    return places
+
+
+def _against(places: dict[_Role, dict[int, int]], one: _Role, other: _Role, but: int) -> int:
+    """How many more ranks make `other` before `one` than the other way round, leaving out rank `but`."""
+    balance = 0
+    if not places[one] or not places[other]:
+        return 0  # messages: their numbers are each rank's own
+    for rank in (places[one].keys() | places[other].keys()) - {but}:
+        at, before = places[one].get(rank, float("inf")), places[other].get(rank, float("inf"))
+        balance += (before < at) - (at < before)
+    return balance
