@@ -1,7 +1,8 @@
 """The one thread that decides: inputs from a queue, in batches; decide, commit, publish, and only then let effects out.
 
 A caller may wait for its input to be durable (a node's acknowledgement does). When the database fails, the batch is
-tried again until it is written: nothing is acknowledged and nothing acted upon in the meantime, and `trouble` says why.
+tried again until it is written: nothing is acknowledged and nothing acted upon in the meantime, `trouble` says why, and
+nodes are asked to wait with what is new (`overload`); what has been taken stays in its order.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from remediator.decide.policy import Policy
 from remediator.decide.settings import Settings
 from remediator.model.hold import NodeHold
-from remediator.model.inputs import AnyInput, PolicyChanged, Tick
+from remediator.model.inputs import AnyInput, FindingsReported, PolicyChanged, Tick
 from remediator.model.records import Action, Incident, NodeRecord
 from remediator.pipeline import handle
 from remediator.state import ClusterState
@@ -30,10 +31,11 @@ from vocabulary.order import Order
 
 log = logging.getLogger(__name__)
 
-QUEUE_MAX = 100_000
+QUEUE_MAX = 100_000  # inputs, of whatever kind
+WAITING_MAX = 50_000  # findings and other pieces of news not yet written, before nodes are asked to wait
 BATCH_MAX = 256
 TICK_S = 0.25
-COMMIT_RETRY_S = 1.0
+COMMIT_RETRY_S, COMMIT_RETRY_MAX_S = 0.2, 5.0
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -57,11 +59,26 @@ class Engine:
     """Owns the state. Everything else submits inputs and reads snapshots."""
 
     def __init__(
-        self, journal: Journal, settings: Settings, clock: Clock, published: Callable[[Snapshot], None]
+        self,
+        journal: Journal,
+        settings: Settings,
+        clock: Clock,
+        published: Callable[[Snapshot], None],
+        ended: Callable[[str], None] = lambda _why: None,
+        idle: Callable[[int], None] = lambda _epoch: None,
     ) -> None:
+        """Take the lead and load the state. `ended` is told why no more decisions are made, unless that was asked for.
+
+        `idle` is called from time to time with the epoch, when nothing waits; it may write a little.
+        """
         self.settings = settings
-        self.trouble = ""
         self.epoch = journal.lead()
+        self._trouble = ""
+        self._ended = ended
+        self._idle = idle
+        self._batches = 0
+        self._waiting = 0
+        self._counting = threading.Lock()
         self._journal = journal
         self._clock = clock
         self._published = published
@@ -89,32 +106,79 @@ class Engine:
         """Whether decisions are being made."""
         return self._thread.is_alive()
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be written or begun at the moment, for people; empty when all is well."""
+        return self._trouble or self._journal.leadership.trouble
+
+    def may_act(self) -> bool:
+        """Whether an outside effect may begin now: the lead was confirmed just now, and the term is not over."""
+        return self.alive and self._journal.leadership.may_act()
+
+    def overload(self) -> str:
+        """Why a node should come again later with what is new; empty when it may hand it in now."""
+        if self._trouble:
+            return self._trouble
+        return f"{self._waiting} pieces of news wait to be written" if self._waiting > WAITING_MAX else ""
+
     def change_policy(self, policy: Policy) -> None:
         """Let another policy decide from the next input on. Callable from any thread."""
         self._policies[policy.digest] = policy
         now, mode = self._clock.wall(), self.settings.mode
-        self._queue.put_nowait((PolicyChanged(at=now, digest=policy.digest, source=policy.source, mode=mode), None))
+        self._put(PolicyChanged(at=now, digest=policy.digest, source=policy.source, mode=mode), None)
 
     def submit(self, item: AnyInput) -> None:
         """Hand in an input. Raises queue.Full when the centre cannot keep up: the caller must tell its peer to wait."""
-        self._queue.put_nowait((item, None))
+        self._put(item, None)
 
     def submit_durably(self, item: AnyInput) -> Future[None]:
         """Hand in an input; the future is done once it is on the disk."""
         done: Future[None] = Future()
-        self._queue.put_nowait((item, done))
+        self._put(item, done)
         return done
 
+    def _put(self, item: AnyInput, done: Future[None] | None) -> None:
+        self._queue.put_nowait((item, done))
+        self._count(_weight(item))
+
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self._waiting += more
+
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            batch = self._next_batch()
-            for item, _ in batch:
-                self._handle(item)
-            if not self._commit([item for item, _ in batch]):
-                return
-            for _, done in batch:
-                if done is not None:
-                    done.set_result(None)
+        why = "deciding failed; the log says how"
+        try:
+            while not self._stopping.is_set():
+                self._turn()
+        except StoreError as error:
+            why = str(error)
+        except Exception:
+            log.exception("the engine has stopped")
+        finally:
+            if not self._stopping.is_set():
+                self._trouble = why
+                log.critical("no more decisions are made: %s", why)
+                self._ended(why)
+
+    def _turn(self) -> None:
+        batch = self._next_batch()
+        for item, _ in batch:
+            self._handle(item)
+        if not self._commit([item for item, _ in batch]):
+            return
+        self._count(-sum(_weight(item) for item, _ in batch[:-1]))
+        for _, done in batch:
+            if done is not None:
+                done.set_result(None)
+        if self._queue.empty():
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """What may wait. It is bounded, and a failure of it is no reason to decide less."""
+        try:
+            self._idle(self.epoch)
+        except SQLAlchemyError as error:
+            log.warning("tidying the database failed, it is tried again later: %s", error)
 
     def _next_batch(self) -> list[tuple[AnyInput, Future[None] | None]]:
         batch: list[tuple[AnyInput, Future[None] | None]] = []
@@ -143,27 +207,30 @@ class Engine:
             self._state.note(item.at, "bug", f"deciding on {type(item).__name__} failed: {error!r}")
 
     def _commit(self, items: list[AnyInput]) -> bool:
-        """Write the batch, however long it takes. False when another leader has taken over or we are told to stop."""
+        """Write the batch, however long it takes. False when we are told to stop.
+
+        Raises:
+            StoreError: another leader has taken over.
+        """
         changes = self._state.take_changes()
         worth_keeping = [item for item in items if changes or not isinstance(item, Tick)]
         if not worth_keeping:
             return True
+        self._batches += 1
+        pause = COMMIT_RETRY_S
         while True:
             try:
-                self._journal.commit(worth_keeping, changes, self.epoch)
+                self._journal.commit(worth_keeping, changes, self.epoch, self._batches)
                 break
-            except StoreError as error:
-                self.trouble = str(error)
-                log.critical("%s", error)
-                return False
             except SQLAlchemyError as error:
-                self.trouble = (
+                self._trouble = (
                     f"the database cannot be written: {error}; nothing is acknowledged or acted upon until it can"
                 )
-                log.error("%s", self.trouble)
-                if self._stopping.wait(COMMIT_RETRY_S):
+                log.error("%s", self._trouble)
+                if self._stopping.wait(pause):
                     return False
-        self.trouble = ""
+                pause = min(2 * pause, COMMIT_RETRY_MAX_S)
+        self._trouble = ""
         self.snapshot = self._snapshot()
         self._published(self.snapshot)
         return True
@@ -172,3 +239,8 @@ class Engine:
         state = self._state
         parts: dict[str, Any] = {name: dict(getattr(state, name)) for name in Snapshot.__struct_fields__}
         return Snapshot(**parts)
+
+
+def _weight(item: AnyInput) -> int:
+    """About how much an input weighs: pieces of news in it."""
+    return 1 + (len(item.changes) + len(item.active or ()) if isinstance(item, FindingsReported) else 0)

@@ -27,6 +27,7 @@ from vocabulary.clock import Clock
 
 log = logging.getLogger(__name__)
 WORKERS = 4
+DOUBT_S = 0.05
 _HOLDING = frozenset({Verb.CORDON.value, "resume"})
 
 
@@ -70,7 +71,7 @@ class Performer:
                 epoch=lambda: engine.epoch,
                 is_open=lambda incident: incident in engine.snapshot.incidents,
                 is_taken_up=lambda incident: _taken_up(engine.snapshot, incident),
-                leads=lambda: engine.alive and not engine.trouble,
+                leads=lambda: engine.may_act() and not engine.trouble,
             )
         )
         self._watcher.start()
@@ -107,7 +108,7 @@ class Performer:
     def _perform(self, action: Action) -> None:
         try:
             with self._turn(action):
-                if not self._still_wanted(action):
+                if not self._may_begin(action):
                     return
                 outcome = self._outcome(action)
         except Exception as error:
@@ -123,6 +124,16 @@ class Performer:
             return contextlib.nullcontext()
         with self._lock:
             return self._turns.setdefault(action.node, threading.Lock())
+
+    def _may_begin(self, action: Action) -> bool:
+        """Asked right before the effect: waits while the lead is in doubt. False when it is not wanted any more."""
+        assert self._engine is not None  # noqa: S101 - started before anything is performed
+        while self._still_wanted(action):
+            if self._engine.may_act():
+                return True
+            if self._stopping.wait(DOUBT_S):
+                return False
+        return False
 
     def _still_wanted(self, action: Action) -> bool:
         """It may have waited for its turn: cancelled, or too late, it would undo what came after it."""

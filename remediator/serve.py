@@ -1,44 +1,36 @@
-"""Wire the centre together and run it until told to stop."""
+"""Run one replica: stand by behind the same door until the lead is free, lead, and end with the term."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
-from pathlib import Path
+import threading
 from types import FrameType
 from typing import Any
 
 import uvicorn
-from starlette.applications import Starlette
+from sqlalchemy.exc import SQLAlchemyError
 
-from remediator.act.deeds import Deeds
-from remediator.act.local import LocalScheduler
-from remediator.act.scheduler import Scheduler
-from remediator.act.slurm import SlurmScheduler
-from remediator.act.webhooks.outbox import Outbox
-from remediator.api.app import build_app
-from remediator.api.service import Service, Wakeups
-from remediator.config import Config, SchedulerConfig
-from remediator.decide.settings import Settings
-from remediator.engine import Engine, Snapshot
-from remediator.performer import Performer
+from remediator.api.front import Front
+from remediator.api.service import Wakeups
+from remediator.config import Config
+from remediator.decide.policy import Policy
 from remediator.playbook.load import load_policy
-from remediator.policy_reload import PolicyReload
-from remediator.roster import Roster
-from remediator.store.deliveries import DeliveryStore
-from remediator.store.journal import Journal
-from remediator.store.tokens import Tokens
-from vocabulary.clock import Clock, SystemClock
+from remediator.store.journal import Journal, StoreError
+from remediator.term import Term
 
 log = logging.getLogger(__name__)
 BACKLOG = 2048
+CAMPAIGN_S = 0.3
+ENDS_WITHIN_S = 10.0
 
 
 class _Server(uvicorn.Server):
     """uvicorn, but long polls end when a signal asks it to stop, instead of being cut off."""
 
-    def __init__(self, app: Starlette, address: tuple[str, int], wakeups: Wakeups) -> None:
+    def __init__(self, app: Front, address: tuple[str, int], wakeups: Wakeups) -> None:
         host, port = address
         options: dict[str, Any] = {
             "backlog": BACKLOG,
@@ -55,59 +47,91 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+class Replica:
+    """One process among those that serve a cluster."""
+
+    def __init__(self, config: Config, policy: Policy, journal: Journal) -> None:
+        self.why = ""  # it ends although nobody asked it to
+        self._config = config
+        self._policy = policy
+        self._journal = journal
+        self._wakeups = Wakeups()
+        self._front = Front(self._wakeups)
+        self._server = _Server(self._front, config.address, self._wakeups)
+        self._term: Term | None = None
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        """Serve until told to stop, or until the term is over."""
+        candidate = threading.Thread(target=self._stand, name="candidate", daemon=True)
+        for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again after it has stopped
+            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGHUP, lambda *_: self._read_playbooks())
+        candidate.start()
+        self._server.run()
+        self._stopping.set()
+        if not self.why:  # otherwise what is under way is not ours to finish any more
+            candidate.join()
+            if self._term is not None:
+                self._term.stop()
+
+    def _stand(self) -> None:
+        """Campaign until the lead is ours, then lead."""
+        try:
+            while not self._stopping.is_set():
+                if self._campaign():
+                    term = Term(self._config, self._policy, self._journal, self._wakeups, self._end)
+                    term.start()
+                    self._term = term
+                    self._front.lead(term.service)
+                    return
+                self._stopping.wait(CAMPAIGN_S)
+        except StoreError as error:
+            self._end(str(error))
+        except Exception as error:
+            log.exception("taking the lead failed")
+            self._end(f"taking the lead failed: {error}")
+
+    def _campaign(self) -> bool:
+        try:
+            won = self._journal.leadership.campaign()
+        except (SQLAlchemyError, OSError) as error:
+            self._front.word = f"the database cannot be asked who leads: {str(error).partition(chr(10))[0]}"
+            return False
+        self._front.word = "taking the lead" if won else "another remediator leads"
+        return won
+
+    def _end(self, why: str) -> None:
+        """The process ends: a new one stands by in its place, with nothing left of this one's knowledge or threads."""
+        if self.why:
+            return
+        self.why = why
+        log.critical("%s", why)
+        self._server.should_exit = True
+        self._wakeups.end()
+        last = threading.Timer(ENDS_WITHIN_S, os._exit, (1,))  # a hook or a dead scheduler may keep a thread for long
+        last.daemon = True
+        last.start()
+
+    def _read_playbooks(self) -> None:
+        if self._term is not None:
+            self._term.service.reload.begin()
+
+
 def serve(config: Config) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
-        PolicyError: a playbook is wrong. StoreError: the database cannot be used, or another remediator uses it.
+        PolicyError: a playbook is wrong. StoreError: the database cannot be used, another remediator has it for itself, or
+        the lead was lost.
     """
     policy = load_policy(config.playbook_paths, config.hooks)
-    clock = SystemClock()
     journal = Journal(config.database)
-    wakeups = Wakeups()
-    roster = Roster()
-    performer = Performer(
-        config.cluster,
-        scheduler(config.scheduler, clock, roster),
-        Deeds(config.hooks, Outbox(config.alerts, DeliveryStore(journal.engine), config.cluster, clock)),
-        clock,
-        config.scheduler.poll_s,
-        config.scheduler.poll_busy_s,
-        config.alerts,
-    )
-
-    def published(snapshot: Snapshot) -> None:
-        performer.look(snapshot)
-        wakeups.wake()
-
     with contextlib.closing(journal):
-        settings = Settings(policy=policy, mode=config.mode, budget=config.budget, probation_s=config.probation_s)
-        engine = Engine(journal, settings, clock, published)
-        reload = PolicyReload(config, engine)
-        service = Service(config, clock, engine, journal, performer, roster, Tokens(journal.engine), wakeups, reload)
-        engine.start()
-        performer.start(engine)
-        log.info(
-            "cluster %s, epoch %d, mode %s, policy %s %s, on %s",
-            config.cluster,
-            engine.epoch,
-            config.mode.value,
-            policy.source,
-            policy.digest,
-            config.listen,
-        )
-        try:
-            for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again after it has stopped
-                signal.signal(number, lambda *_: None)
-            signal.signal(signal.SIGHUP, lambda *_: reload.begin())
-            _Server(build_app(service), config.address, wakeups).run()
-        finally:
-            performer.stop()
-            engine.stop()
-
-
-def scheduler(config: SchedulerConfig, clock: Clock, roster: Roster) -> Scheduler:
-    """The backend the configuration names."""
-    if config.kind == "slurm":
-        return SlurmScheduler(config.slurm)
-    return LocalScheduler(Path(config.state_file), clock, lambda: roster.running(clock.wall()))
+        if journal.alone and not journal.leadership.campaign():
+            raise StoreError(journal.taken())
+        replica = Replica(config, policy, journal)
+        log.info("cluster %s, on %s", config.cluster, config.listen)
+        replica.run()
+    if replica.why:
+        raise StoreError(replica.why)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
+import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,11 +21,27 @@ from vocabulary.wire import Problem
 log = logging.getLogger(__name__)
 
 
+class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether requests should be sent here, and if not, why."""
+
+    ready: bool
+    role: str  # leader or standby
+    epoch: int = 0
+    error: str = ""
+
+
 async def healthz(request: Request) -> Response:
-    """Ready when decisions are being made and the database can be written; says what is wrong otherwise."""
+    """Ready when decisions are being made, the database can be written and nobody else leads; else says what is wrong."""
     engine = service_of(request).engine
     trouble = engine.trouble or ("" if engine.alive else "the engine has stopped; see the log")
-    return reply(Problem(error=trouble), 503) if trouble else Response("ok\n", media_type="text/plain")
+    word = Readiness(ready=not trouble, role="leader", epoch=engine.epoch, error=trouble)
+    return reply(word, 503 if trouble else 200)
+
+
+async def livez(request: Request) -> Response:
+    """Alive as long as decisions could be made; a database that is away for a while is no reason to be restarted."""
+    alive = service_of(request).engine.alive
+    return Response("ok\n" if alive else "the engine has stopped\n", 200 if alive else 503, media_type="text/plain")
 
 
 async def metrics(request: Request) -> Response:
@@ -37,7 +52,7 @@ async def metrics(request: Request) -> Response:
 async def refused(_request: Request, error: Exception) -> Response:
     """A `Refusal` raised by a handler."""
     assert isinstance(error, Refusal)  # noqa: S101 - registered for that class
-    return reply(error.problem, error.status)
+    return reply(error.problem, error.status, error.headers)
 
 
 async def unroutable(request: Request, error: Exception) -> Response:
@@ -68,20 +83,15 @@ ROUTES = [
     Route("/v1/incidents/{incident}/approve", operators.approve, methods=["POST"]),
     Route("/v1/events", operators.events, methods=["GET"]),
     Route("/healthz", healthz, methods=["GET"]),
+    Route("/livez", livez, methods=["GET"]),
     Route("/metrics", metrics, methods=["GET"]),
 ]
 
 
 def build_app(service: Service) -> Starlette:
-    """The application; it serves as soon as the loop it runs on is known to the wake-ups."""
-
-    @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        service.wakeups.bind(asyncio.get_running_loop())
-        yield
-
+    """The leader's application. The loop it runs on must be known to the wake-ups."""
     handlers = {Refusal: refused, HTTPException: unroutable, Exception: broken}
-    app = Starlette(routes=ROUTES, exception_handlers=handlers, lifespan=lifespan)
+    app = Starlette(routes=ROUTES, exception_handlers=handlers)
     app.state.service = service
     app.state.evidence_turns = asyncio.Semaphore(evidence.AT_ONCE)
     return app

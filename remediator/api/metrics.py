@@ -14,6 +14,8 @@ from remediator.api.service import Service
 from remediator.decide.budget import level_max
 from remediator.model.rules import NodeState
 
+LEADING = "1 while this replica leads and may act, 0 while it stands by or the lead is in doubt."
+
 
 class _Gauges(Collector):
     def __init__(self, service: Service) -> None:
@@ -43,6 +45,7 @@ class _Gauges(Collector):
             "Actions planned and not ended.",
             sum(not a.state.final for a in snapshot.actions.values()),
         )
+        yield GaugeMetricFamily("remediator_leading", LEADING, float(engine.may_act()))
         yield GaugeMetricFamily("remediator_epoch", "Term of this leader.", engine.epoch)
         yield GaugeMetricFamily(
             "remediator_store_writable", "1 while the database takes writes.", float(not engine.trouble)
@@ -53,4 +56,16 @@ def render_metrics(service: Service) -> bytes:
     """The page in Prometheus text format."""
     registry = CollectorRegistry()
     registry.register(_Gauges(service))
+    return generate_latest(registry)
+
+
+class _StandingBy(Collector):
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("remediator_leading", LEADING, 0.0)
+
+
+def render_standby_metrics() -> bytes:
+    """The page of a replica that stands by."""
+    registry = CollectorRegistry()
+    registry.register(_StandingBy())
     return generate_latest(registry)

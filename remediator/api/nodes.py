@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from concurrent.futures import Future
 
 from starlette.requests import Request
@@ -12,6 +13,7 @@ from remediator.api.service import (
     WAIT_MAX_S,
     Refusal,
     Service,
+    admit,
     body_of,
     durable,
     number,
@@ -22,6 +24,7 @@ from remediator.api.service import (
 )
 from remediator.model.inputs import FindingsReported, InventoryChanged, OrderAnswered, PlacementChanged
 from remediator.roster import Entry
+from remediator.store.leadership import LEASE_S
 from vocabulary.finding import Finding
 from vocabulary.order import Order, OrderUpdate
 from vocabulary.wire import REPORT_BYTES_MAX, WIRE_VERSION, OrdersReply, Report, ReportReply, WireError, decode
@@ -34,6 +37,7 @@ async def report(request: Request) -> Response:
     node = await require_node(request)
     service = service_of(request)
     message = _decode_report(await body_of(request, REPORT_BYTES_MAX), node)
+    admit(service)  # before the roster takes it: what it knows, it does not tell the engine again
     before, entry = service.roster.take(message, service.clock.wall())
     written = _hand_in(service, message, before, entry)
     if written is not None:
@@ -55,6 +59,7 @@ async def answer(request: Request) -> Response:
     """`POST /v1/nodes/{node}/orders/{id}`: how far the node is with an order."""
     node = await require_node(request)
     service = service_of(request)
+    admit(service)
     try:
         update = decode(await body_of(request, UPDATE_BYTES_MAX), OrderUpdate)
     except WireError as error:
@@ -106,16 +111,25 @@ def _hand_in(service: Service, message: Report, before: Entry | None, entry: Ent
 
 
 async def _orders_within(service: Service, node: str, known: frozenset[str], wait_s: float) -> tuple[Order, ...]:
-    """The open orders, as soon as there is one the node does not know yet."""
-    deadline = service.clock.monotonic() + wait_s
+    """The open orders, as soon as there is one the node does not know yet.
+
+    An order that is handed out is an outside effect: only who leads beyond doubt may say what is to be done.
+
+    Raises:
+        Refusal: 503, the lead is in doubt.
+    """
+    deadline = service.clock.monotonic() + max(wait_s, LEASE_S)
+    asked_until = service.clock.monotonic() + wait_s
     with service.wakeups.subscription() as woken:
         while True:
             found = service.engine.snapshot.orders_for(node, service.clock.wall())
-            left = deadline - service.clock.monotonic()
-            if left <= 0 or service.wakeups.ended or any(order.id not in known for order in found):
+            now = service.clock.monotonic()
+            over = now >= asked_until or service.wakeups.ended or any(order.id not in known for order in found)
+            if over and service.engine.may_act():
                 return found
-            try:
-                await asyncio.wait_for(woken.wait(), left)
-            except asyncio.TimeoutError:
-                return service.engine.snapshot.orders_for(node, service.clock.wall())
+            if now >= deadline or service.wakeups.ended:
+                raise Refusal(503, f"who leads is in doubt: {service.engine.trouble or 'a term begins'}", "", 1)
+            pause = LEASE_S / 10 if over else asked_until - now
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(woken.wait(), pause)
             woken.clear()

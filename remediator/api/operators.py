@@ -13,6 +13,7 @@ from remediator.api.render import event_view, incident_view, node_view, status_v
 from remediator.api.service import (
     WAIT_MAX_S,
     Refusal,
+    admit,
     body_of,
     durable,
     number,
@@ -109,6 +110,7 @@ async def approve(request: Request) -> Response:
     incident = service.engine.snapshot.incidents.get(name)
     if incident is None:
         raise Refusal(404, f"there is no open incident {name}", "see 'healthctl incidents list'")
+    admit(service)
     waiting = [each.id for each in awaiting(incident)]
     if wanted.what not in waiting:
         todo = f"it waits for {', '.join(waiting)}" if waiting else "it waits for nobody's approval"

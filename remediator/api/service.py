@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import queue
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 
 import msgspec
@@ -25,6 +25,7 @@ from vocabulary.wire import Problem
 
 WAIT_MAX_S = 60.0
 DURABLE_WAIT_S = 20.0
+RETRY_AFTER_S = 5
 
 
 class Wakeups:
@@ -82,9 +83,10 @@ class Service(msgspec.Struct, frozen=True):
 class Refusal(Exception):
     """An answer that is an error, with its status."""
 
-    def __init__(self, status: int, error: str, todo: str = "") -> None:
+    def __init__(self, status: int, error: str, todo: str = "", retry_after_s: int | None = None) -> None:
         super().__init__(error)
         self.status = status
+        self.headers = {} if retry_after_s is None else {"retry-after": str(retry_after_s)}
         self.problem = Problem(error=error, todo=todo)
 
 
@@ -177,9 +179,19 @@ def number(request: Request, name: str, default: float, least: float, most: floa
     return value
 
 
-def reply(message: msgspec.Struct, status: int = 200) -> Response:
+def reply(message: msgspec.Struct, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A message as JSON."""
-    return Response(msgspec.json.encode(message), status, media_type="application/json")
+    return Response(msgspec.json.encode(message), status, headers, media_type="application/json")
+
+
+def admit(service: Service) -> None:
+    """Before anything of a request is taken in: may it be?
+
+    Raises:
+        Refusal: 503, it would only wait in memory; the caller keeps it and comes again.
+    """
+    if why := service.engine.overload():
+        raise Refusal(503, f"nothing was taken: {why}", "send it again later", RETRY_AFTER_S)
 
 
 def submit(service: Service, item: AnyInput) -> Future[None]:
@@ -191,7 +203,8 @@ def submit(service: Service, item: AnyInput) -> Future[None]:
     try:
         return service.engine.submit_durably(item)
     except queue.Full:
-        raise Refusal(503, "the remediator is overloaded; nothing was taken", "send it again later") from None
+        todo = "send it again later"
+        raise Refusal(503, "the remediator is overloaded; nothing was taken", todo, RETRY_AFTER_S) from None
 
 
 async def durable(service: Service, done: Future[None]) -> None:
@@ -203,5 +216,5 @@ async def durable(service: Service, done: Future[None]) -> None:
     try:
         await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(done)), DURABLE_WAIT_S)
     except asyncio.TimeoutError:
-        trouble = service.engine.trouble or "the database is slow"
-        raise Refusal(503, f"not durable yet: {trouble}", "send it again later; a repetition does no harm") from None
+        why = f"not durable yet: {service.engine.trouble or 'the database is slow'}"
+        raise Refusal(503, why, "send it again later; a repetition does no harm", RETRY_AFTER_S) from None

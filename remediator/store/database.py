@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 
 POSTGRESQL = "postgresql"
@@ -56,7 +56,6 @@ def open_engine(url: URL, settings: dict[str, str] | None = None, **more: Any) -
 
     @event.listens_for(engine, "connect")
     def durable(connection: Any, _record: object) -> None:
-        connection.isolation_level = None  # Python's driver would begin no transaction for tables and views
         # auto_vacuum counts only in a file that is empty yet; freed pages can then be given back bit by bit
         for pragma in (
             "auto_vacuum=INCREMENTAL",
@@ -66,10 +65,6 @@ def open_engine(url: URL, settings: dict[str, str] | None = None, **more: Any) -
             "foreign_keys=ON",
         ):
             connection.execute(f"PRAGMA {pragma}")
-
-    @event.listens_for(engine, "begin")
-    def begun(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN")
 
     return engine
 

@@ -81,11 +81,18 @@ class Journal:
             StoreError: another remediator works on this database, or its schema cannot be used.
         """
         if not self.leadership.campaign():
-            raise StoreError(
-                f"another remediator holds {self._lock.where}; stop it first, or give this one its own database"
-            )
+            raise StoreError(self.taken())
         self._upgrade()
         return self.leadership.begin_term()
+
+    @property
+    def alone(self) -> bool:
+        """Whether the database serves one replica only, so that none can stand by."""
+        return not self._lock.can_be_lost
+
+    def taken(self) -> str:
+        """What to tell people when another one leads."""
+        return f"another remediator holds {self._lock.where}; stop it first, or give this one its own database"
 
     def close(self) -> None:
         """Give up the lead and the connections."""

@@ -33,6 +33,8 @@ def upgrade(db: Connection) -> None:
     Raises:
         StoreError: the schema is one that this program does not know.
     """
+    if db.dialect.name == "sqlite":
+        db.exec_driver_sql("BEGIN IMMEDIATE")  # Python's driver begins no transaction for tables and views
     found = _revision(db)
     if found == schema.REVISION:
         return

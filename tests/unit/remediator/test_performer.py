@@ -52,6 +52,10 @@ class Board:
     def __init__(self) -> None:
         self.snapshot = Snapshot(nodes={}, findings={}, incidents={}, actions={}, holds={})
         self.ended: list[str] = []
+        self.leads = True
+
+    def may_act(self) -> bool:
+        return self.leads
 
     def submit(self, item: Any) -> None:
         self.ended.append(getattr(item, "action", ""))
@@ -117,3 +121,30 @@ def test_what_is_too_late_is_not_carried_out(world: tuple[Performer, SlowSchedul
     until(lambda: "a" in board.ended)
     time.sleep(0.1)
     assert scheduler.asked == [("cordon", "n1")]
+
+
+def test_nothing_begins_while_the_lead_is_in_doubt(world: tuple[Performer, SlowScheduler, Board]) -> None:
+    performer, scheduler, board = world
+    scheduler.gate.set()
+    board.leads = False
+    performer.look(board.publish(action("a", "cordon")))
+    time.sleep(0.3)
+    assert scheduler.asked == []
+    board.leads = True
+    until(lambda: "a" in board.ended)
+    assert scheduler.asked == [("cordon", "n1")]
+
+
+def test_what_was_cancelled_while_the_lead_was_in_doubt_never_begins(
+    world: tuple[Performer, SlowScheduler, Board],
+) -> None:
+    performer, scheduler, board = world
+    scheduler.gate.set()
+    board.leads = False
+    first = action("a", "cordon")
+    performer.look(board.publish(first))
+    board.publish(replace(first, state=ActionState.CANCELLED))
+    board.leads = True
+    performer.look(board.publish(replace(first, state=ActionState.CANCELLED), action("b", "resume")))
+    until(lambda: "b" in board.ended)
+    assert scheduler.asked == [("resume", "n1")]

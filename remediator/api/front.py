@@ -1,0 +1,64 @@
+"""The door of one replica. Who leads, lets every request in; who stands by, says so and takes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from remediator.api.app import Readiness, build_app
+from remediator.api.metrics import render_standby_metrics
+from remediator.api.service import Service, Wakeups, reply
+from vocabulary.wire import Problem
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+class Front:
+    """An ASGI application that becomes the leader's. `word` says, until then, what this replica waits for."""
+
+    def __init__(self, wakeups: Wakeups) -> None:
+        self.word = "starting"
+        self._wakeups = wakeups
+        self._leading: Starlette | None = None
+        routes = [
+            Route("/healthz", self._not_ready, methods=["GET"]),
+            Route("/livez", self._alive, methods=["GET"]),
+            Route("/metrics", self._metrics, methods=["GET"]),
+            Route("/{path:path}", self._refused, methods=METHODS),
+        ]
+        self._standing_by = Starlette(routes=routes, lifespan=self._lifespan)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the server's own life cycle."""
+        app = self._standing_by if self._leading is None or scope["type"] == "lifespan" else self._leading
+        await app(scope, receive, send)
+
+    def lead(self, service: Service) -> None:
+        """From the next request on this replica is the one that answers. Callable from any thread."""
+        self._leading = build_app(service)
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        self._wakeups.bind(asyncio.get_running_loop())
+        yield
+
+    async def _not_ready(self, _request: Request) -> Response:
+        return reply(Readiness(ready=False, role="standby", error=self.word), 503)
+
+    async def _alive(self, _request: Request) -> Response:
+        return Response("ok\n", media_type="text/plain")
+
+    async def _metrics(self, _request: Request) -> Response:
+        return Response(render_standby_metrics(), media_type=CONTENT_TYPE_LATEST)
+
+    async def _refused(self, _request: Request) -> Response:
+        todo = "ask the replica whose /healthz answers 200"
+        return reply(Problem(error=f"this remediator stands by: {self.word}", todo=todo), 503, {"retry-after": "1"})

@@ -1,0 +1,90 @@
+"""Everything that runs only while this process leads: the engine, the performer, and what the API hands requests to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from remediator.act.deeds import Deeds
+from remediator.act.local import LocalScheduler
+from remediator.act.scheduler import Scheduler
+from remediator.act.slurm import SlurmScheduler
+from remediator.act.webhooks.outbox import Outbox
+from remediator.api.service import Service, Wakeups
+from remediator.config import Config, SchedulerConfig
+from remediator.decide.policy import Policy
+from remediator.decide.settings import Settings
+from remediator.engine import Engine, Snapshot
+from remediator.performer import Performer
+from remediator.policy_reload import PolicyReload
+from remediator.roster import Roster
+from remediator.store.deliveries import DeliveryStore
+from remediator.store.journal import Journal
+from remediator.store.tokens import Tokens
+from vocabulary.clock import Clock, SystemClock
+
+log = logging.getLogger(__name__)
+
+
+class Term:
+    """One term of this process as the leader. It has one at most; a new one takes a new process."""
+
+    def __init__(
+        self, config: Config, policy: Policy, journal: Journal, wakeups: Wakeups, ended: Callable[[str], None]
+    ) -> None:
+        """Take the lead, and load what the terms before left.
+
+        Raises:
+            StoreError: another remediator leads, or the database cannot be used.
+        """
+        clock, roster = SystemClock(), Roster()
+        performer = Performer(
+            config.cluster,
+            scheduler(config.scheduler, clock, roster),
+            Deeds(config.hooks, Outbox(config.alerts, DeliveryStore(journal.engine), config.cluster, clock)),
+            clock,
+            config.scheduler.poll_s,
+            config.scheduler.poll_busy_s,
+            config.alerts,
+        )
+
+        def published(snapshot: Snapshot) -> None:
+            performer.look(snapshot)
+            wakeups.wake()
+
+        settings = Settings(policy=policy, mode=config.mode, budget=config.budget, probation_s=config.probation_s)
+        journal.leadership.over = ended
+        engine = Engine(journal, settings, clock, published, ended)
+        reload = PolicyReload(config, engine)
+        self.service = Service(
+            config, clock, engine, journal, performer, roster, Tokens(journal.engine), wakeups, reload
+        )
+
+    def start(self) -> None:
+        """Begin to decide and to act. Playbooks may have changed since this process began to stand by."""
+        service = self.service
+        service.engine.start()
+        service.performer.start(service.engine)
+        service.reload.run()
+        policy = service.engine.settings.policy
+        log.info(
+            "cluster %s: leads, epoch %d, mode %s, policy %s %s",
+            service.config.cluster,
+            service.engine.epoch,
+            service.config.mode.value,
+            policy.source,
+            policy.digest,
+        )
+
+    def stop(self) -> None:
+        """End in good order: what is under way finishes, and its outcome is written down."""
+        self.service.performer.stop()
+        self.service.engine.stop()
+
+
+def scheduler(config: SchedulerConfig, clock: Clock, roster: Roster) -> Scheduler:
+    """The backend the configuration names."""
+    if config.kind == "slurm":
+        return SlurmScheduler(config.slurm)
+    return LocalScheduler(Path(config.state_file), clock, lambda: roster.running(clock.wall()))
