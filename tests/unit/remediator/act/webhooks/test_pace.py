@@ -1,0 +1,149 @@
+"""Grouping and rate limits as pure functions, over any traffic."""
+
+from __future__ import annotations
+
+import heapq
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remediator.act.webhooks.pace import Pace, Rate, Together, plan, wait_s
+from remediator.model.delivery import Delivery, Phase
+from tests.unit.remediator.act.webhooks.peer import AT, delivery, message
+
+paces = st.builds(
+    Pace,
+    rate=st.builds(Rate, messages=st.integers(1, 4), per_s=st.sampled_from([5.0, 30.0])),
+    together=st.sampled_from(Together),
+    life_cycle=st.booleans(),
+)
+arrivals = st.lists(
+    st.tuples(
+        st.integers(0, 60),  # when
+        st.integers(1, 4),  # incident
+        st.sampled_from(Phase),
+        st.booleans(),  # page
+        st.sampled_from([0, 0, 10, 40]),  # its window
+        st.sampled_from([0, 0, 0, 50]),  # quiet hours
+    ),
+    max_size=25,
+)
+
+
+def made(traffic: list[tuple[int, int, Phase, bool, int, int]]) -> list[Delivery]:
+    items = []
+    for number, (at, incident, phase, page, window, quiet) in enumerate(traffic):
+        created = AT + at
+        not_before = created + quiet if quiet and not page else 0.0
+        due = created if page else max(not_before, created + window)
+        items.append(
+            delivery(
+                incident,
+                id=f"{number}",
+                message=message(incident, page=page),
+                phase=phase,
+                created_at=created,
+                not_before=not_before,
+                due=due,
+            )
+        )
+    return items
+
+
+def run(items: list[Delivery], pace: Pace) -> list[tuple[float, tuple[Delivery, ...]]]:
+    """What a courier does, on a clock of its own: look when something comes, and when the plan says so."""
+    looks = sorted({item.created_at for item in items})
+    waiting: dict[str, Delivery] = {}
+    sent: list[tuple[float, tuple[Delivery, ...]]] = []
+    steps = 0
+    while looks:
+        now = heapq.heappop(looks)
+        steps += 1
+        assert steps < 1000, "it never comes to an end"
+        done = {item.id for _, piece in sent for item in piece}
+        waiting = {item.id: item for item in items if item.created_at <= now and item.id not in done}
+        begun = [at for at, piece in sent if not pace.life_cycle or piece[0].phase is Phase.FIRE]
+        found = plan(list(waiting.values()), begun, pace, now)
+        sent.extend((now, piece) for piece in found.pieces)
+        if found.wake is not None:
+            assert found.wake > now, "it would look again and again"
+            if found.wake not in looks:
+                heapq.heappush(looks, found.wake)
+    return sent
+
+
+@given(arrivals, paces)
+def test_everything_is_sent_exactly_once_and_never_too_early(
+    traffic: list[tuple[int, int, Phase, bool, int, int]], pace: Pace
+) -> None:
+    items = made(traffic)
+    sent = run(items, pace)
+    assert sorted(item.id for _, piece in sent for item in piece) == sorted(item.id for item in items)
+    for at, piece in sent:
+        assert all(item.not_before <= at and item.created_at <= at for item in piece)
+        assert any(item.due <= at for item in piece)
+
+
+@given(arrivals, paces)
+def test_no_window_ever_holds_more_than_the_rate_allows(
+    traffic: list[tuple[int, int, Phase, bool, int, int]], pace: Pace
+) -> None:
+    sent = run(made(traffic), pace)
+    counted = [at for at, piece in sent if not pace.life_cycle or piece[0].phase is Phase.FIRE]
+    for end in counted:
+        assert sum(end - pace.rate.per_s < at <= end for at in counted) <= pace.rate.messages
+
+
+@given(arrivals, paces)
+def test_one_that_wakes_people_waits_for_room_only(
+    traffic: list[tuple[int, int, Phase, bool, int, int]], pace: Pace
+) -> None:
+    sent = run(made(traffic), pace)
+    counted = sorted(at for at, piece in sent if not pace.life_cycle or piece[0].phase is Phase.FIRE)
+    for at, piece in sent:
+        for item in piece:
+            if item.message.page and at > item.created_at:
+                full = [one for one in counted if item.created_at - pace.rate.per_s < one <= item.created_at]
+                assert len(full) >= pace.rate.messages
+
+
+@given(arrivals, paces)
+def test_a_matter_that_a_receiver_keeps_is_never_mixed_with_its_end(
+    traffic: list[tuple[int, int, Phase, bool, int, int]], pace: Pace
+) -> None:
+    for _, piece in run(made(traffic), pace):
+        if pace.life_cycle and pace.together is Together.INCIDENT and len({i.message.incident for i in piece}) > 1:
+            assert {item.phase for item in piece} == {Phase.FIRE}
+
+
+def test_a_burst_is_one_message_and_what_is_too_much_is_summed_up() -> None:
+    burst = [delivery(n, id=str(n), due=AT + 10) for n in range(30)]
+    assert plan(burst, [], Pace(Rate(), Together.BURST), AT + 5).pieces == ()
+    (piece,) = plan(burst, [], Pace(Rate(), Together.BURST), AT + 10).pieces
+    assert len(piece) == 30
+    limited = plan(burst, [AT], Pace(Rate(messages=4, per_s=60), Together.INCIDENT), AT + 10)
+    assert [len(piece) for piece in limited.pieces] == [1, 1, 28]
+    nothing = plan(burst, [AT, AT + 1], Pace(Rate(messages=2, per_s=60), Together.INCIDENT), AT + 10)
+    assert (nothing.pieces, nothing.wake) == ((), AT + 60)
+
+
+@given(
+    attempts=st.integers(1, 10_000),
+    retry_after_s=st.one_of(st.none(), st.floats(0, 1e12)),
+    key=st.text(max_size=9),
+    refused=st.booleans(),
+)
+def test_the_wait_is_bounded_and_honours_the_receiver(
+    *, attempts: int, retry_after_s: float | None, key: str, refused: bool
+) -> None:
+    wait = wait_s(attempts, retry_after_s, key, refused=refused)
+    assert 1 <= wait <= 3600 * 1.2
+    if retry_after_s is not None:
+        assert wait >= min(retry_after_s, 3600)
+
+
+@pytest.mark.parametrize(("refused", "first"), [(False, 1.0), (True, 60.0)])
+def test_the_wait_doubles(*, refused: bool, first: float) -> None:
+    waits = [wait_s(n, None, "k", refused=refused) for n in (1, 2, 3)]
+    assert all(first * 2**n <= wait <= first * 2**n * 1.2 for n, wait in enumerate(waits))
