@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,6 +23,7 @@ def read_csv(path: Path) -> Columns:
     import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
     from pyarrow import csv as arrow_csv
 
+    _must_be_text(path)  # a row of other bytes would fail inside pyarrow's own call-back, where nobody hears it
     with pa.input_stream(str(path), compression="detect") as stream:
         head = stream.read(65536)
     first = head.decode("utf-8-sig", errors="replace").lstrip("\r\n").partition("\n")[0].strip("\r")
@@ -47,6 +49,17 @@ def read_csv(path: Path) -> Columns:
         raise Unreadable(f":{number or '?'}: {actual} cells where the first line has {expected}")
     columns: list[Column] = [(name, table.column(at).to_pylist()) for at, name in enumerate(table.column_names)]
     return columns, range(2, table.num_rows + 2)
+
+
+def _must_be_text(path: Path) -> None:
+    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
+    with _opened(path) as stream:
+        while block := stream.read(1 << 20):
+            try:
+                line += decoder.decode(block).count("\n")
+            except UnicodeDecodeError as error:
+                line += error.object[: error.start].count(b"\n")
+                raise Unreadable(f":{line}: {error.object[error.start]:#04x} is no UTF-8 text") from None
 
 
 def _header(path: Path, read: Any, parse: Any) -> list[str]:

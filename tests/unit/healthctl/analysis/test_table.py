@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -144,6 +144,7 @@ def test_every_iso_moment_is_read_back(moment: datetime) -> None:
     assert iso_seconds(moment.isoformat()) == pytest.approx(moment.timestamp(), abs=1e-5)
 
 
+@example(content=b"a,b\n1,2\n\xa0,3,4\n", suffix=".csv")
 @given(st.binary(max_size=200), st.sampled_from([".csv", ".jsonl", ".json", ".parquet"]))
 def test_no_bytes_crash_a_reader(tmp_path_factory: pytest.TempPathFactory, content: bytes, suffix: str) -> None:
     path = tmp_path_factory.mktemp("t") / f"f{suffix}"
