@@ -34,8 +34,7 @@ GOOD = "done"
 NEVER = "never"
 
 _VERBS = {
-    "checkpoint_then_eject": "notify_trainer",
-    "abort": "notify_trainer",
+    **{kind.value: "notify_trainer" for kind in TRAINER_ORDERS},
     "run_preflight": "preflight",
     "resume": "return_to_service",
 }

@@ -5,7 +5,12 @@ from __future__ import annotations
 from remediator.model.views import EventView
 
 UNTOLD = frozenset({"node_joined", "action_planned", "incident_opened"})
-TRAINER_ORDERS = {"checkpoint_then_eject": "save and leave", "abort": "abort"}
+TRAINER_ORDERS = {
+    "checkpoint_then_eject": "save and leave",
+    "checkpoint_then_stop": "save and stop",
+    "revert": "go back",
+    "abort": "abort",
+}
 
 
 def tell(event: EventView) -> str | None:

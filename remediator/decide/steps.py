@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from remediator.decide import trouble
 from remediator.decide.budget import isolation_guards
 from remediator.decide.context import Context, after_actions, failed, succeeded
 from remediator.model.plan import ONLY_TELLING, StepRun, StepState, Verb
@@ -73,26 +74,28 @@ def drain(context: Context, run: StepRun) -> StepRun:
 def notify_trainer(context: Context, run: StepRun) -> StepRun:
     """Order to every rank of every job that has a rank on the node: the whole job must act together.
 
-    While the orders are under way, nodes of the same attempt that are only now heard of get theirs too.
+    What is a job's own trouble concerns only the jobs that the findings name. While the orders are under way, nodes of the same
+    attempt that are only now heard of get theirs too.
     """
     ordered = [action.order for action in context.actions(run) if action.order]
-    jobs = sorted({JobRef(o.job, o.attempt or 0) for o in ordered}) if ordered else context.node.jobs
+    jobs = sorted({JobRef(o.job, o.attempt or 0) for o in ordered}) if ordered else trouble.jobs_told(context, run)
     if not jobs:
         return succeeded(run, "no trainer on the node")
-    kind = OrderKind.ABORT if run.step.how == "abort" else OrderKind.CHECKPOINT_THEN_EJECT
+    if trouble.lacks_step(context, run, jobs):
+        return failed(run, "no finding says which step was the last good one, so nothing says how far to go back")
     told = {(o.job, o.node) for o in ordered}
     if not ordered or after_actions(context, run) is run:
         for ref in jobs:
             for node in context.state.nodes_with(ref):
                 if (ref.job, node) not in told:
-                    run = _tell(context, run, kind, ref, node)
+                    run = _tell(context, run, ref, node)
     return after_actions(context, run)
 
 
-def _tell(context: Context, run: StepRun, kind: OrderKind, ref: JobRef, node: str) -> StepRun:
+def _tell(context: Context, run: StepRun, ref: JobRef, node: str) -> StepRun:
+    kind, details = trouble.order_told(context, run, ref)
     joint = context.action_id(run, kind.value, f"{ref.job}.{ref.attempt}")
-    condemned = (context.incident.node,)
-    return context.plan_order(run, kind, node, job=ref.job, attempt=ref.attempt, condemned=condemned, joint=joint)
+    return context.plan_order(run, kind, node, job=ref.job, attempt=ref.attempt, joint=joint, **details)
 
 
 def reset_gpu(context: Context, run: StepRun) -> StepRun:

@@ -44,6 +44,16 @@ class Verb(str, enum.Enum):
     EXEC = "exec"
 
 
+class Told(str, enum.Enum):
+    """What `notify_trainer` may tell a job's ranks."""
+
+    GRACEFUL = "graceful"  # save at one step and leave; go on without this node
+    ABORT = "abort"  # leave now; go on without this node
+    SAVE_AND_RELAUNCH = "save_and_relaunch"  # save at one step and leave; go on with every node
+    SAVE_AND_STOP = "save_and_stop"  # save at one step and leave, for good
+    REVERT = "revert"  # leave at one step, save nothing; go on from before the trouble, with every node
+
+
 ONLY_TELLING = frozenset({Verb.COLLECT_EVIDENCE, Verb.TICKET, Verb.ALERT, Verb.WATCH})  # change no node and no job
 PASSED_OVER = (ONLY_TELLING - {Verb.WATCH}) | {Verb.NOTIFY_TRAINER}  # a plan goes on although they failed for good
 ISOLATING = frozenset({Verb.CORDON, Verb.DRAIN})

@@ -55,7 +55,7 @@ class StepDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     cordon: Bare = UNSET
     drain: Bare = UNSET
-    notify_trainer: Literal["graceful", "abort"] | UnsetType = UNSET
+    notify_trainer: Literal["graceful", "abort", "save_and_relaunch", "save_and_stop", "revert"] | UnsetType = UNSET
     collect_evidence: Bare = UNSET
     reset_gpu: Bare = UNSET
     reboot: Bare = UNSET

@@ -11,7 +11,8 @@ import msgspec
 
 from remediator.decide.match import FITS, misfit_of_finding
 from remediator.decide.policy import Policy, Rule
-from remediator.model.plan import Verb
+from remediator.decide.trouble import NAMES_A_STEP
+from remediator.model.plan import Told, Verb
 from remediator.model.rules import Match
 from remediator.state import ISOLATION
 from vocabulary.finding import Finding, Severity
@@ -73,6 +74,13 @@ def _of_rule(rule: Rule, known: Known, taken: _Taken, names: Collection[str]) ->
     yield from taken.problems(rule)
     if rule.isolates and not any(step.verb in _WAYS_OUT for stage in rule.stages for step in stage):
         text = f"{rule.name} takes a node out of service and knows no way out; end it with return_to_service or replace"
+        yield Problem(Level.ERROR, rule.place, text)
+    back = [step for step in rule.steps if step.verb is Verb.NOTIFY_TRAINER and step.how == Told.REVERT.value]
+    lost = [kind for kind in rule.match.findings or ("any finding",) if kind not in NAMES_A_STEP]
+    if back and lost:
+        text = (
+            f"{rule.name}: {', '.join(lost)}: names no step to go back to; 'revert' works for {', '.join(NAMES_A_STEP)}"
+        )
         yield Problem(Level.ERROR, rule.place, text)
     if rule.guards.drained and rule.isolates:
         text = f"{rule.name} waits for the node to be drained before it may drain it; guard the step instead"

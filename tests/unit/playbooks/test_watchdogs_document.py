@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from healthctl.known_kinds import known_kinds
-from healthd.checks.training import CODES
+from healthd.checks.training import CODES, SPIKES
+from remediator.decide.trouble import NAMES_A_STEP
 from remediator.playbook.lint import lint
 from remediator.playbook.load import load_policy
 from vocabulary.catalogue_file import load_catalogue
@@ -20,6 +21,14 @@ def test_the_playbook_in_the_document_has_no_mistake(tmp_path: Path) -> None:
     path = tmp_path / "site.yaml"
     path.write_text(blocks[0])
     assert [str(problem) for problem in lint(load_policy([path]), known_kinds(load_catalogue()))] == []
+
+
+def test_the_findings_that_a_job_may_go_back_from_are_those_that_name_a_step() -> None:
+    assert (
+        set(NAMES_A_STEP)
+        == {f"training/{code}" for code in ("loss_not_finite", *SPIKES)}
+        <= {f"training/{code}" for code in CODES}
+    )
 
 
 def test_every_watchdog_is_documented() -> None:

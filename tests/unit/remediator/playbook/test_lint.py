@@ -95,6 +95,17 @@ def test_a_policy_that_covers_everything_is_clean(tmp_path: Path) -> None:
         (ALL.replace("}}", "}, steps: [cordon]}"), Level.ERROR, "all takes a node out of service and knows no way out"),
         (ALL.replace("}}", "}, steps: [cordon, preflight, return_to_service]}"), None, ""),
         (ALL.replace("}}", "}, steps: [cordon, replace]}"), None, ""),
+        (
+            ALL.replace("}}", "}, steps: [{notify_trainer: revert}]}"),
+            Level.ERROR,
+            "all: xid/*, ecc/*: names no step to go back to",
+        ),
+        (
+            "  - {name: a, why: x, steps: [{notify_trainer: revert}]}\n" + ALL,
+            Level.ERROR,
+            "a: any finding: names no step to go back to",
+        ),
+        (ALL.replace("}}", "}, steps: [{notify_trainer: save_and_stop}]}"), None, ""),
     ],
 )
 def test_what_lint_says(tmp_path: Path, rules: str, level: Level | None, says: str) -> None:
