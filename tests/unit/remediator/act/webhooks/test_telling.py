@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from remediator.act.webhooks.compose import message_of
 from remediator.act.webhooks.generic import read_keys
@@ -160,3 +162,15 @@ def test_a_message_says_how_grave_it_is_where_and_where_to_look() -> None:
     assert not message_of(ticket, incident, findings, node, config, "c").page
     unknown = message_of(action, None, (), None, config, "c")
     assert (unknown.severity, unknown.page) == (Severity.UNCLASSIFIED, False)
+
+
+def test_the_examples_of_the_document_are_right() -> None:
+    document = (Path(__file__).parents[5] / "docs" / "webhooks.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", document, re.DOTALL)
+    kinds = set()
+    for block in blocks:
+        found = yaml.safe_load(block)
+        alerts = found.get("alerts") or {"receivers": found}
+        kinds |= {one["kind"] for one in alerts["receivers"].values()}
+        msgspec.convert(alerts, Telling)
+    assert kinds >= {"webhook", "slack", "teams", "pagerduty", "opsgenie", "alertmanager", "email", "ticket"}
