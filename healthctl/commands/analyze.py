@@ -9,6 +9,8 @@ from healthctl.lazy import LazyGroup
 # Analysis → where it lives, and its line in the help.
 ANALYSES = {
     "hang": ("healthctl.analysis.hang:hang", "Which ranks keep a stuck job waiting, from flight recorder dumps."),
+    "lemons": ("healthctl.analysis.lemons:lemons", "Which nodes fail again and again, from a record of node events."),
+    "stragglers": ("healthctl.analysis.stragglers:stragglers", "Which ranks slow a job down, from step times."),
 }
 
 
