@@ -28,7 +28,8 @@ def _judge(
     snapshot: Snapshot, key: str, by_rank: dict[int, _Calls], groups: Mapping[str, dict[int, _Calls]]
 ) -> Stuck | None:
     group = snapshot.groups[key]
-    members = group.members if group.known else tuple(sorted({*group.members, *by_rank}))
+    unseen = {rank for rank in snapshot.everybody if rank not in snapshot.recorded}  # any of them may belong to it
+    members = group.members if group.known else tuple(sorted({*group.members, *by_rank, *unseen}))
     furthest = {rank: max((*by_rank.get(rank, ()), snapshot.entered.get((rank, key), -1))) for rank in members}
     recorded = [rank for rank in members if rank in snapshot.recorded]
     here = {rank: calls for rank, calls in by_rank.items() if rank in furthest}
@@ -54,7 +55,7 @@ def _judge(
         absent=absent,
         odd=odd,
         idle=tuple(rank for rank in waiting if at[rank].state == "scheduled"),
-        left=not absent and any(not call.open and number > given_up for call in at.values()),
+        left=not absent and any(_done(call, given_up) for call in at.values()),
         later=tuple(sorted(rank for rank, where in first.items() if where > number)),
         timed_out=tuple(rank for rank in waiting if at[rank].timed_out),
         detail=detail,
@@ -108,12 +109,13 @@ def _sisters(
 
 
 def _differences(at: Mapping[int, Operation], sisters: Iterable[Operation]) -> tuple[tuple[int, ...], str]:
-    """Who called something else than most, and what; everybody, where no side is larger."""
-    shapes = {rank: _shape(call) for rank, call in at.items()}
+    """Who called something else than most, and what; everybody, where no side is larger. What some do not tell is not compared."""
+    told = tuple(all(getattr(call, field) for call in at.values()) for field in _COMPARED)
+    shapes = {rank: _shape(call, told) for rank, call in at.items()}
     if len(set(shapes.values())) < 2:
         return (), ""
     count = Counter(shapes.values())
-    count.update(shape for call in sisters if (shape := _shape(call)) in count)
+    count.update(shape for call in sisters if (shape := _shape(call, told)) in count)
     (usual, most), (_, second) = count.most_common(2)
     said = "; ".join(
         f"rank {next(r for r, s in shapes.items() if s == shape)}: {_words(shape)}"
@@ -123,20 +125,22 @@ def _differences(at: Mapping[int, Operation], sisters: Iterable[Operation]) -> t
     return tuple(sorted(odd)), said
 
 
+_COMPARED = ("inputs", "outputs", "input_dtypes", "output_dtypes")
 _Shape = tuple[str, tuple[int, ...], tuple[int, ...], tuple[str, ...], tuple[str, ...]]
 
 
-def _shape(call: Operation) -> _Shape:
+def _shape(call: Operation, told: tuple[bool, ...]) -> _Shape:
     """What must be equal on all ranks; of operations that take other amounts from each, only the name and the types."""
     name = call.name
     uneven = any(word in name for word in UNEVEN)
     scatters, gathers = name == "scatter", name == "gather"
+    inputs, outputs, input_dtypes, output_dtypes = told
     return (
         name,
-        () if uneven or scatters else call.inputs,
-        () if uneven or gathers else call.outputs,
-        () if scatters or not any(call.inputs) else call.input_dtypes,
-        () if gathers or not any(call.outputs) else call.output_dtypes,
+        call.inputs if inputs and not uneven and not scatters else (),
+        call.outputs if outputs and not uneven and not gathers else (),
+        call.input_dtypes if input_dtypes and not scatters and any(call.inputs) else (),
+        call.output_dtypes if output_dtypes and not gathers and any(call.outputs) else (),
     )
 
 

@@ -32,11 +32,17 @@ def out_of_order(snapshot: Snapshot, circle: AbstractSet[int], stuck: Sequence[S
     the circle, where the others' order says nothing.
     """
     places = _places(snapshot, stuck)
+    members: dict[str, set[int]] = {}
+    for key, group in snapshot.groups.items():
+        members.setdefault(_role_of(snapshot, key), set()).update(group.members)
     odd = set()
     for rank in circle:
         waits = {_role(snapshot, each) for each in stuck if rank in each.waiting and rank not in each.idle}
         waited_for = {_role(snapshot, each) for each in stuck if rank in each.missing}
-        if any(_against(places, one, other, rank) > 0 for one in waits for other in waited_for if one != other):
+        pairs = ((one, other) for one in waits for other in waited_for if one != other)
+        if any(
+            _against(places, one, other, (members[one[0]] & members[other[0]]) - {rank}) > 0 for one, other in pairs
+        ):
             odd.add(rank)
     return odd or set(circle)
 
@@ -61,12 +67,10 @@ def _places(snapshot: Snapshot, stuck: Sequence[Stuck]) -> dict[_Role, dict[int,
     return places
 
 
-def _against(places: dict[_Role, dict[int, int]], one: _Role, other: _Role, but: int) -> int:
-    """How many more ranks make `other` before `one` than the other way round, leaving out rank `but`."""
-    balance = 0
+def _against(places: dict[_Role, dict[int, int]], one: _Role, other: _Role, ranks: AbstractSet[int]) -> int:
+    """How many more of `ranks`, which belong to both, make `other` before `one` than the other way round."""
     if not places[one] or not places[other]:
         return 0  # messages: their numbers are each rank's own
-    for rank in (places[one].keys() | places[other].keys()) - {but}:
-        at, before = places[one].get(rank, float("inf")), places[other].get(rank, float("inf"))
-        balance += (before < at) - (at < before)
-    return balance
+    never = float("inf")
+    order = [(places[one].get(rank, never), places[other].get(rank, never)) for rank in ranks]
+    return sum((before < at) - (at < before) for at, before in order)
