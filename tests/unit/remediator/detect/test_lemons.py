@@ -47,7 +47,7 @@ def test_a_rollout_that_hits_all_nodes_and_is_not_told_makes_no_lemons() -> None
     ("make", "recall"),
     [
         (fleets.counts_only, 0.85), (fleets.with_evidence, 0.85), (fleets.users_bug, 0.85), (fleets.rack_bursts, 0.8),
-        (fleets.driver_rollout, 0.75), (fleets.uneven_service, 0.5), (fleets.own_cordons, 0.85),
+        (fleets.driver_rollout, 0.75), (fleets.uneven_service, 0.85), (fleets.own_cordons, 0.85),
     ],
 )  # fmt: skip
 def test_lemons_are_found_among_all_that(make: Make, recall: float) -> None:
@@ -59,7 +59,7 @@ def test_lemons_are_found_among_all_that(make: Make, recall: float) -> None:
         lemons += int(fleet.lemon.sum())
         wrong += int((suspects & ~fleet.lemon).sum())
     assert hits >= recall * lemons
-    assert wrong <= 0.15 * lemons
+    assert wrong <= 0.3 * lemons
 
 
 def one_sick_node(times: list[float], **more: object) -> Rows:
