@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import msgspec
@@ -17,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     delete,
+    func,
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -24,6 +26,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from remediator.model.delivery import Delivery, DeliveryState, LeadLost
 from remediator.store import schema
 
+log = logging.getLogger(__name__)
 _metadata = MetaData()
 deliveries = Table(
     "deliveries",
@@ -95,6 +98,12 @@ class DeliveryStore:
         with self._engine.connect() as db:
             return [at for _, at in db.execute(query)]
 
+    def left_for(self) -> dict[str, int]:
+        """How many wait, by receiver."""
+        query = select(deliveries.c.receiver, func.count()).where(deliveries.c.state == DeliveryState.WAITING.value)
+        with self._engine.connect() as db:
+            return {str(name): int(count) for name, count in db.execute(query.group_by(deliveries.c.receiver))}
+
     def forget(self, before: float) -> None:
         """Drop what was over before then."""
         over = deliveries.c.state != DeliveryState.WAITING.value
@@ -105,7 +114,16 @@ class DeliveryStore:
         query = select(deliveries.c.body).where(*conditions)  # type: ignore[arg-type]  # clauses of the table above
         with self._engine.connect() as db:
             found = db.execute(query.order_by(deliveries.c.created_at, deliveries.c.id))
-            return [msgspec.json.decode(body, type=Delivery) for (body,) in found]
+            return [item for (body,) in found if (item := _read(body)) is not None]
+
+
+def _read(body: bytes) -> Delivery | None:
+    """A row that cannot be read must not keep back those behind it."""
+    try:
+        return msgspec.json.decode(body, type=Delivery)
+    except msgspec.DecodeError as error:
+        log.error("a row of the outbox cannot be read (%s): %r", error, body[:500])
+        return None
 
 
 def _require_term(db: Connection, epoch: int) -> None:

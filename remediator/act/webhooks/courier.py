@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from remediator.act.webhooks.alertmanager import Alertmanager
 from remediator.act.webhooks.envelope import Answer
 from remediator.act.webhooks.follow_up import Standing, follow_ups
-from remediator.act.webhooks.pace import counted_by_rate, plan, wait_s
+from remediator.act.webhooks.pace import counted_by_rate, plan, ripe, wait_s
 from remediator.act.webhooks.registry import AnyReceiver
 from remediator.model.delivery import Delivery, DeliveryState, LeadLost
 from vocabulary.clock import Clock
@@ -63,6 +63,10 @@ class Deliveries(Protocol):
         """When pieces were begun that the rate counts, one time for each."""
         ...
 
+    def left_for(self) -> dict[str, int]:
+        """How many wait, by receiver."""
+        ...
+
     def forget(self, before: float) -> None:
         """Drop what was over before then."""
         ...
@@ -87,8 +91,8 @@ class Courier:
         self._way = way
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self._shut_until = 0.0  # it is down, or asked us to wait
-        self._repeat_at = 0.0
+        self._shut_until = 0.0  # monotonic; it is down, or asked us to wait
+        self._repeat_at = 0.0  # monotonic
         self._thread = threading.Thread(target=self._run, name=f"tell-{way.name}", daemon=True)
 
     def start(self) -> None:
@@ -100,9 +104,12 @@ class Courier:
         self._wake.set()
 
     def stop(self) -> None:
-        """Finish the attempt under way."""
+        """Begin no further attempt."""
         self._stopping.set()
         self._wake.set()
+
+    def join(self) -> None:
+        """Wait for the attempt under way."""
         if self._thread.is_alive():
             self._thread.join(timeout=self._way.receiver.timeout_s + 5)
 
@@ -138,19 +145,22 @@ class Courier:
         for piece in _begun_pieces(waiting):
             if self._must_end():
                 return LOOK_S
-            if piece[0].due <= now and self._shut_until <= now:
+            if ripe(piece[0], now) and not self._shut():
                 self._attempt(piece)
         fresh = [item for item in waiting if not item.batch]
         wake = None
-        if fresh and self._shut_until <= now:
+        if fresh and not self._shut():
             begun = way.store.begun(way.name, now - way.receiver.rate.per_s)
             found = plan(fresh, begun, way.receiver.pace, now)
             wake = found.wake
             for piece in found.pieces:
-                if self._must_end() or self._shut_until > now:
+                if self._must_end() or self._shut():
                     break
                 self._attempt(self._begin(piece, now))
         return self._pause(wake)
+
+    def _shut(self) -> bool:
+        return self._way.clock.monotonic() < self._shut_until
 
     def _must_end(self) -> bool:
         return self._stopping.is_set() or not self._way.standing.leads()
@@ -158,12 +168,13 @@ class Courier:
     def _pause(self, wake: float | None) -> float:
         now = self._way.clock.wall()
         left, told = self._way.store.waiting(self._way.name), self._way.store.told(self._way.name)
-        times = [max(item.due, self._shut_until) for item in left if item.batch]
+        shut_for = self._shut_until - self._way.clock.monotonic()
+        pauses = [max(item.due - now, shut_for) for item in left if item.batch]
         if any(not item.batch for item in left):
-            times.append(max(wake or now, self._shut_until))
+            pauses.append(max((wake or now) - now, shut_for))
         if told and self._way.receiver.REPEATS:
-            times.append(self._repeat_at)
-        pause = min([max(0.0, at - now) for at in times] + [IDLE_S])
+            pauses.append(self._repeat_at - self._way.clock.monotonic())
+        pause = max(0.0, min([*pauses, IDLE_S]))
         return min(pause, LOOK_S) if told or left else pause
 
     def _begin(self, piece: Sequence[Delivery], now: float) -> tuple[Delivery, ...]:
@@ -186,7 +197,11 @@ class Courier:
 
     def _attempt(self, piece: Sequence[Delivery]) -> None:
         way, now = self._way, self._way.clock.wall()
-        answer = way.receiver.send(way.receiver.envelope(piece[0].batch, tuple(piece), now))
+        try:
+            answer = way.receiver.send(way.receiver.envelope(piece[0].batch, tuple(piece), now))
+        except Exception as error:
+            log.exception("telling %s failed; this is a bug, please report it", way.name)
+            answer = Answer(False, f"internal error: {type(error).__name__}", refused=True)  # others still get through
         attempts = piece[0].attempts + 1
         if answer.taken:
             self._shut_until = 0.0
@@ -210,7 +225,7 @@ class Courier:
         way, now = self._way, self._way.clock.wall()
         wait = wait_s(attempts, answer.retry_after_s, piece[0].batch, refused=answer.refused)
         if answer.down:
-            self._shut_until = now + wait
+            self._shut_until = way.clock.monotonic() + wait
         over = now - min(item.created_at for item in piece) >= way.give_up_s
         state = DeliveryState.ABANDONED if over else DeliveryState.WAITING
         what = f"given up after {attempts} attempts" if over else f"attempt {attempts} failed, next in {wait:.0f} s"
@@ -219,13 +234,14 @@ class Courier:
 
     def _repeat(self, receiver: Alertmanager, told: Sequence[Delivery], now: float) -> None:
         """Level, not edge: whatever is still so is said again, and a lost repetition does not matter."""
-        if now < self._repeat_at or not told:
+        if not told or self._shut() or self._way.clock.monotonic() < self._repeat_at:
             return
-        self._repeat_at = now + receiver.repeat_s
+        self._repeat_at = self._way.clock.monotonic() + receiver.repeat_s
         for first in range(0, len(told), REPEAT_MAX):
             answer = receiver.repeat(told[first : first + REPEAT_MAX], now)
             if not answer.taken:
                 log.warning("%s did not hear what is still so: %s", self._way.name, answer.words)
+                return
 
 
 def _begun_pieces(waiting: Sequence[Delivery]) -> list[tuple[Delivery, ...]]:

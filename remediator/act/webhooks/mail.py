@@ -7,6 +7,7 @@ import datetime as dt
 import smtplib
 import socket
 import ssl
+from email.errors import MessageError
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime
@@ -37,7 +38,7 @@ class Mail(Receiver, frozen=True, kw_only=True, tag="email"):
     def __post_init__(self) -> None:
         super().__post_init__()
         for address in (self.sender, *self.to):
-            Address(addr_spec=address)
+            _check_address(address)
         if bool(self.user) != bool(self.password_file):
             raise ValueError("'user' and 'password_file' go together")
         if self.user and not self.starttls:
@@ -74,6 +75,15 @@ class Mail(Receiver, frozen=True, kw_only=True, tag="email"):
             if self.user:
                 client.login(self.user, password)
             client.send_message(message)
+
+
+def _check_address(text: str) -> None:
+    try:
+        found = Address(addr_spec=text)
+    except (MessageError, ValueError, IndexError) as error:  # the parser runs off the end of some
+        raise ValueError(f"'{text}' is no mail address: {error}") from None
+    if not found.username or not found.domain or not text.isascii():
+        raise ValueError(f"'{text}' is no mail address")
 
 
 class _Client(smtplib.SMTP):

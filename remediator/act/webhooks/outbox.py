@@ -42,6 +42,9 @@ class Outbox:
         self._standing = standing
         self._store.prepare()
         self._store.forget(self._clock.wall() - KEPT_S)
+        for name, count in self._store.left_for().items():
+            if name not in self._receivers:
+                log.error("%d messages wait for the receiver '%s', which is not configured any more", count, name)
         for name, receiver in self._receivers.items():
             way = Way(name, receiver, self._store, self._clock, standing, self._quiet_until, self._telling.give_up_s)
             self._couriers[name] = Courier(way)
@@ -54,6 +57,8 @@ class Outbox:
         self._stopping.set()
         for courier in self._couriers.values():
             courier.stop()
+        for courier in self._couriers.values():
+            courier.join()
         if self._beating.is_alive():
             self._beating.join(timeout=15)
 

@@ -19,6 +19,7 @@ RETRY_MAX_S = 300.0
 REFUSED_FIRST_S = 60.0
 REFUSED_MAX_S = 3600.0
 RETRY_AFTER_MAX_S = 3600.0
+LATER_MAX_S = 2 * 3600.0
 
 
 class Together(str, enum.Enum):
@@ -57,7 +58,7 @@ def plan(fresh: Sequence[Delivery], begun: Sequence[float], pace: Pace, now: flo
     wakes = [item.due for item in fresh if item.due > now]
     counted = {key: group for key, group in groups.items() if _counts(group, pace)}
     free = [tuple(group) for key, group in groups.items() if key not in counted]
-    in_window = sorted(at for at in begun if at > now - pace.rate.per_s)
+    in_window = sorted(at for at in begun if now - pace.rate.per_s < at <= now)  # later ones: the clock was set back
     slots = max(0, pace.rate.messages - len(in_window))
     order = sorted(counted.values(), key=lambda group: (not any(i.message.page for i in group), _age(group[0])))
     if len(order) <= slots:
@@ -79,7 +80,13 @@ def _groups(fresh: Sequence[Delivery], pace: Pace, now: float) -> dict[str, list
     for item in sorted(fresh, key=_age):
         if item.not_before <= now:
             groups.setdefault(_key(item, pace), []).append(item)
-    return {key: group for key, group in groups.items() if any(item.due <= now for item in group)}
+    return {key: group for key, group in groups.items() if any(ripe(item, now) for item in group)}
+
+
+def ripe(item: Delivery, now: float) -> bool:
+    """Whether its time has come. A time further off than anything of ours can put it off is a clock that was set back."""
+    later = item.due - now
+    return later <= 0 or (later > LATER_MAX_S if item.batch else item.message.page)
 
 
 def _key(item: Delivery, pace: Pace) -> str:

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, create_engine
 
 from remediator.model.delivery import DeliveryState, LeadLost
 from remediator.store import schema
-from remediator.store.deliveries import DeliveryStore
+from remediator.store.deliveries import DeliveryStore, deliveries
 from tests.unit.remediator.act.webhooks.peer import AT, delivery
 
 
@@ -72,3 +72,14 @@ def test_text_that_a_database_dislikes_survives(store: DeliveryStore) -> None:
     odd = replace(delivery(1), detail="\0 ' \" ; -- \U0001f525")
     store.save([odd], 3)
     assert store.waiting("r") == [odd]
+
+
+def test_a_row_that_cannot_be_read_keeps_back_no_other(
+    store: DeliveryStore, engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.add([delivery(1), delivery(2)])
+    with engine.begin() as db:
+        db.execute(deliveries.update().where(deliveries.c.id == delivery(1).id).values(body=b"{"))
+    assert store.waiting("r") == [delivery(2)]
+    assert "cannot be read" in caplog.text
+    assert store.left_for() == {"r": 2}

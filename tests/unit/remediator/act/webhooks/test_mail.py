@@ -173,6 +173,10 @@ def test_a_server_that_drips_is_cut_off(server: SmtpServer, certificate: Path, t
     ("changes", "says"),
     [
         ({"sender": "healthd"}, "no domain"),
+        ({"sender": ""}, "is no mail address"),
+        ({"to": ["a@"]}, "is no mail address"),
+        ({"to": ["a@b\nBcc: x@y"]}, "is no mail address"),
+        ({"to": ["@b"]}, "is no mail address"),
         ({"password_file": ""}, "go together"),
         ({"starttls": False}, "a password needs 'starttls'"),
         ({"to": []}, "length >= 1"),

@@ -140,3 +140,56 @@ def test_what_is_told_is_forgotten_after_a_month_unless_somebody_waits_for_its_e
     store.add([known, over, waits])
     store.forget(2.0)
     assert sorted(i.id for i in store.latest(9)) == sorted([known.id, waits.id])
+
+
+def test_what_a_receiver_asks_to_wait_is_waited(peer: Peer, outbox: Make, store: DeliveryStore) -> None:
+    peer.status, peer.headers = 429, {"retry-after": "1000"}
+    box = outbox({"webhooks": [peer.url]})
+    box.start(standing({"inc-1", "inc-2"}))
+    box.put(message(1))
+    (first,) = until(lambda: [i for i in store.waiting("webhook-1") if i.attempts])
+    assert first.due - first.claimed_at >= 1000
+    box.put(message(2))
+    box.stop()
+    assert len(peer.got) == 1
+
+
+def test_a_message_that_cannot_be_made_keeps_back_no_other(
+    peer: Peer, outbox: Make, store: DeliveryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = message(1, at=-1e18)  # no date has this time
+    box = outbox({"receivers": {"am": {"kind": "alertmanager", "url": peer.url}}})
+    box.start(standing({"inc-1", "inc-2"}))
+    box.put(broken)
+    until(lambda: [i for i in store.waiting("am") if i.attempts])
+    box.put(message(2))
+    until(lambda: sent(store))
+    assert "internal error: " in store.waiting("am")[0].detail
+    assert "please report it" in caplog.text
+
+
+def test_messages_for_somebody_who_is_gone_are_not_silent(
+    outbox: Make, store: DeliveryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.add([delivery(1), delivery(2)])
+    outbox({}).start(standing(set()))
+    assert "2 messages wait for the receiver 'r', which is not configured any more" in caplog.text
+
+
+def test_a_piece_keeps_its_name_and_its_messages_whatever_comes_later(
+    peer: Peer, outbox: Make, store: DeliveryStore
+) -> None:
+    chat = {"receivers": {"chat": {"kind": "slack", "url": peer.url}}}
+    peer.status = 500
+    box = outbox(chat)
+    box.start(standing({"inc-1", "inc-2"}))
+    box.put(message(1))
+    (first,) = until(lambda: [i for i in store.waiting("chat") if i.batch])
+    box.stop()
+    peer.status = 200
+    again = outbox(chat)
+    again.put(message(2))
+    again.start(standing({"inc-1", "inc-2"}))
+    until(lambda: len(sent(store)) == 2)
+    batches = {item.message.incident: item.batch for item in sent(store)}
+    assert batches["inc-1"] == first.batch != batches["inc-2"]

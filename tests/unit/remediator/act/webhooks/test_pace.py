@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.act.webhooks.pace import Pace, Rate, Together, plan, wait_s
+from remediator.act.webhooks.pace import Pace, Rate, Together, plan, ripe, wait_s
 from remediator.model.delivery import Delivery, Phase
 from tests.unit.remediator.act.webhooks.peer import AT, delivery, message
 
@@ -118,7 +118,7 @@ def test_a_matter_that_a_receiver_keeps_is_never_mixed_with_its_end(
 
 
 def test_a_burst_is_one_message_and_what_is_too_much_is_summed_up() -> None:
-    burst = [delivery(n, id=str(n), due=AT + 10) for n in range(30)]
+    burst = [delivery(n, id=str(n), due=AT + 10, message=message(n, page=False)) for n in range(30)]
     assert plan(burst, [], Pace(Rate(), Together.BURST), AT + 5).pieces == ()
     (piece,) = plan(burst, [], Pace(Rate(), Together.BURST), AT + 10).pieces
     assert len(piece) == 30
@@ -147,3 +147,14 @@ def test_the_wait_is_bounded_and_honours_the_receiver(
 def test_the_wait_doubles(*, refused: bool, first: float) -> None:
     waits = [wait_s(n, None, "k", refused=refused) for n in (1, 2, 3)]
     assert all(first * 2**n <= wait <= first * 2**n * 1.2 for n, wait in enumerate(waits))
+
+
+def test_a_clock_that_is_set_back_holds_nothing_up_for_long() -> None:
+    later = [delivery(1, created_at=AT + 86400, due=AT + 86400)]
+    pace = Pace(Rate(messages=1), Together.NOTHING)
+    assert plan(later, [AT + 86400], pace, AT).pieces == (tuple(later),)
+    begun = delivery(1, batch="msg_a", due=AT + 86400)
+    assert ripe(begun, AT)
+    assert not ripe(delivery(1, batch="msg_a", due=AT + 3600), AT)
+    quiet = delivery(1, due=AT + 86400, message=message(1, page=False))
+    assert not ripe(quiet, AT)
