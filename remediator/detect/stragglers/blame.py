@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from remediator.detect.stragglers.onset import Slowness, when_slow
-from remediator.detect.stragglers.peers import Compared
+from remediator.detect.stragglers.peers import Compared, tensor_group
 from remediator.detect.stragglers.robust import MAD_TO_SIGMA, median, noise, spread
 from remediator.detect.stragglers.scan import Suspect
 from remediator.detect.stragglers.trace import UNKNOWN, Bools, Floats, Ints, Trace
@@ -135,26 +135,16 @@ def _too_many_from_the_start(trace: Trace, compared: Compared, slow: list[Slow],
     )
     for number in np.unique(compared.group[always]):
         own = always[compared.group[always] == number]
-        nodes, tensor = trace.codes["node"][own], _tensor_group(trace)[own]
+        nodes, tensor = trace.codes["node"][own], tensor_group(trace)[own]
         units = np.unique(nodes if (nodes != UNKNOWN).all() else tensor if (tensor >= 0).all() else own)
         if units.size >= MANY and own.size >= MANY_SHARE * (compared.group == number).sum():
             return True
     return False
 
 
-def _tensor_group(trace: Trace) -> Ints:
-    """(R,) number of the tensor-parallel group, -1 where there is none."""
-    dp, tp = trace.places["dp_rank"], trace.places["tp_rank"]
-    stage = trace.places["pp_rank"] if (trace.places["pp_rank"] != UNKNOWN).any() else trace.codes["stage"]
-    _, number, size = np.unique(np.stack([dp, stage]), axis=1, return_inverse=True, return_counts=True)
-    number = number.reshape(-1)
-    known = (dp != UNKNOWN) & (tp != UNKNOWN) & (size[number] > 1) & (size[number] < dp.size)
-    return np.where(known, number, -1)
-
-
 def _within_tensor_groups(trace: Trace, compared: Compared, slow: list[Slow]) -> tuple[list[Slow], list[Reason]]:
     """Those of each group that moves together who stand out of it, by their own time or since they wait least."""
-    group = _tensor_group(trace)
+    group = tensor_group(trace)
     kept: list[Slow] = []
     reasons: list[Reason] = []
     for number in sorted({int(group[each.column]) for each in slow}):

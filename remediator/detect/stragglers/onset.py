@@ -12,7 +12,8 @@ from remediator.detect.stragglers.trace import Bools, Floats, Ints
 WARM_UP, WARM_UP_SHORT = 16, 10
 EVIDENCE_MAX = 6.0  # what a single step may say (log odds): one wild step starts nothing
 SWITCH = 6.0  # log odds against a change at any one step
-RUN_MIN = 5
+RUN_MIN, RUN_KEPT = 5, 3
+RUN_SPREADS = 5.0
 GLOBAL_MIN = float(np.log(1.10))
 GLOBAL_NOISE = 6.0
 GLOBAL_STEPS = 15
@@ -70,7 +71,7 @@ def when_slow(
     slow = np.zeros(series.size, dtype=bool)
     for _ in range(3):
         slow = _two_states(series - usual, level - usual, wide)
-        slow = _without_short(slow, usable)
+        slow = _without_chance(series, slow, usable, (first, last))
         if not slow.any():
             slow[first : last + 1] = True
             break
@@ -78,8 +79,8 @@ def when_slow(
         rest = series[usable & ~slow]
         if np.isfinite(rest).sum() >= 2 * RUN_MIN:
             usual = float(np.nanmedian(rest))
-    start = int(np.flatnonzero(slow)[0])
-    ramp = _slope_start(series - usual, start, _end(slow, start))
+    start = int(np.flatnonzero(slow & np.isfinite(series))[0])
+    ramp = _slope_start(np.where(usable, series - usual, np.nan), start, _end(slow, start))
     grows = ramp is not None
     start = start if ramp is None else ramp
     after = np.flatnonzero(usable)
@@ -127,10 +128,19 @@ def runs(mask: Bools) -> list[tuple[int, int]]:
     return [(int(a), int(b) - 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def _without_short(slow: Bools, usable: Bools) -> Bools:
+def _without_chance(series: Floats, slow: Bools, usable: Bools, window: tuple[int, int]) -> Bools:
+    """Without the stretches that are too short, or no slower than the rest is by chance, wild values included."""
     kept: Bools = slow.copy()
+    rest = series[usable & ~slow]
+    rest = rest[np.isfinite(rest)]
+    usual, wild = (float(rest.mean()), float(rest.std())) if rest.size >= 2 * RUN_MIN else (0.0, 0.0)
     for start, end in runs(slow):
-        if end - start + 1 < RUN_MIN or usable[start : end + 1].sum() < min(RUN_MIN, usable.sum()):
+        own = series[start : end + 1]
+        own = own[np.isfinite(own)]
+        short = end - start + 1 < RUN_KEPT or usable[start : end + 1].sum() < min(RUN_KEPT, usable.sum())
+        aside = end < window[0] or start > window[1]
+        chance = aside and own.mean() - usual < RUN_SPREADS * wild / np.sqrt(own.size) if own.size else True
+        if short or chance:
             kept[start : end + 1] = False
     return kept
 

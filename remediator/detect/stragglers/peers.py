@@ -14,7 +14,7 @@ PEERS_MIN = 4
 CENTRE_RANKS = 10_000  # tell well enough what all of them do
 PRESENT_SHARE = 0.5  # a step that fewer of the peers reported compares with nobody
 SHARED_BY_STAGES = 0.6  # correlation from which the stages of a pipeline say how long its sequences were
-SKU_SHARE, SKU_GAP, SKU_GAP_NOISE, SKU_TIGHT = 0.2, 0.04, 8.0, 1.0
+SKU_SHARE, SKU_UNITS, UNIT_RANKS, SKU_GAP, SKU_GAP_NOISE, SKU_TIGHT = 0.2, 4, 8, 0.04, 8.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _products(trace: Trace, even: Floats, wide: Ints, usable: Bools) -> Ints:
     early, late = rows[: max(5, rows.size // 4)], rows[rows.size // 2 :]
     for number in np.unique(wide):
         columns = np.flatnonzero(wide == number)
-        least = max(PEERS_MIN, int(np.ceil(SKU_SHARE * columns.size)))
+        least = PEERS_MIN
         if columns.size < 2 * least or early.size < 5:
             continue
         level = median(even[np.ix_(early, columns)], 0)
@@ -123,8 +123,8 @@ def _products(trace: Trace, even: Floats, wide: Ints, usable: Bools) -> Ints:
         wiggle = float(np.nanmedian([noise(even[rows, column]) for column in columns[:: max(1, columns.size // 32)]]))
         sure = SKU_GAP_NOISE * wiggle / np.sqrt(early.size)
         sides = level[order[:cut]], level[order[cut:]]
-        wide_sides = max(spread(side) for side in sides) * 4
-        if gaps.max() < max(SKU_GAP, sure, SKU_TIGHT * wide_sides) or _is_one_unit(trace, slower):
+        tight = SKU_TIGHT * max(spread(side) for side in sides)
+        if gaps.max() < max(SKU_GAP, sure, tight) or not _is_a_kind(trace, slower, columns.size):
             continue
         still = median(even[np.ix_(late, columns)], 0)
         if np.nanmedian(still[order[cut:]]) - np.nanmedian(still[order[:cut]]) > gaps.max() / 2:
@@ -132,11 +132,27 @@ def _products(trace: Trace, even: Floats, wide: Ints, usable: Bools) -> Ints:
     return kinds
 
 
-def _is_one_unit(trace: Trace, columns: Ints) -> bool:
-    """Whether these ranks are all on one node that is known, or all in one tensor-parallel group."""
-    node, tp = trace.codes["node"][columns], trace.places["tp_rank"][columns]
-    if node[0] != UNKNOWN:
-        return bool((node == node[0]).all())
-    dp, pp = trace.places["dp_rank"][columns], trace.places["pp_rank"][columns]
-    same = bool((dp == dp[0]).all() and (pp == pp[0]).all())
-    return same and bool((tp != UNKNOWN).all()) and np.unique(tp).size > 1 and dp[0] != UNKNOWN
+def _is_a_kind(trace: Trace, columns: Ints, peers: int) -> bool:
+    """Whether these ranks are too many, in too many places, to have broken alike.
+
+    The places are nodes or tensor-parallel groups where they are known; else a block of ranks is taken for one node.
+    """
+    node, tensor = trace.codes["node"][columns], tensor_group(trace)[columns]
+    if (node != UNKNOWN).all():
+        units = np.unique(node).size
+    elif (tensor != UNKNOWN).all():
+        units = np.unique(tensor).size
+    else:
+        block = columns.size <= UNIT_RANKS and np.ptp(trace.ranks[columns]) == columns.size - 1
+        units = 1 if block else columns.size
+    return units >= SKU_UNITS or (units > 1 and columns.size >= SKU_SHARE * peers)
+
+
+def tensor_group(trace: Trace) -> Ints:
+    """(R,) number of the tensor-parallel group, -1 where there is none."""
+    dp, tp = trace.places["dp_rank"], trace.places["tp_rank"]
+    stage = trace.places["pp_rank"] if (trace.places["pp_rank"] != UNKNOWN).any() else trace.codes["stage"]
+    _, number, size = np.unique(np.stack([dp, stage]), axis=1, return_inverse=True, return_counts=True)
+    number = number.reshape(-1)
+    known = (dp != UNKNOWN) & (tp != UNKNOWN) & (size[number] > 1) & (size[number] < dp.size)
+    return np.where(known, number, UNKNOWN)

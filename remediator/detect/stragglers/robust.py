@@ -14,7 +14,7 @@ ENOUGH = 100_000
 MAD_EFFICIENCY = 0.37  # a spread from medians of n values is as sure as a usual one from 0.37 n
 TAIL_SHARE, TAIL_SIGMAS = 0.8, 0.8416
 TAIL_STRETCH = 2.0
-TAIL_VALUES_MIN, TAIL_SHARE_MIN, TAIL_ROOM = 100, 0.002, 1.05
+TAIL_VALUES_MIN, TAIL_SHARE_MIN, TAIL_ROOM = 100, 0.002, 1.1
 TAILS = (math.inf, 30.0, 20.0, 12.0, 8.0, 6.0, 5.0, 4.0, 3.0, 2.5, 2.0)
 
 
@@ -114,7 +114,7 @@ def lower_tail(values: Floats) -> float:
     known = _some(values)
     if known.size < TAIL_VALUES_MIN:
         return math.inf
-    share = max(TAIL_SHARE_MIN, 5 / known.size)
+    share = max(TAIL_SHARE_MIN, 10 / known.size)
     far = (float(np.median(known)) - float(np.quantile(known, share))) / max(spread(known), 1e-12)
     normal = NormalDist()
     for free in TAILS:
@@ -127,3 +127,16 @@ def lower_tail(values: Floats) -> float:
 def surprise(z: float, looks: int) -> float:
     """Probability, at most 1, that the greatest of `looks` normal values reaches `z`."""
     return min(1.0, max(looks, 1) * 0.5 * math.erfc(z / math.sqrt(2)))
+
+
+def binomial_tail(hits: int, trials: int, share: float) -> float:
+    """Probability of at least so many hits if each of the trials is one with probability `share`."""
+    if hits <= 0:
+        return 1.0
+    share = min(max(share, 1e-12), 1 - 1e-12)
+    ways = math.lgamma(trials + 1)
+    return min(1.0, math.fsum(
+        math.exp(ways - math.lgamma(k + 1) - math.lgamma(trials - k + 1)
+                 + k * math.log(share) + (trials - k) * math.log1p(-share))
+        for k in range(hits, trials + 1)
+    ))  # fmt: skip

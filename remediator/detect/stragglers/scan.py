@@ -7,22 +7,34 @@ noise that lasts, and ranks that differ by nature, widen it. The bound is set fo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from remediator.detect.stragglers.robust import critical, lower_tail, median, spread, surprise, upper_spread
+from remediator.detect.stragglers.robust import (
+    binomial_tail,
+    critical,
+    lower_tail,
+    median,
+    spread,
+    surprise,
+    upper_spread,
+)
 from remediator.detect.stragglers.trace import Bools, Floats, Ints
 
 BLOCK = 5
 WINDOW_BLOCKS, SHORT_BLOCKS = 3, 2
 SHORT_STEPS = 45  # a trace with fewer is judged by windows of ten
-CHANCE = 1e-3  # of any false name in one pass
+CHANCE = 5e-3  # of any false name in one pass
 TAIL_RANKS = 12  # among fewer a single slow one is the tail
 EFFECT_MIN = 0.05  # what is less slow is not worth a name
 ABOVE_PEERS = 0.03  # one that only came up to its peers slows nobody
 SPREAD_FLOOR = 0.002  # clocks are no better
-PERSISTS = 0.4  # of the blocks of a window, each at least a third as slow as the window
+POOL_ROOM = 1.3  # windows that wander further than independent blocks would are not independent
+MANY_SHARE = 0.25
+ENOUGH_RANKS = 1000
+PERSISTS = 0.4  # of the blocks of a window, each at least a third as slow as it, and of its steps, half as slow
 
 
 @dataclass(frozen=True)
@@ -69,6 +81,30 @@ class _Best:
     own_past: Bools
 
 
+@dataclass(frozen=True)
+class _Rule:
+    looks: int
+    chance: float
+    least: float
+
+
+@dataclass(frozen=True)
+class _Width:
+    """A spread, the number of values it was taken from, and how long their tail is.
+
+    The mean of a longer window wanders no further than that of a shorter one, so each width holds for longer ones too.
+    """
+
+    sigma: float
+    known: int
+    tail: float
+    even: Floats
+
+    def bound(self, rule: _Rule, tail: float = np.inf) -> float:
+        """What chance does not reach."""
+        return self.sigma * critical(rule.chance, rule.looks, self.known, min(tail, self.tail))
+
+
 def blocks_of(slow: Floats, rows: Ints) -> tuple[Floats, Ints]:
     """(B, R) trimmed means of five rows each, and (B, 5) those rows; the oldest ones that fill no block are left out."""
     count = rows.size // BLOCK
@@ -77,6 +113,7 @@ def blocks_of(slow: Floats, rows: Ints) -> tuple[Floats, Ints]:
     known = np.sum(~np.isnan(cut), axis=1)
     full = np.mean(cut[:, 1:4], axis=1)
     some = np.where(known == 4, (cut[:, 1] + cut[:, 2]) / 2, np.where(known == 3, cut[:, 1], np.nan))
+    some = np.where(known == 2, cut[:, 0], some)  # the lesser: a hole must not let a single wild value speak
     return np.where(known == 5, full, some), taken.reshape(count, BLOCK)
 
 
@@ -97,25 +134,43 @@ def scan(slow: Floats, usable: Bools, group: Ints, least: float = EFFECT_MIN, ch
     count, ranks = blocks.shape
     if count < shortest:
         return Scan((), {}, 0)
-    sizes = []
-    size = shortest
-    while size <= count:
-        sizes.append(size)
-        size *= 2
+    sizes = sorted({shortest << power for power in range(count.bit_length()) if shortest << power <= count} | {count})
     judged = int((group >= 0).sum())
-    looks = max(1, 2 * judged * sum(max(1, count // size) * 2 for size in sizes))
     best = _nothing(ranks)
     visible: dict[int, float] = {}
     sums, seen = _running(blocks)
-    limits: dict[tuple[int, int], float] = {}
-    for size in [1, *sizes]:
-        window = _Window(size, np.arange(count - size, -1, -max(1, size // 2))[::-1], sums, seen, limits)
+    known: dict[tuple[bool, int], list[_Width]] = {}
+    looks = [2 * judged * max(1, count // size) for size in sizes]  # overlapping windows are worth half as much again
+    for size, own in zip([1, *sizes], [1, *looks], strict=True):
+        window = _Window(size, np.arange(count - size, -1, -max(1, size // 2))[::-1], sums, seen)
+        rule = _Rule(own, chance / (2 * len(sizes)), least)
         for number in np.unique(group[group >= 0]):
             columns = np.flatnonzero(group == number)
-            _look(window, blocks, columns, (looks, chance, least), best)
-            visible[int(number)] = min(visible.get(int(number), np.inf), window.bound)
-    suspects = tuple(_suspect(best, int(column), members, looks) for column in np.flatnonzero(best.margin > 0))
-    return Scan(suspects, visible, looks)
+            bound = _look(window, blocks, columns, rule, best, known)
+            visible[int(number)] = min(visible.get(int(number), np.inf), bound)
+    found = [_suspect(best, int(column), members, sum(looks)) for column in np.flatnonzero(best.margin > 0)]
+    return Scan(tuple(_lasting(slow, usable, group, found, chance / max(1, sum(looks)))), visible, sum(looks))
+
+
+def _lasting(slow: Floats, usable: Bools, group: Ints, found: list[Suspect], chance: float) -> Iterator[Suspect]:
+    """Those that were slow in many steps of their window, and in more than the rare slow steps of everybody explain.
+
+    A second look with no thought of spreads: how often are the others as slow as half of this, and how often by that
+    chance would so many steps of one window be?
+    """
+    named = {each.column for each in found}
+    for each in found:
+        rows = slice(each.first, each.last + 1)
+        own = slow[rows, each.column][usable[rows]]
+        high = own[np.isfinite(own)] >= each.slow / 2
+        peers = np.flatnonzero(group == group[each.column])
+        others = np.array([column for column in peers if column not in named], dtype=np.int64)
+        others = others if others.size >= 2 else peers[peers != each.column]
+        cells = slow[np.ix_(usable, others[:: max(1, others.size // ENOUGH_RANKS)])]
+        cells = cells[np.isfinite(cells)]
+        usual = (float((cells >= each.slow / 2).sum()) + 0.5) / (cells.size + 1)
+        if high.mean() >= PERSISTS and binomial_tail(int(high.sum()), high.size, usual) <= chance:
+            yield each
 
 
 def _nothing(ranks: int) -> _Best:
@@ -144,49 +199,86 @@ def _running(blocks: Floats) -> tuple[Floats, Floats]:
 
 
 class _Window:
-    """All windows of one size."""
+    """All windows of one size: (P, R) means, and those less the mean of all that was before, with equal spread."""
 
-    def __init__(self, size: int, at: Ints, sums: Floats, seen: Floats, limits: dict[tuple[int, int], float]) -> None:
-        self.size, self.at, self.limits = size, at, limits
+    def __init__(self, size: int, at: Ints, sums: Floats, seen: Floats) -> None:
+        self.size, self.at = size, at
         known = seen[at + size] - seen[at]
         with np.errstate(invalid="ignore", divide="ignore"):
             self.mean = np.where(known * 3 >= size * 2, (sums[at + size] - sums[at]) / known, np.nan)
             before = np.where(seen[at] >= SHORT_BLOCKS, sums[at] / seen[at], np.nan)
         self.change = self.mean - before
-        self.bound = np.inf
+        self.unsure = np.sqrt(1 + size / np.maximum(at, 1))[:, None]  # the mean before is as noisy as it is short
 
 
-def _look(window: _Window, blocks: Floats, columns: Ints, rule: tuple[int, float, float], best: _Best) -> None:
-    looks, chance, least = rule
-    at, size = window.at, window.size
-    mean = window.mean[:, columns]
+def _look(
+    window: _Window,
+    blocks: Floats,
+    columns: Ints,
+    rule: _Rule,
+    best: _Best,
+    known: dict[tuple[bool, int], list[_Width]],
+) -> float:
+    """Note the clearest windows of these peers in `best`; the slowness from which they would have been seen."""
+    mean, visible = window.mean[:, columns], np.inf
     for own_past, values in ((False, mean), (True, window.change[:, columns])):
         if not np.isfinite(values).any():
             continue
-        values = values - median(values, 1)[:, None]  # noqa: PLW2901 - the same, centred
-        apart = max(1, int(np.isfinite(values).any(axis=1).sum()) * max(1, size // 2) // size)
-        wide = max(upper_spread(values) if columns.size >= TAIL_RANKS else spread(values), SPREAD_FLOOR)
-        bound = critical(chance, looks, columns.size * apart, lower_tail(values))
-        # The mean of a longer window wanders no further than that of a shorter one, whose spread is better known.
-        key = int(own_past), int(columns[0])
-        limit = min(bound * wide, window.limits.get(key, np.inf))
-        window.limits[key] = limit
-        bound = limit / wide
-        if not own_past:
-            window.bound = max(bound * wide, least)
-        z = values / wide
-        if size == 1:  # only to know the spread
+        scale = window.unsure if own_past else np.ones_like(window.unsure)
+        even = (values - median(values, 1)[:, None]) / scale
+        widths = known.setdefault((own_past, int(columns[0])), [])
+        widths.append(_width(even, window.size, widths))
+        if window.size == 1:  # only to know the spread
             continue
-        enough = (z >= bound) & (values >= least) & (mean >= (ABOVE_PEERS if own_past else least))
+        bound = min(width.bound(rule) for width in widths)
+        raw = even * scale
+        floor = ABOVE_PEERS if own_past else rule.least
+        enough = (even >= bound) & (raw >= rule.least) & (mean >= floor)
+        others = ~enough.any(axis=0)
+        if enough.any() and others.mean() > 1 - MANY_SHARE:  # is their upper tail as long as that of the others?
+            tail = min(lower_tail(-width.even[:, others]) for width in (widths[1], widths[-1]))
+            bound = max(bound, min(width.bound(rule, tail) for width in widths))
+        if enough.any():
+            bound = max(bound, critical(rule.chance, rule.looks, even.size) * _surges(even))
+            enough &= even >= bound
+        if not own_past:
+            visible = max(bound, rule.least)
         for place in np.flatnonzero(enough.any(axis=1)):
             hit = np.flatnonzero(enough[place])
-            part = blocks[at[place] : at[place] + size][:, columns[hit]]
-            lasts = (part >= values[place, hit] / 3).sum(axis=0) >= max(SHORT_BLOCKS, PERSISTS * size)
-            hit = hit[lasts]
-            margin = z[place, hit] / bound
-            better = margin > best.margin[columns[hit]]
-            hit, margin = hit[better], margin[better]
-            chosen = columns[hit]
-            best.margin[chosen], best.z[chosen], best.bound[chosen] = margin, z[place, hit], bound
-            best.slow[chosen], best.own_past[chosen] = mean[place, hit], own_past
-            best.first[chosen], best.last[chosen] = at[place], at[place] + size - 1
+            part = blocks[window.at[place] : window.at[place] + window.size][:, columns[hit]]
+            lasts = (part >= raw[place, hit] / 3).sum(axis=0) >= max(SHORT_BLOCKS, PERSISTS * window.size)
+            _note(best, columns, hit[lasts], (window, int(place), even[place] / widths[-1].sigma, bound / widths[-1].sigma),
+                  own_past=own_past, mean=mean[place])  # fmt: skip
+    return visible
+
+
+def _surges(even: Floats) -> float:
+    """Standard deviation of what the calmer three quarters of the ranks have above the centre, wild values included."""
+    peak = np.nanmax(np.where(np.isfinite(even), even, -np.inf), axis=0)
+    calm = even[:, np.argsort(peak)[: peak.size - int(np.ceil(MANY_SHARE * peak.size))]]
+    over = np.maximum(calm[np.isfinite(calm)], 0.0)
+    return float(np.sqrt(2 * np.mean(over**2))) if over.size else 0.0
+
+
+def _width(even: Floats, size: int, before: list[_Width]) -> _Width:
+    """How far windows of this size wander, from themselves, or as the shorter ones let expect if they agree."""
+    rows = int(np.isfinite(even).any(axis=1).sum())
+    apart = max(1, rows * max(1, size // 2) // size)
+    wide = max(upper_spread(even) if even.shape[1] >= TAIL_RANKS else spread(even), SPREAD_FLOOR)
+    known = even.shape[1] * apart
+    if before and wide <= POOL_ROOM * before[0].sigma / np.sqrt(size):
+        wide, known = max(wide, before[0].sigma / float(np.sqrt(size))), max(known, before[0].known)
+    return _Width(wide, known, lower_tail(even), even)
+
+
+def _note(
+    best: _Best, columns: Ints, hit: Ints, where: tuple[_Window, int, Floats, float], *, own_past: bool, mean: Floats
+) -> None:
+    window, place, z, bound = where
+    margin = z[hit] / bound
+    better = margin > best.margin[columns[hit]]
+    hit, margin = hit[better], margin[better]
+    chosen = columns[hit]
+    best.margin[chosen], best.z[chosen], best.bound[chosen] = margin, z[hit], bound
+    best.slow[chosen], best.own_past[chosen] = mean[hit], own_past
+    best.first[chosen], best.last[chosen] = window.at[place], window.at[place] + window.size - 1
