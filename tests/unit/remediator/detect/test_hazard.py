@@ -2,11 +2,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.detect.hazard import DAY_S, NODE_MTBF_H, OF_FINDING, RETURNED_LATELY, RETURNED_SINCE, job_hazard
+from remediator.detect.hazard import (
+    DAY_S,
+    NODE_MTBF_H,
+    OF_FINDING,
+    RETURNED_LATELY,
+    RETURNED_SINCE,
+    TREND_MAX,
+    XID_THIS_WEEK,
+    XID_TODAY,
+    job_hazard,
+    lemon_factor,
+    place,
+)
 from remediator.model.records import JobRef, NodeRecord
 from remediator.model.rules import NodeState
 from vocabulary.finding import Finding, Severity
@@ -79,3 +92,94 @@ def test_the_worst_of_what_is_known_counts_and_is_named() -> None:
 @given(st.lists(st.sampled_from(list(Severity)), max_size=6), st.floats(0, 1e9), st.sampled_from(list(NodeState)))
 def test_no_history_makes_a_node_safer_than_usual(severities: list[Severity], since: float, state: NodeState) -> None:
     assert factor(node("n1", state=state, since=since), [finding(each) for each in severities]) >= 0.999
+
+
+def warning(kind: str, count: int = 1, severity: Severity = Severity.WARNING) -> Finding:
+    check, code = kind.split("/")
+    return msgspec.structs.replace(finding(severity), check=check, code=code, count=count)
+
+
+@pytest.mark.parametrize(
+    ("worse", "milder"),
+    [
+        ("row_remap/spares", "row_remap/many"),
+        ("row_remap/many", "throttle/sw_thermal"),
+        ("ecc/sram_threshold", "row_remap/spares"),
+        ("throttle/hw_power_brake", "throttle/hw_thermal"),
+        ("infiniband/flapping", "ethernet/flapping"),
+        ("throttle/sw_thermal", "infiniband/congested"),
+    ],
+)
+def test_a_kind_that_leads_to_failures_weighs_more_than_one_that_does_not(worse: str, milder: str) -> None:
+    assert factor(node("n1"), [warning(worse)]) > factor(node("n1"), [warning(milder)])
+
+
+def test_what_is_known_of_a_kind_never_softens_an_error() -> None:
+    assert factor(node("n1"), [warning("throttle/hw_thermal", severity=Severity.ERROR)]) == pytest.approx(
+        OF_FINDING[Severity.ERROR]
+    )
+
+
+def test_corrected_errors_weigh_more_as_they_come_again_up_to_a_limit() -> None:
+    seen = [factor(node("n1"), [warning("ecc/corrected", count)]) for count in (1, 2, 4, 8, 1000)]
+    assert seen == sorted(seen)
+    assert seen[2] > 2 * seen[0]
+    assert seen[-1] == pytest.approx(TREND_MAX * seen[0])
+    assert factor(node("n1"), [warning("fan/slow", 1000)]) == pytest.approx(factor(node("n1"), [warning("fan/slow")]))
+
+
+def test_an_xid_that_is_over_is_remembered_for_a_week_and_a_jobs_own_is_not() -> None:
+    def cleared(code: str, age_s: float) -> Finding:
+        return msgspec.structs.replace(finding(Severity.FATAL, active=False), code=code, last_seen=NOW - age_s)
+
+    assert factor(node("n1"), [cleared("79", 3600)]) == pytest.approx(XID_TODAY)
+    assert factor(node("n1"), [cleared("79", 3 * DAY_S)]) == pytest.approx(XID_THIS_WEEK)
+    assert factor(node("n1"), [cleared("79", 8 * DAY_S)]) == pytest.approx(1)
+    assert factor(node("n1"), [cleared("43", 3600)]) == pytest.approx(1)
+
+
+def test_a_suspected_lemon_makes_its_job_save_more_often() -> None:
+    usual = job_hazard("train", [node("n1"), node("n2")], {}, NOW)
+    sour = job_hazard("train", [node("n1"), node("n2")], {}, NOW, suspects={"n2": lemon_factor(0.8, 31), "n1": 0.2})
+    assert usual is not None
+    assert sour is not None
+    assert sour.per_s == pytest.approx(usual.per_s * (1 + 25) / 2)
+    assert [(risk.node, risk.factor) for risk in sour.risks] == [("n2", 25.0)]
+
+
+@pytest.mark.parametrize(("probability", "multiplier"), [(float("nan"), 5), (0.5, float("inf")), (-1, 5), (0.5, 0.1)])
+def test_nonsense_makes_no_suspect(probability: float, multiplier: float) -> None:
+    assert lemon_factor(probability, multiplier) == 1.0
+    found = job_hazard("train", [node("n1")], {}, NOW, suspects={"n1": float("nan")})
+    assert found is not None
+    assert found.per_s == pytest.approx(USUAL)
+
+
+def test_a_job_is_placed_where_it_lives_longest() -> None:
+    free = [node(f"n{i}") for i in range(6)]
+    advice = place(4, free, {"n0": [finding(Severity.ERROR)]}, NOW, suspects={"n2": 7.0})
+    assert advice is not None
+    assert advice.chosen == ("n1", "n3", "n4", "n5")
+    assert [risk.node for risk in advice.avoided] == ["n0", "n2"]
+    assert advice.per_s == pytest.approx(4 * USUAL)
+    assert advice.per_s_at_random == pytest.approx((OF_FINDING[Severity.ERROR] + 7 + 4) / 6 * 4 * USUAL)
+    whole = place(6, free, {"n0": [finding(Severity.ERROR)]}, NOW)
+    assert whole is not None
+    assert whole.per_s == pytest.approx(whole.per_s_at_random)
+
+
+@pytest.mark.parametrize("wanted", [0, 7])
+def test_no_place_for_a_job_that_does_not_fit(wanted: int) -> None:
+    assert place(wanted, [node(f"n{i}") for i in range(6)], {}, NOW) is None
+
+
+@given(st.lists(st.sampled_from(list(Severity)), min_size=1, max_size=8), st.data())
+def test_no_other_choice_is_better(severities: list[Severity], data: st.DataObject) -> None:
+    free = [node(f"n{i}") for i in range(len(severities))]
+    findings = {f"n{i}": [finding(severity)] for i, severity in enumerate(severities)}
+    wanted = data.draw(st.integers(1, len(free)))
+    advice = place(wanted, free, findings, NOW)
+    other = job_hazard("train", data.draw(st.permutations(free))[:wanted], findings, NOW)
+    assert advice is not None
+    assert other is not None
+    assert advice.per_s <= other.per_s * (1 + 1e-9)
