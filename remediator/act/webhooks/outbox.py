@@ -20,6 +20,7 @@ from vocabulary.clock import Clock
 
 log = logging.getLogger(__name__)
 KEPT_S = 30 * 86400.0  # what was sent may be looked up for so long
+TIDY_S = 86400.0
 
 
 class Outbox:
@@ -36,12 +37,13 @@ class Outbox:
         self._stopping = threading.Event()
         self._beating = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._standing: Standing | None = None
+        self._tidied_at = 0.0
 
     def start(self, standing: Standing) -> None:
         """Carry on with what an earlier leader left, and say that we live."""
         self._standing = standing
         self._store.prepare()
-        self._store.forget(self._clock.wall() - KEPT_S)
+        self._tidy(self._clock.wall())
         for name, count in self._store.left_for().items():
             if name not in self._receivers:
                 log.error("%d messages wait for the receiver '%s', which is not configured any more", count, name)
@@ -70,10 +72,16 @@ class Outbox:
         now = self._clock.wall()
         deliveries = [self._delivery(message, name, now) for name in receivers_of(message, self._ways)]
         self._store.add(deliveries)
+        self._tidy(now)
         for delivery in deliveries:
             if delivery.receiver in self._couriers:
                 self._couriers[delivery.receiver].wake()
         return {delivery.receiver: delivery.not_before for delivery in deliveries}
+
+    def _tidy(self, now: float) -> None:
+        if now - self._tidied_at > TIDY_S:
+            self._tidied_at = now
+            self._store.forget(now - KEPT_S)
 
     def _delivery(self, message: Message, name: str, now: float) -> Delivery:
         receiver = self._receivers[name]
