@@ -10,13 +10,13 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 from sqlalchemy.exc import SQLAlchemyError
 
 from remediator.act.webhooks.alertmanager import Alertmanager
+from remediator.act.webhooks.deliveries import Deliveries
 from remediator.act.webhooks.envelope import Answer
 from remediator.act.webhooks.follow_up import Standing, follow_ups
 from remediator.act.webhooks.pace import counted_by_rate, plan, ripe, wait_s
@@ -30,46 +30,6 @@ LOOK_S = 5.0  # how often it is asked whether incidents are over
 IDLE_S = 60.0
 TROUBLE_S = 5.0
 REPEAT_MAX = 200  # alerts in one request
-
-
-class Deliveries(Protocol):
-    """The outbox on the disk. Every change is durable when it returns, and refused once another leader has taken over."""
-
-    def prepare(self) -> None:
-        """Make ready what it needs."""
-        ...
-
-    def add(self, deliveries: Sequence[Delivery]) -> None:
-        """Write new ones; those whose id is known stay as they are."""
-        ...
-
-    def save(self, deliveries: Sequence[Delivery], epoch: int) -> None:
-        """Write them as they are now, all or none.
-
-        Raises:
-            LeadLost: this epoch is over.
-        """
-        ...
-
-    def waiting(self, receiver: str) -> list[Delivery]:
-        """What is to be sent, oldest first."""
-        ...
-
-    def told(self, receiver: str) -> list[Delivery]:
-        """What the receiver knows of and must hear the end of, oldest first."""
-        ...
-
-    def begun(self, receiver: str, since: float) -> list[float]:
-        """When pieces were begun that the rate counts, one time for each."""
-        ...
-
-    def left_for(self) -> dict[str, int]:
-        """How many wait, by receiver."""
-        ...
-
-    def forget(self, before: float) -> None:
-        """Drop what was over before then."""
-        ...
 
 
 class Way(msgspec.Struct, frozen=True):

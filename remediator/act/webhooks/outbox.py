@@ -6,7 +6,8 @@ import logging
 import threading
 
 from remediator.act.webhooks.alertmanager import LIVES_REPEATS, Alertmanager
-from remediator.act.webhooks.courier import Courier, Deliveries, Way
+from remediator.act.webhooks.courier import Courier, Way
+from remediator.act.webhooks.deliveries import Deliveries
 from remediator.act.webhooks.envelope import Answer
 from remediator.act.webhooks.follow_up import Standing
 from remediator.act.webhooks.post import Request, post
