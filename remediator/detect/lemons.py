@@ -183,15 +183,18 @@ def _binned(known: History, found: Incidents, edges: Floats) -> tuple[Floats, Fl
     """(weighted incidents, completed repairs), nodes × (bins + 1): an incident after a repair of its bin goes one on."""
     bins = edges.size
     node, done = repairs(known)
+    node, done = node[done >= edges[0]], done[done >= edges[0]]
+    late = found.time >= edges[0]
+    whose, when, weight = found.node[late], found.time[late], found.weight[late]
     at = np.clip(np.searchsorted(edges, done, side="left") - 1, 0, bins - 2)
     mended = np.zeros((known.nodes, bins))
     np.add.at(mended, (node, at), 1.0)
     first_done = np.full((known.nodes, bins), np.inf)
     np.minimum.at(first_done, (node, at), done)
-    where = np.clip(np.searchsorted(edges, found.time, side="left") - 1, 0, bins - 2)
-    where += found.time > first_done[found.node, where]
+    where = np.clip(np.searchsorted(edges, when, side="left") - 1, 0, bins - 2)
+    where += when > first_done[whose, where]
     seen = np.zeros((known.nodes, bins))
-    np.add.at(seen, (found.node, where), found.weight)
+    np.add.at(seen, (whose, where), weight)
     return seen, mended
 
 
@@ -203,7 +206,7 @@ def _unseen(known: History, seen: Floats, fleet_nodes: int | None) -> float:
         return 0.0
     hit = np.round(seen.sum(axis=1))
     once, twice, never = int((hit == 1).sum()), int((hit == 2).sum()), int((hit == 0).sum())
-    estimate = once * once / (2 * twice) if twice else once * (once - 1) / 2
+    estimate = once * (once - 1) / (2 * (twice + 1))
     if never > LISTED_SHARE * estimate:  # whoever lists quiet nodes lists them all
         return 0.0
     return float(np.clip(estimate - never, 0.0, UNSEEN_MAX * known.nodes))

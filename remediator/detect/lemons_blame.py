@@ -20,7 +20,7 @@ SPREE_S, SPREE_NODES = DAY_S / 2, 4  # to both sides: one user's or job's failur
 HABIT_NODES, HABIT_SHARE = 3, 0.1  # so many of a user's nodes fail alike: it is the user
 SURPRISE_LOG = math.log(1e-4)  # so improbable must a burst be by chance
 BUSY_USER = 5.0  # times the median user: nobody tells us how much a user runs
-NAMED_OF_MANY = 0.5  # somebody named one node of a job of many; the first to report is often the victim
+NAMED_OF_MANY = 0.75  # somebody named one node of a job of many; the first to report is often the victim
 APPLICATION_XIDS = (13, 31, 43, 45)
 # Of a failure: what an incident without one counts. Removals are decided upon; the others are hints.
 WORTH = {
@@ -188,7 +188,7 @@ def _surprises(group: Ints, told: History, half_width_s: float, least: int, usua
     firsts = np.sort(line[order][~repeats])
     hit = np.searchsorted(firsts, line + half_width_s, side="right") - np.searchsorted(firsts, line - half_width_s)
     total = np.bincount(keys[order][~repeats], minlength=int(keys.max()) + 1)[keys]
-    width = min(2 * half_width_s, span)
+    width = min(max(2 * half_width_s, _resolution_s(told.time)), span)
     expected = np.maximum(total - hit, 0.5) * width / max(span - width, width)
     if usual_per_s is not None:
         expected = np.maximum(expected, usual_per_s[keys] * width)
@@ -197,6 +197,11 @@ def _surprises(group: Ints, told: History, half_width_s: float, least: int, usua
     surprising = (hit >= least) & (hit - expected - hit * np.log(ratio) < SURPRISE_LOG)
     share[inside[surprising]] = 1.0 / hit[surprising]
     return share
+
+
+def _resolution_s(times: Floats) -> float:
+    """Of a record that knows only days or hours nothing happens at the same moment by more than that."""
+    return next((unit for unit in (DAY_S, 3600.0, 60.0) if bool((np.mod(times, unit) == 0).all())), 0.0)
 
 
 def _followers(told: History, number: Ints, many: int, of_many: Flags) -> Floats:

@@ -30,6 +30,8 @@ NO_LEMONS = 1.0  # against 1.0 for fleets that have some, before anything is see
 HALF_LIVES_D = ((10.0, 1.0), (120.0, 1.0))  # 7 to 14 days where nodes are swapped, long where they never are
 SPREADS = ((20.0, 10.0), (3.0, 1.0))  # gamma shape of usual nodes: real fleets are less even than dice
 HEALED_BY_REPAIR = 0.58  # of 100 returned nodes 58 held four weeks
+# Some faults a repair mends, some it does not touch: who failed after three repairs will fail after the fourth.
+MENDABLE, MENDED, STUBBORN_MENDED = 0.6, 0.95, 0.05
 SPOILT_BY_REPAIR = 5.0  # times the share: a node just repaired is likelier a lemon than one never touched
 RATE_PRIOR_PER_DAY, RATE_PRIOR_FAILURES = 0.004, 2.0  # 2.3 to 6.5 per 1000 node-days in published fleets
 RATE_ROUNDS = 4
@@ -87,8 +89,9 @@ def believe(counts: Counts, factor: float = 3.0) -> Believed:
     states = sum((t * run[1] for t, run in zip(trust, runs, strict=True)), np.zeros_like(runs[0][1]))
     lemon = states[:, USUAL_POINTS.size :]
     mass = lemon.sum(axis=1)
-    multiplier = (lemon @ MULTIPLIERS) / np.maximum(mass, 1e-300)
-    above = lemon[:, factor * (1 - 1e-9) <= MULTIPLIERS].sum(axis=1)
+    both = np.tile(MULTIPLIERS, 2)
+    multiplier = (lemon @ both) / np.maximum(mass, 1e-300)
+    above = lemon[:, factor * (1 - 1e-9) <= both].sum(axis=1)
     half_lives = np.array([run[3] for run in runs])
     told = np.isfinite(half_lives)
     middle = float((trust[told] @ half_lives[told]) / max(trust[told].sum(), 1e-300))
@@ -133,9 +136,10 @@ def _usual_weights(shape: float) -> Floats:
 
 def _filter(counts: Counts, rate: float, guess: _Guess) -> tuple[Floats, Floats]:
     """(rows × states now, log-likelihood of each row)."""
-    share, lemons = guess.share, guess.lemons
+    share, lemons = guess.share, np.concatenate([MENDABLE * guess.lemons, (1 - MENDABLE) * guess.lemons])
+    mended = np.repeat([MENDED, STUBBORN_MENDED], MULTIPLIERS.size)
     usual = _usual_weights(guess.spread)
-    rates = rate * np.concatenate([USUAL_POINTS / (usual @ USUAL_POINTS), MULTIPLIERS])
+    rates = rate * np.concatenate([USUAL_POINTS / (usual @ USUAL_POINTS), MULTIPLIERS, MULTIPLIERS])
     rows = counts.incidents.shape[0]
     states = np.tile(np.concatenate([(1 - share) * usual, share * lemons]), (rows, 1))
     log_z = np.zeros(rows)
@@ -156,16 +160,16 @@ def _filter(counts: Counts, rate: float, guess: _Guess) -> tuple[Floats, Floats]
             done = np.minimum(counts.repairs[:, number], 1.0)
             if done.any():
                 spoilt_by = min(0.2, SPOILT_BY_REPAIR * share)
-                states = _mixed(states, HEALED_BY_REPAIR * done, spoilt_by * done, usual, lemons)
+                states = _mixed(states, done[:, None] * mended, done * spoilt_by, usual, lemons)
     return states, log_z
 
 
 def _mixed(states: Floats, healed: Floats | float, spoilt: Floats | float, usual: Floats, lemons: Floats) -> Floats:
-    """Some lemons become usual nodes, some usual nodes lemons."""
+    """Some lemons become usual nodes, some usual nodes lemons. `healed`: rows × lemons, or one for all; `spoilt`: by row."""
     many = usual.size
-    from_usual, from_lemon = states[:, :many].sum(axis=1) * spoilt, states[:, many:].sum(axis=1) * healed
-    stay, sour = np.reshape(1 - np.asarray(spoilt), (-1, 1)), np.reshape(1 - np.asarray(healed), (-1, 1))
+    gone = states[:, many:] * healed
+    sour = states[:, :many] * np.reshape(spoilt, (-1, 1))
     mixed = np.empty_like(states)
-    mixed[:, :many] = states[:, :many] * stay + from_lemon[:, None] * usual
-    mixed[:, many:] = states[:, many:] * sour + from_usual[:, None] * lemons
+    mixed[:, :many] = states[:, :many] - sour + gone.sum(axis=1)[:, None] * usual
+    mixed[:, many:] = states[:, many:] - gone + sour.sum(axis=1)[:, None] * lemons
     return mixed

@@ -229,3 +229,53 @@ def test_neither_the_order_of_rows_nor_a_row_told_twice_matters(seed: int, rows:
 def test_an_empty_record_has_nobody_in_it() -> None:
     assert judge(Rows().history(0), NOW).probability.size == 0
     assert judge(Rows().history(5), NOW).probability.max() < 0.1
+
+
+def test_a_node_that_fails_after_every_repair_is_to_be_replaced() -> None:
+    days = np.array([3, 7, 11, 15, 19, 23, 27.0])
+    rows = one_sick_node(days.tolist())
+    rows.add(Kind.REPAIRED, 0, BEGAN + (days + 0.05) * DAY_S, end=BEGAN + (days + 0.5) * DAY_S)
+    found = judge(rows.history(400), NOW)
+    assert found.probability[0] > 0.9
+    assert found.advice[0] is Advice.REPLACE
+
+
+def test_a_record_that_knows_only_days_has_no_bursts() -> None:
+    rows = one_sick_node([3, 8, 12, 17, 21, 26])
+    history = rows.history(400)
+    daily = dataclasses.replace(history, time=np.floor(history.time / DAY_S) * DAY_S)
+    assert judge(daily, NOW).blame[0] == pytest.approx(6)
+    assert judge(daily, NOW).probability[0] > 0.9
+
+
+def test_what_is_older_than_half_a_year_weighs_nothing() -> None:
+    rows = Rows()
+    rows.add(Kind.FAILURE, 0, BEGAN + DAY_S * np.arange(0, 60, 3.0))
+    rows.add(Kind.FAILURE, np.arange(1, 60), BEGAN + DAY_S * np.linspace(0, 400, 59))
+    found = judge(rows.history(400), BEGAN + 400 * DAY_S)
+    assert found.blame[0] == 0
+    assert found.probability[0] < 0.05
+    assert found.incidents[0] == 20
+
+
+def test_one_row_that_names_one_node_of_many_weighs_less_than_a_node_alone() -> None:
+    named = one_sick_node([3, 8, 12], job=np.arange(3), size=64)
+    alone = one_sick_node([3, 8, 12], job=np.arange(3), size=1)
+    one, other = judge(named.history(400), NOW), judge(alone.history(400), NOW)
+    assert one.blame[0] < other.blame[0]
+    assert one.probability[0] < other.probability[0]
+
+
+def test_a_user_who_crashes_everywhere_alike_is_to_blame_himself() -> None:
+    def fleet(*, also_elsewhere: bool) -> Judged:
+        rows = one_sick_node([])
+        for other in range(5):
+            rows.add(Kind.FAILURE, 100 + other, BEGAN + other * DAY_S, user=10 + other, size=1)
+        for day in range(2, 27, 3):
+            rows.add(Kind.FAILURE, 0, BEGAN + day * DAY_S, user=1, size=1)
+            if also_elsewhere:
+                rows.add(Kind.FAILURE, np.array([70, 71, 72]), BEGAN + day * DAY_S + 7200, user=1, size=1)
+        return judge(rows.history(400), NOW)
+
+    assert fleet(also_elsewhere=False).probability[0] > 0.9
+    assert fleet(also_elsewhere=True).probability.max() < 0.3
