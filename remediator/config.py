@@ -17,6 +17,7 @@ from remediator.decide.budget import Budget
 from remediator.detect.hazard import NODE_MTBF_H
 from remediator.model.plan import Mode
 from remediator.playbook.load import SHIPPED
+from remediator.store.retention import Retention
 
 
 class ConfigError(ValueError):
@@ -49,6 +50,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scheduler: SchedulerConfig = SchedulerConfig()
     alerts: Telling = Telling()
     hooks: dict[str, Hook] = {}  # programs that playbooks may start, by name
+    retention: Retention = Retention()
 
     @property
     def playbook_paths(self) -> list[Path]:
@@ -92,7 +94,9 @@ def _nearest(message: str, document: Any) -> str:
     match = re.search(r"unknown field `([^`]+)`", message)
     if match is None or not isinstance(document, dict):
         return ""
-    known = [f for kind in (Config, SchedulerConfig, SlurmOptions, Budget, Hook) for f in kind.__struct_fields__]
+    known = [
+        f for kind in (Config, SchedulerConfig, SlurmOptions, Budget, Hook, Retention) for f in kind.__struct_fields__
+    ]
     known += words_of_alerts()
     near = difflib.get_close_matches(match[1], known, n=1)
     return f"; did you mean '{near[0]}'?" if near else ""

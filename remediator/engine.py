@@ -7,6 +7,7 @@ nodes are asked to wait with what is new (`overload`); what has been taken stays
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -77,6 +78,7 @@ class Engine:
         self._ended = ended
         self._idle = idle
         self._batches = 0
+        self._in_hand: list[tuple[AnyInput, Future[None] | None]] = []
         self._waiting = 0
         self._counting = threading.Lock()
         self._journal = journal
@@ -158,10 +160,20 @@ class Engine:
             if not self._stopping.is_set():
                 self._trouble = why
                 log.critical("no more decisions are made: %s", why)
+                self._let_go(why)
                 self._ended(why)
 
+    def _let_go(self, why: str) -> None:
+        """Whoever waits for something to be written hears that it will not be."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._in_hand += filter(None, (self._queue.get_nowait(),))
+        for _, done in self._in_hand:
+            if done is not None and not done.done():
+                done.set_exception(StoreError(why))
+
     def _turn(self) -> None:
-        batch = self._next_batch()
+        batch = self._in_hand = self._next_batch()
         for item, _ in batch:
             self._handle(item)
         if not self._commit([item for item, _ in batch]):

@@ -1,9 +1,10 @@
-"""`remediator serve` and `remediator token issue`."""
+"""The command line of the centre."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import time
 from pathlib import Path
 
@@ -100,4 +101,67 @@ def webhooks_list_command(config_path: Path, limit: int) -> None:
     try:
         click.echo("\n".join(on_the_way(load_config(config_path), limit)))
     except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@main.group("audit")
+def audit_group() -> None:
+    """The audit log."""
+
+
+@audit_group.command("verify")
+@CONFIG
+def audit_verify_command(config_path: Path) -> None:
+    """Walk along the chain of the audit log; ends with 1 and names the first event that does not fit."""
+    from remediator.config import ConfigError, load_config
+    from remediator.store.audit import words
+    from remediator.store.journal import StoreError
+    from remediator.store_command import verify
+
+    try:
+        found = verify(load_config(config_path))
+    except (ConfigError, StoreError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo("\n".join(words(found)))
+    raise SystemExit(1 if found.broken else 0)
+
+
+@main.command("export")
+@CONFIG
+@click.option("--since", default="1970-01-01", help="7d, 12h, or a date or time in ISO 8601.  [default: everything]")
+@click.option(
+    "-o",
+    "--output",
+    "output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="FILE.jsonl, or - for standard output.",
+)
+def export_command(config_path: Path, since: str, output: Path) -> None:
+    """Write records as lines of JSON, oldest first within their table. Credentials are left out."""
+    from remediator.config import ConfigError, load_config
+    from remediator.store.journal import StoreError
+    from remediator.store_command import export, export_file, moment
+
+    try:
+        config, start = load_config(config_path), moment(since, time.time())
+        if str(output) == "-":
+            export(config, start, sys.stdout.buffer)
+        else:
+            click.echo(f"{export_file(config, start, output)} records in {output}", err=True)
+    except (ConfigError, StoreError, ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+@main.command("compact")
+@CONFIG
+def compact_command(config_path: Path) -> None:
+    """Give the space of what was forgotten back at once; on SQLite while the remediator is stopped."""
+    from remediator.config import ConfigError, load_config
+    from remediator.store.journal import StoreError
+    from remediator.store_command import compact
+
+    try:
+        click.echo(compact(load_config(config_path)))
+    except (ConfigError, StoreError) as error:
         raise click.ClickException(str(error)) from error

@@ -21,6 +21,7 @@ from remediator.policy_reload import PolicyReload
 from remediator.roster import Roster
 from remediator.store.deliveries import DeliveryStore
 from remediator.store.journal import Journal
+from remediator.store.retention import Housekeeper
 from remediator.store.tokens import Tokens
 from vocabulary.clock import Clock, SystemClock
 
@@ -55,7 +56,8 @@ class Term:
 
         settings = Settings(policy=policy, mode=config.mode, budget=config.budget, probation_s=config.probation_s)
         journal.leadership.over = ended
-        engine = Engine(journal, settings, clock, published, ended)
+        tidy = Housekeeper(journal.engine, config.retention, clock)
+        engine = Engine(journal, settings, clock, published, ended, tidy)
         reload = PolicyReload(config, engine)
         self.service = Service(
             config, clock, engine, journal, performer, roster, Tokens(journal.engine), wakeups, reload

@@ -18,7 +18,7 @@ from remediator.model.inputs import AnyInput
 from remediator.performer import Performer
 from remediator.policy_reload import PolicyReload
 from remediator.roster import Roster
-from remediator.store.journal import Journal
+from remediator.store.journal import Journal, StoreError
 from remediator.store.tokens import Identity, Role, Tokens
 from vocabulary.clock import Clock
 from vocabulary.wire import Problem
@@ -218,3 +218,5 @@ async def durable(service: Service, done: Future[None]) -> None:
     except asyncio.TimeoutError:
         why = f"not durable yet: {service.engine.trouble or 'the database is slow'}"
         raise Refusal(503, why, "send it again later; a repetition does no harm", RETRY_AFTER_S) from None
+    except StoreError as error:
+        raise Refusal(503, f"it will not be written here: {error}", "send it to the one that leads", 1) from None

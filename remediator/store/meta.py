@@ -21,6 +21,12 @@ def set_meta(db: Connection, key: str, value: str) -> None:
         db.execute(table.insert(), [{"key": key, "value": value}])
 
 
+def lock_meta(db: Connection, key: str) -> None:
+    """Keep others from changing a word until the transaction ends."""
+    table = schema.meta
+    db.execute(table.update().where(table.c.key == key).values(value=table.c.value))
+
+
 def begin_write(db: Connection, epoch: int) -> None:
     """Begin a transaction of a term. The row of the epoch stays locked to its end: the next term cannot begin within it.
 

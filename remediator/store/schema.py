@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, false
 
-REVISION = "0003"  # the newest of `migrations/versions`
+REVISION = "0004"  # the newest of `migrations/versions`
 
 metadata = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")
@@ -163,4 +163,16 @@ audit = Table(
     Column("body", LargeBinary, nullable=False),
     _text("kind", 64),
     _text("actor"),
+    _text("hash", 64),
+)
+
+audit_anchors = Table(
+    "audit_anchors",
+    metadata,
+    Column("through", BigInteger, primary_key=True, autoincrement=False),
+    Column("hash", String(64), nullable=False),
+    Column("events", Integer, nullable=False),
+    Column("first_at", Float, nullable=False),
+    Column("last_at", Float, nullable=False),
+    Column("cut_at", Float, nullable=False),
 )

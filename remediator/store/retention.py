@@ -1,0 +1,130 @@
+"""Forget what is old enough, a little at a time, when the leader has nothing better to do; give the space back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from sqlalchemy import Connection, Engine, Table, delete, func, select
+
+from remediator.model.records import Incident
+from remediator.model.rules import PRESENT_MAX_S, WINDOW_MAX_S
+from remediator.store import audit, schema
+from remediator.store.meta import begin_write
+from vocabulary.clock import Clock
+
+DAY_S = 86400.0
+HISTORY_DAYS_MIN = int(WINDOW_MAX_S / DAY_S) + 1  # rules count that far back
+ROWS, INCIDENTS, PAGES = 500, 20, 200  # in one go: a few milliseconds
+FREE_PAGES = 1000  # of SQLite, that may stay free for new rows
+PAUSE_S, REST_S = 0.5, 600.0
+
+
+class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long things are kept; 0 is for ever.
+
+    `inputs_days`: what the centre was told, for replays. `history_days`: findings that are over, settled incidents with all that
+    belongs to them, occurrences. `audit_days`: the audit log.
+    """
+
+    inputs_days: int = 30
+    history_days: int = 365
+    audit_days: int = 1095
+
+    def __post_init__(self) -> None:
+        if min(self.inputs_days, self.history_days, self.audit_days) < 0:
+            raise ValueError("retention: days are 0 (for ever) or more")
+        if 0 < self.history_days < HISTORY_DAYS_MIN:
+            raise ValueError(f"retention.history_days: rules count that far back; at least {HISTORY_DAYS_MIN}, or 0")
+
+
+class Housekeeper:
+    """Called by the deciding thread when nothing waits; each call does one small piece, or nothing."""
+
+    def __init__(self, engine: Engine, keep: Retention, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._due = 0.0
+        pieces: list[tuple[int, Callable[[Connection, float, int], int]]] = [
+            (keep.inputs_days, _inputs),
+            (keep.history_days, _incidents),
+            (keep.history_days, _findings),
+            (keep.history_days, _occurrences),
+            (keep.audit_days, self._audit),
+        ]
+        self._pieces = [(days * DAY_S, piece) for days, piece in pieces if days]
+        self._turn = 0
+
+    def __call__(self, epoch: int) -> None:
+        """One piece, if it is time for one."""
+        now = self._clock.monotonic()
+        if now >= self._due:
+            self._due = now + (PAUSE_S if self.step(epoch) else REST_S)
+
+    def step(self, epoch: int) -> bool:
+        """Do the next piece. False when a whole round found nothing to do."""
+        for _ in range(len(self._pieces)):
+            age_s, piece = self._pieces[self._turn]
+            with self._engine.begin() as db:
+                begin_write(db, epoch)
+                if piece(db, self._clock.wall() - age_s, epoch):
+                    return True
+            self._turn = (self._turn + 1) % len(self._pieces)
+        return self._engine.dialect.name == "sqlite" and _give_back(self._engine)
+
+    def _audit(self, db: Connection, before: float, epoch: int) -> int:
+        return audit.cut(db, before, self._clock.wall(), epoch, 10 * ROWS)
+
+
+def _inputs(db: Connection, before: float, _epoch: int) -> int:
+    """From the beginning, and never the last: loading takes the time from it."""
+    table = schema.inputs
+    newest = select(func.max(table.c.seq)).scalar_subquery()
+    return _beginning(db, table, before, table.c.seq < newest)
+
+
+def _occurrences(db: Connection, before: float, _epoch: int) -> int:
+    return _beginning(db, schema.occurrences, before)
+
+
+def _beginning(db: Connection, table: Table, before: float, *conditions: object) -> int:
+    oldest = select(table.c.seq).where(table.c.at < before, *conditions)  # type: ignore[arg-type]  # clauses of that table
+    seqs = db.execute(oldest.order_by(table.c.at).limit(ROWS)).scalars().all()
+    if seqs:
+        db.execute(delete(table).where(table.c.seq.in_(seqs)))
+    return len(seqs)
+
+
+def _incidents(db: Connection, before: float, _epoch: int) -> int:
+    table = schema.incidents
+    old = select(table.c.id).where(table.c.closed.is_(True), table.c.closed_at < before).limit(INCIDENTS)
+    ids = db.execute(old).scalars().all()
+    if ids:
+        for other in (schema.decisions, schema.actions, schema.evidence):
+            db.execute(delete(other).where(other.c.incident.in_(ids)))
+        db.execute(delete(table).where(table.c.id.in_(ids)))
+    return len(ids)
+
+
+def _findings(db: Connection, before: float, _epoch: int) -> int:
+    """Those that are over; one that an incident still refers to stays with it."""
+    table, incidents = schema.findings, schema.incidents
+    lasting = select(incidents.c.body).where(incidents.c.opened_at < before + PRESENT_MAX_S)
+    kept = {f for (body,) in db.execute(lasting) for f in msgspec.json.decode(body, type=Incident).findings}
+    old = select(table.c.id).where(table.c.active.is_(False), table.c.last_seen < before)
+    found = db.execute(old.order_by(table.c.last_seen).limit(ROWS + len(kept))).scalars().all()
+    gone = [each for each in found if each not in kept][:ROWS]
+    if gone:
+        db.execute(delete(table).where(table.c.id.in_(gone)))
+    return len(gone)
+
+
+def _give_back(engine: Engine) -> bool:
+    """A few of SQLite's free pages go back to the file system; in a file that keeps them this does nothing."""
+    with engine.connect() as db:
+        bits = int(db.exec_driver_sql("PRAGMA auto_vacuum").scalar() or 0)
+        free = int(db.exec_driver_sql("PRAGMA freelist_count").scalar() or 0)
+        if bits != 2 or free <= FREE_PAGES:
+            return False
+        db.exec_driver_sql(f"PRAGMA incremental_vacuum({PAGES})").all()
+    return True

@@ -1,0 +1,192 @@
+"""What is old is forgotten in small pieces, what is still needed stays, and an export holds all the rest."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import func, select, text
+
+from remediator.config import ConfigError, load_config
+from remediator.main import main
+from remediator.model.evidence import EvidenceEntry
+from remediator.model.inputs import Tick
+from remediator.model.occurrence import Occurrence
+from remediator.model.records import Action, Decision, Incident, IncidentState
+from remediator.model.records import Answer as Said
+from remediator.state import ClusterState
+from remediator.store import audit, schema
+from remediator.store.evidence import EvidenceStore
+from remediator.store.export import exported
+from remediator.store.journal import Journal, StoreError
+from remediator.store.retention import Housekeeper, Retention
+from remediator.store_command import moment
+from vocabulary.clock import ManualClock
+from vocabulary.finding import Finding, Severity
+from vocabulary.identity import Component, ComponentKind
+
+DAY_S = 86400.0
+NOW = 1_700_000_000.0
+
+
+def finding(name: str, at: float, *, active: bool = False) -> Finding:
+    gpu = Component(ComponentKind.GPU, "GPU-1")
+    base = Finding(
+        id=name, node="n1", check="c", code="d", component=gpu, severity=Severity.ERROR, summary="s", first_seen=at,
+        last_seen=at, origin="o",
+    )  # fmt: skip
+    return base if active else base.cleared(at, "a test")
+
+
+def a_case(state: ClusterState, name: str, opened: float, closed: float | None) -> None:
+    """A finding and its incident with a decision and an action."""
+    state.put_finding(finding(f"f-{name}", opened))
+    state.put_incident(
+        Incident(
+            id=name, node="n1", title="t", opened_at=opened, closed_at=closed, findings=(f"f-{name}",),
+            state=IncidentState.OPEN if closed is None else IncidentState.CLOSED,
+        )
+    )  # fmt: skip
+    state.put_decision(
+        Decision(
+            id=f"{name}.d1", incident=name, node="n1", at=opened, answer=Said.ACT, rule="r", reason="", policy="",
+            findings=(),
+        )
+    )  # fmt: skip
+    action = Action(
+        id=f"{name}.d1.s0", incident=name, decision=f"{name}.d1", node="n1", verb="alert", planned_at=opened, deadline=0
+    )
+    state.changes.actions[action.id] = action
+
+
+@pytest.fixture
+def filled(database: str) -> tuple[Journal, int]:
+    journal, state = Journal(database), ClusterState()
+    epoch = journal.lead()
+    old = NOW - 400 * DAY_S
+    a_case(state, "old", old, old + 10)
+    a_case(state, "lasting", old, NOW - DAY_S)
+    a_case(state, "open", old, None)
+    a_case(state, "new", NOW - 2 * DAY_S, NOW - DAY_S)
+    state.put_finding(finding("orphan", old))
+    state.put_finding(finding("asserted", old, active=True))
+    for at in (old, NOW - DAY_S):
+        state.remember(Occurrence(at, "c/d", "n1"))
+        for number in range(700):
+            state.note(at + number, "k", "an event")
+    ticks = [Tick(at=old + number) for number in range(700)] + [Tick(at=NOW - DAY_S)]
+    journal.commit(ticks, state.take_changes(), epoch)
+    for name in ("old", "new"):
+        EvidenceStore(journal.engine).keep(EvidenceEntry(f"o-{name}", name, "n1", old, 3), b"abc")
+    return journal, epoch
+
+
+def ids(journal: Journal, table: Any, column: str = "id") -> list[str]:
+    with journal.engine.connect() as db:
+        return sorted(db.execute(select(table.c[column])).scalars())
+
+
+def count(journal: Journal, table: Any) -> int:
+    with journal.engine.connect() as db:
+        return int(db.execute(select(func.count()).select_from(table)).scalar_one())
+
+
+def test_only_what_is_old_and_over_is_forgotten(filled: tuple[Journal, int]) -> None:
+    journal, epoch = filled
+    before = journal.load()
+    keeper = Housekeeper(journal.engine, Retention(audit_days=365), ManualClock(NOW))
+    steps = sum(1 for _ in itertools.takewhile(bool, (keeper.step(epoch) for _ in range(50))))
+    assert 5 < steps < 50, "in pieces, and then nothing is left to do"
+    assert ids(journal, schema.incidents) == ["lasting", "new", "open"]
+    assert ids(journal, schema.findings) == ["asserted", "f-lasting", "f-new", "f-open"]
+    assert ids(journal, schema.decisions, "incident") == ["lasting", "new", "open"]
+    assert ids(journal, schema.actions, "incident") == ["lasting", "new", "open"]
+    assert ids(journal, schema.evidence, "incident") == ["new"]
+    assert (count(journal, schema.occurrences), count(journal, schema.inputs)) == (1, 1)
+    with journal.engine.connect() as db:
+        found = audit.verify(db)
+    assert (found.broken, found.cut, found.events) == ("", 700, 701)
+    after = journal.load()
+    assert (after.findings.keys(), after.incidents) == (before.findings.keys(), before.incidents)
+    journal.close()
+
+
+def test_for_ever_is_for_ever_and_a_deposed_leader_forgets_nothing(filled: tuple[Journal, int]) -> None:
+    journal, epoch = filled
+    keep_all = Retention(inputs_days=0, history_days=0, audit_days=0)
+    assert Housekeeper(journal.engine, keep_all, ManualClock(NOW)).step(epoch) is False
+    with pytest.raises(StoreError, match="another remediator leads"):
+        Housekeeper(journal.engine, Retention(), ManualClock(NOW)).step(epoch - 1)
+    assert count(journal, schema.inputs) == 701
+    journal.close()
+
+
+def test_the_last_input_stays_however_old(database: str) -> None:
+    journal = Journal(database)
+    epoch = journal.lead()
+    state = ClusterState()
+    journal.commit([Tick(at=NOW - 900 * DAY_S), Tick(at=NOW - 800 * DAY_S)], state.take_changes(), epoch)
+    keeper = Housekeeper(journal.engine, Retention(), ManualClock(NOW))
+    while keeper.step(epoch):
+        pass
+    assert [item.at for item in journal.inputs()] == [NOW - 800 * DAY_S]
+    journal.close()
+
+
+def test_an_export_holds_every_record_and_no_credential(filled: tuple[Journal, int]) -> None:
+    journal, _ = filled
+    with journal.engine.begin() as db:
+        db.execute(text("INSERT INTO tokens VALUES ('digest', 'node', 'n1', 1, NULL)"))
+    lines = [json.loads(line) for line in exported(journal.engine, 0.0)]
+    by_table = {name: [line["record"] for line in lines if line["table"] == name] for name in schema.metadata.tables}
+    assert by_table["tokens"] == by_table["meta"] == []
+    for name in ("findings", "incidents", "decisions", "actions", "occurrences", "inputs", "audit", "evidence"):
+        assert len(by_table[name]) == count(journal, schema.metadata.tables[name]), name
+    again = msgspec.convert(by_table["findings"], list[Finding])
+    assert {f.id: f for f in again}["asserted"] == finding("asserted", NOW - 400 * DAY_S, active=True)
+    chain = audit.GENESIS
+    for line in [line for line in lines if line["table"] == "audit"]:
+        body = msgspec.json.encode(line["record"])
+        assert audit.seal(chain, line["seq"], line["epoch"], body) == line["hash"], "the chain can be walked outside"
+        chain = line["hash"]
+    late = [json.loads(line) for line in exported(journal.engine, NOW - 10 * DAY_S)]
+    kept = {line["record"]["id"] for line in late if line["table"] == "incidents"}
+    assert kept == {"lasting", "new", "open"}
+    journal.close()
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    config = tmp_path / "r.yaml"
+    config.write_text(f"database: sqlite:///{tmp_path}/r.db\n")
+    run = CliRunner().invoke
+    missing = run(main, ["audit", "verify", "--config", str(config)])
+    assert (missing.exit_code, "there is no database" in missing.output) == (1, True)
+    journal, state = Journal(f"sqlite:///{tmp_path}/r.db"), ClusterState()
+    state.note(1.0, "k", "an event")
+    journal.commit([], state.take_changes(), journal.lead())
+    journal.close()
+    assert run(main, ["audit", "verify", "--config", str(config)]).output.startswith("1 events hold")
+    out = tmp_path / "all.jsonl"
+    assert run(main, ["export", "--config", str(config), "--since", "1969-12-31", "-o", str(out)]).exit_code == 0
+    assert [json.loads(line)["table"] for line in out.read_text().splitlines()] == ["audit"]
+    assert run(main, ["export", "--config", str(config), "-o", "-"]).output.startswith('{"table":"audit"')
+    assert "is no time" in run(main, ["export", "--config", str(config), "--since", "soon", "-o", "-"]).output
+    assert run(main, ["compact", "--config", str(config)]).output.startswith("compacted")
+
+
+def test_moments() -> None:
+    assert moment("2d", NOW) == NOW - 2 * DAY_S
+    assert moment("3h", NOW) == NOW - 3 * 3600
+    assert moment("2023-11-14T22:13:20Z", 0) == moment("2023-11-14T22:13:20", 0) == NOW
+
+
+@pytest.mark.parametrize("words", ["{inputs_days: -1}", "{history_days: 30}", "{input_days: 3}"])
+def test_a_wrong_retention_is_refused(tmp_path: Path, words: str) -> None:
+    (tmp_path / "r.yaml").write_text(f"retention: {words}\n")
+    with pytest.raises(ConfigError, match=r"r\.yaml"):
+        load_config(tmp_path / "r.yaml")
