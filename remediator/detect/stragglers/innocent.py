@@ -68,7 +68,8 @@ def _data(trace: Trace, compared: Compared, usable: Bools) -> _Cause | None:
     if not np.isfinite(slow).any():
         return None
     explained = load - np.nanmedian(load, axis=1, keepdims=True)
-    by_length = spread(explained) > DATA_SPREAD
+    varies = float(np.nanstd(explained))  # not a robust spread: one rank with long sequences is enough to wait for
+    by_length = varies > DATA_SPREAD
     together = _forward_with_backward(trace, compared, usable)
     by_pass = together >= DATA_TOGETHER and spread(slow) > DATA_SPREAD
     by_stage = compared.shared >= DATA_SHARED and spread(slow) > DATA_SPREAD / 2
@@ -81,7 +82,7 @@ def _data(trace: Trace, compared: Compared, usable: Bools) -> _Cause | None:
         return None
     reasons = (
         Reason("forward_backward_correlation", round(together, 3)),
-        Reason("spread_by_length", round(spread(explained), 4)),
+        Reason("spread_by_length", round(varies, 4)),
         Reason("correlation_of_stages", round(compared.shared, 3)),
     )
     return _Cause(Kind.DATA, loss, None, reasons)
