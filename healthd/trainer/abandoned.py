@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from healthd.trainer.checkpoint_files import MANIFEST, CheckpointError, read_manifest, require_same, sync_directory
@@ -32,6 +33,51 @@ def set_aside(path: Path) -> Path:
         number += 1
         target = path.with_name(f"abandoned-{path.name}.{number}")
     return path.rename(target)
+
+
+def allowed(root: Path, finished: Mapping[Path, int]) -> list[Path]:
+    """Of complete checkpoints those that may be gone on from, oldest first.
+
+    Args:
+        root: where they are, and the mark, if there is one.
+        finished: how many steps each holds: one more than the number of the last.
+
+    Raises:
+        CheckpointError: the mark cannot be read.
+    """
+    before_step = marked(root)
+    good = [path for path, steps in finished.items() if before_step is None or steps <= before_step]
+    return sorted(good, key=lambda path: finished[path])
+
+
+def go_back(root: Path, finished: Mapping[Path, int], before_step: int) -> Path:
+    """Mark what is too new; arguments as `allowed` has them. One rank calls this.
+
+    Returns:
+        The newest that may be gone on from.
+
+    Raises:
+        CheckpointError: there is none, or a mark that cannot be read.
+        OSError: the file system says no.
+    """
+    good = [path for path in allowed(root, finished) if finished[path] <= before_step]
+    if not good:
+        raise CheckpointError(f"{root}: holds no checkpoint from before step {before_step}")
+    mark(root, before_step)
+    return good[-1]
+
+
+def forget(root: Path, finished: Mapping[Path, int]) -> None:
+    """What is marked as too new is set aside, then the mark goes. One rank calls this, when all have loaded.
+
+    Raises:
+        CheckpointError: the mark cannot be read.
+        OSError: the file system says no.
+    """
+    if marked(root) is not None:
+        for path in finished.keys() - set(allowed(root, finished)):
+            set_aside(path)
+        unmark(root)
 
 
 def incomplete(root: Path, *, before: int) -> list[Path]:

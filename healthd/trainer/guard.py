@@ -36,7 +36,7 @@ from healthd.trainer.step import Step
 from healthd.trainer.termination import ORDER_ID, Termination
 from vocabulary.clock import Clock, SystemClock
 
-__all__ = ["GRACEFUL", "Guard", "Step"]
+__all__ = ["GRACEFUL", "REVERT", "Guard", "Step"]
 
 # The values of vocabulary.order.OrderKind, which needs a codec.
 GRACEFUL, STOP, REVERT, ABORT = "checkpoint_then_eject", "checkpoint_then_stop", "revert", "abort"
@@ -139,6 +139,11 @@ class Guard:
         this job cannot go back, and the order is answered so. If it raises, the job is not started again (93).
         """
         self._go_back = go_back
+
+    @property
+    def can_go_back(self) -> bool:
+        """Whether `on_revert` was told."""
+        return self._go_back is not None
 
     def rest_is_communication(self) -> None:
         """For adapters: from here on to its end, the section `backward` that is open is waiting for the other ranks."""

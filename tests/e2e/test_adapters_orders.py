@@ -88,3 +88,25 @@ def test_told_to_stop_a_callback_saves_and_a_later_run_goes_on(
         job.close()
     assert job.steps() == list(range(STEPS))
     assert job.losses() == undisturbed(*script)
+
+
+def test_told_to_go_back_the_callback_saves_nothing_and_the_next_run_begins_before_that_step(
+    tmp_path: Path, undisturbed: Reference
+) -> None:
+    pytest.importorskip("transformers")
+    job = AdapterJob(tmp_path, "with_trainer.py")
+    try:
+        job.start(every=4, pace=PACE)
+        job.order(job.ranks(world=2, step=9), "revert", condemned="", before_step=6)
+        hurry(job)
+        assert job.finish() == 0, job.log()
+    finally:
+        job.close()
+
+    assert job.codes(1) == [91, 91], job.log()
+    steps = job.steps()
+    again = steps.index(4, 5)  # checkpoint-4, which holds steps 0 to 3
+    assert steps[again:] == list(range(4, STEPS))
+    assert job.losses() == undisturbed("with_trainer.py")
+    assert (job.checkpoints / "abandoned-checkpoint-8").is_dir()
+    assert not (job.checkpoints / "going-back.json").exists()

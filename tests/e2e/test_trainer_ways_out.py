@@ -82,6 +82,23 @@ def test_abort_frees_the_ranks_that_wait_for_a_frozen_one(make_job: MakeJob, und
     assert job.losses() == undisturbed(2)
 
 
+def test_a_rank_that_waits_for_a_frozen_one_hears_sigterm(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEALTHD_TERMINATION_SECONDS", "2")
+    job = make_job("n0", "n1").start("--leave-seconds=2", every=4, pace=PACE)
+    ranks = job.ranks(world=2, step=6)
+    os.kill(ranks[1].identity.pid, signal.SIGSTOP)
+    job.until(lambda: [v for v in job.views()[:1] if v.section_name in ("backward", "communication")], "rank 0 to wait")
+    os.kill(ranks[0].identity.pid, signal.SIGTERM)
+
+    job.until(lambda: [v for v in job.views()[:1] if not v.alive], "rank 0 to end")
+    job.terminate()
+    job.finish()
+
+    answer = job.views()[0].acknowledgement
+    assert answer is not None
+    assert (answer.order, answer.outcome, answer.exit_code) == ("sigterm", Outcome.ABORTED, 92)
+
+
 def test_a_rank_killed_during_the_agreement(make_job: MakeJob, undisturbed: Reference) -> None:
     job = make_job("n0", "n1").start("--leave-seconds=5", every=4, pace=PACE)
     ranks = job.ranks(world=2, step=6)

@@ -95,10 +95,15 @@ class TrainingJob:
         return found
 
     def order(
-        self, views: Sequence[BeaconView], kind: str = "checkpoint_then_eject", *, condemned: str = "n1"
+        self,
+        views: Sequence[BeaconView],
+        kind: str = "checkpoint_then_eject",
+        *,
+        condemned: str = "n1",
+        before_step: int = -1,
     ) -> MailboxOrder:
         """Put one order into these ranks' mailboxes."""
-        order = MailboxOrder("o1", kind, "a test", (condemned,), time.time() + 600)
+        order = MailboxOrder("o1", kind, "a test", (condemned,), time.time() + 600, before_step=before_step)
         for view in views:
             post_order(view.path, order)
         return order

@@ -18,10 +18,14 @@ from typing import Any
 
 import torch.distributed as dist
 
+from healthd.trainer.abandoned import allowed, forget, go_back, marked
 from healthd.trainer.adapters.hooks import StepHooks
 from healthd.trainer.adapters.process_group import guard_of_group
+from healthd.trainer.checkpoint_files import sync_directory
 from healthd.trainer.guard import Guard
 
+COMPLETE = "healthd-complete"
+_PREFIX = "global_step"
 LATEST = "latest"  # DeepSpeed's own name for the file that says which checkpoint to load
 
 
@@ -59,7 +63,10 @@ class GuardedEngine:
         return getattr(self._engine, name)
 
     def __enter__(self) -> GuardedEngine:  # noqa: PYI034 - Self is Python 3.11's
-        self._hooks = StepHooks(self._make_guard())
+        guard = self._make_guard()
+        if not guard.can_go_back:
+            guard.on_revert(self._go_back)
+        self._hooks = StepHooks(guard)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -96,17 +103,31 @@ class GuardedEngine:
         Returns:
             Its path: complete, and named by DeepSpeed's `latest`, which changes only when every rank's part is written.
         """
-        tag = f"global_step{self._engine.global_steps}"
+        tag = f"{_PREFIX}{self._engine.global_steps}"
         self._engine.save_checkpoint(
             str(self._directory), tag=tag, client_state=self._client_state(), save_latest=False
         )
         dist.barrier()
         if dist.get_rank() == 0:
-            aside = self._directory / f".{LATEST}.tmp"
-            aside.write_text(tag)
-            aside.replace(self._directory / LATEST)
+            (self._directory / tag / COMPLETE).touch()
+            self._name_latest(tag)
         dist.barrier()
         return str(self._directory / tag)
+
+    def _name_latest(self, tag: str) -> None:
+        """In one go, and on disk."""
+        aside = self._directory / f".{LATEST}.tmp"
+        with aside.open("w", encoding="utf-8") as file:
+            file.write(tag)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(self._directory / LATEST)
+        sync_directory(self._directory)
+
+    def _go_back(self, before_step: int) -> None:
+        """Rank 0 marks what is too new: the next `load_latest` sets it aside."""
+        if dist.get_rank() == 0:
+            go_back(self._directory, _complete(self._directory), before_step)
 
     def load_latest(self) -> dict[str, Any] | None:
         """Load the newest complete checkpoint. All ranks call it, before the first step.
@@ -116,5 +137,16 @@ class GuardedEngine:
         """
         if not (self._directory / LATEST).exists():
             return None
+        if dist.get_rank() == 0 and marked(self._directory) is not None:
+            complete = _complete(self._directory)
+            self._name_latest(allowed(self._directory, complete)[-1].name)
+            forget(self._directory, complete)
+        dist.barrier()
         _, client_state = self._engine.load_checkpoint(str(self._directory))
         return dict(client_state or {})
+
+
+def _complete(directory: Path) -> dict[Path, int]:
+    """The checkpoints that every rank had finished, and how many steps each holds."""
+    paths = [path.parent for path in directory.glob(f"{_PREFIX}*/{COMPLETE}")]
+    return {path: int(digits) for path in paths if (digits := path.name[len(_PREFIX) :]).isascii() and digits.isdigit()}

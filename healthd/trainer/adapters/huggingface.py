@@ -18,6 +18,7 @@ import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
+from healthd.trainer.abandoned import allowed, forget, go_back
 from healthd.trainer.adapters.hooks import StepHooks
 from healthd.trainer.adapters.process_group import guard_of_group
 from healthd.trainer.guard import Guard
@@ -38,7 +39,12 @@ class GuardCallback(TrainerCallback):  # type: ignore[misc]  # transformers is n
         """The guard begins: the process group exists by now."""
         if args.save_only_model:
             _log.warning("save_only_model: what is saved on an order has no optimizer, training cannot go on from it")
-        self._hooks = StepHooks(self._make_guard())
+        guard, root = self._make_guard(), Path(args.output_dir)
+        if not guard.can_go_back:
+            guard.on_revert(lambda before_step: _go_back(root, before_step) if state.is_world_process_zero else None)
+        self._hooks = StepHooks(guard)  # making it was a collective: by now every rank has loaded
+        if state.is_world_process_zero:
+            forget(root, _complete(root))
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Called before the first micro-batch of an optimizer step."""
@@ -74,14 +80,28 @@ class GuardCallback(TrainerCallback):  # type: ignore[misc]  # transformers is n
 def latest_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
     """The newest checkpoint that every rank had finished; None where there is nothing to resume from.
 
-    Where no checkpoint carries our mark (they are older than the callback) it is the newest, as transformers sees it.
+    Where no checkpoint carries our mark (they are older than the callback) it is the newest, as transformers sees it. After
+    an order to go back it is the newest from before that step.
+
+    Raises:
+        CheckpointError: from where to go back cannot be read.
     """
     root = Path(output_dir)
-    marked = [path.parent for path in root.glob(f"{_PREFIX}*/{COMPLETE}") if path.parent.name[len(_PREFIX) :].isdigit()]
-    if marked:
-        return str(max(marked, key=lambda path: int(path.name[len(_PREFIX) :])))
+    complete = _complete(root)
+    if complete:
+        return next((str(path) for path in reversed(allowed(root, complete))), None)
     found: str | None = get_last_checkpoint(str(root)) if root.is_dir() else None
     return found
+
+
+def _complete(root: Path) -> dict[Path, int]:
+    """The checkpoints with our mark, and how many steps each holds."""
+    paths = [path.parent for path in root.glob(f"{_PREFIX}*/{COMPLETE}")]
+    return {path: int(digits) for path in paths if (digits := path.name[len(_PREFIX) :]).isascii() and digits.isdigit()}
+
+
+def _go_back(root: Path, before_step: int) -> None:
+    go_back(root, _complete(root), before_step)
 
 
 def _mark(path: Path) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
+from healthd.trainer.abandoned import mark
 from healthd.trainer.adapters.deepspeed import GuardedEngine
 from healthd.trainer.adapters.process_group import guard_of_group
 from healthd.trainer.agreement import LocalStore
 from healthd.trainer.beacon import Beacon, Place, read
 from healthd.trainer.exits import Exit, Leave
 from healthd.trainer.framework import NoFramework
-from healthd.trainer.guard import GRACEFUL, Guard
+from healthd.trainer.guard import GRACEFUL, REVERT, Guard
 from healthd.trainer.page import MailboxOrder, Outcome, Phase
 from healthd.trainer.pages import post_order, prepare_directory
 
@@ -124,6 +125,35 @@ def test_ordered_it_saves_at_the_end_of_the_window_and_leaves(group: None, beaco
     assert GuardedEngine(Engine(), directory).load_latest() == {"from": "global_step3"}
 
 
+def test_told_to_go_back_it_loads_from_before_and_sets_the_rest_aside(
+    group: None, beacon: Beacon, tmp_path: Path
+) -> None:
+    directory = tmp_path / "c"
+
+    def run() -> None:
+        with guarded(Engine(), beacon, directory) as engine:
+            for _ in range(4):
+                train(engine, 1)
+                engine.save()
+            post_order(beacon.path, MailboxOrder("o1", REVERT, "a test", (), time.time() + 60, before_step=2))
+            train(engine, 9)
+
+    with pytest.raises(Leave) as left:
+        run()
+
+    assert left.value.code == Exit.RELAUNCH
+    assert (directory / "latest").read_text() == "global_step4"
+    for _ in range(2):
+        assert GuardedEngine(Engine(), directory).load_latest() == {"from": "global_step2"}
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "abandoned-global_step3",
+        "abandoned-global_step4",
+        "global_step1",
+        "global_step2",
+        "latest",
+    ]
+
+
 def test_a_save_that_fails_leaves_latest_alone(group: None, beacon: Beacon, tmp_path: Path) -> None:
     raw, directory = Engine(), tmp_path / "c"
 
@@ -168,6 +198,19 @@ def test_hugging_faces_newest_is_the_newest_that_all_ranks_finished(tmp_path: Pa
     for step in (9, 10):
         (tmp_path / f"checkpoint-{step}" / COMPLETE).touch()
     assert latest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
+
+
+def test_hugging_faces_newest_after_going_back_is_the_newest_from_before(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from healthd.trainer.adapters.huggingface import COMPLETE, latest_checkpoint  # noqa: PLC0415 - may not be there
+
+    for step in (8, 9, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        (tmp_path / f"checkpoint-{step}" / COMPLETE).touch()
+    mark(tmp_path, 9)
+    assert latest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-9")
+    mark(tmp_path, 1)
+    assert latest_checkpoint(tmp_path) is None
 
 
 def test_lightnings_newest_is_the_newest_with_its_final_name(tmp_path: Path) -> None:

@@ -87,3 +87,20 @@ def test_another_state_is_refused_by_name(tmp_path: Path) -> None:
         PeerCopies(tmp_path, state_of(nn.Linear(4, 4), counters=Counters())).load()
     with pytest.raises(CheckpointError, match=r"does not fit this state: .*\(3, 3\) here, \(4, 4\) saved"):
         PeerCopies(tmp_path, state_of(nn.Linear(3, 3))).load()
+
+
+def test_who_goes_back_forgets_what_is_in_memory_too(tmp_path: Path) -> None:
+    model = nn.Linear(4, 4)
+    state = state_of(model)
+    copies = PeerCopies(tmp_path / "m", state)
+    with TrainingCheckpoints(tmp_path / "c", state) as checkpoints:
+        for step in (3, 6):
+            checkpoints.save(step)
+        copies.save(7)
+        copies.wait()
+        checkpoints.go_back(5)
+
+        assert checkpoints.load_latest(copies) == 4
+        assert checkpoints.load_latest(copies) == 4
+        checkpoints.save(6)
+        assert checkpoints.load_latest(copies) == 7
