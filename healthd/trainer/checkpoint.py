@@ -77,6 +77,7 @@ class Checkpoints:
         self.root = Path(root).absolute()
         self.keep = keep
         self.keep_every = keep_every
+        self._passed_over: list[Path] = []
 
     def open(self, step: int) -> Path:
         """An empty directory to write step `step` into. One rank calls this; leftovers of earlier crashes go.
@@ -86,6 +87,7 @@ class Checkpoints:
         """
         self.root.mkdir(parents=True, exist_ok=True)
         self._put_back()
+        self._set_aside_passed_over()
         for entry in self.root.iterdir():
             if _LEFTOVER.fullmatch(entry.name):
                 shutil.rmtree(entry)
@@ -163,18 +165,40 @@ class Checkpoints:
         unmark(self.root)
 
     def latest(self) -> Checkpoint | None:
-        """The newest checkpoint that verifies; each one passed over is said, with the file that is wrong."""
-        passed_over = ""
+        """The newest checkpoint that verifies; each one passed over is said, with the file that is wrong.
+
+        Raises:
+            CheckpointError: there are some, and none verifies.
+        """
+        passed_over: list[Path] = []
         for path in self.newest_first():
             try:
                 manifest = verify(path)
             except CheckpointError as error:
                 say_not_used(error)
-                passed_over = passed_over or path.name
+                passed_over.append(path)
                 continue
-            say_fallen_back(passed_over, path)
+            self.fallen_back(passed_over, path)
             return Checkpoint(path, manifest)
+        self.fallen_back(passed_over, None)
         return None
+
+    def fallen_back(self, passed_over: list[Path], path: Path | None) -> None:
+        """The run goes on from `path`; these newer ones did not verify.
+
+        Nothing is touched yet, it may have been the reading that failed. The next `open` sets them aside: counted among the
+        newest `keep`, they would push out the good one.
+
+        Raises:
+            CheckpointError: there is no `path` although there were some: to begin anew is not for us to decide.
+        """
+        if path is None and passed_over:
+            raise CheckpointError(
+                f"{self.root}: none of the {len(passed_over)} checkpoints verifies; to train from the beginning, move them away"
+            )
+        if path is not None and passed_over:
+            _log.warning("falling back from %s to %s", passed_over[0].name, path.name)
+        self._passed_over = passed_over
 
     def linkable(self) -> dict[FileEntry, Path]:
         """Files of the newest checkpoint that a new one may share, by their content.
@@ -219,6 +243,13 @@ class Checkpoints:
             return []
         return sorted(found, key=step_of)
 
+    def _set_aside_passed_over(self) -> None:
+        while self._passed_over:
+            path = self._passed_over[-1]
+            if path.exists():
+                _log.warning("%s did not verify: now %s, delete it", path, set_aside(path).name)
+            self._passed_over.pop()
+
     def _set_aside(self, step: int) -> None:
         """What is newer than the step just saved belongs to a run that went back: it must not count as the latest."""
         for path in self._complete_paths():
@@ -245,12 +276,6 @@ class Checkpoints:
 def say_not_used(error: CheckpointError) -> None:
     """One line on a checkpoint that does not verify."""
     _log.warning("checkpoint not used: %s; looking for the one before", error)
-
-
-def say_fallen_back(passed_over: str, path: Path) -> None:
-    """One line, where the newest one was `passed_over`."""
-    if passed_over:
-        _log.warning("falling back from %s to %s", passed_over, path.name)
 
 
 def _name(step: int) -> str:

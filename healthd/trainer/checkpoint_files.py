@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -17,6 +18,7 @@ from typing import BinaryIO, NamedTuple
 MANIFEST = "manifest.json"
 MANIFEST_VERSION = 1
 _BLOCK_BYTES = 1 << 20
+_NAMED_STEP = re.compile(r"\bstep-(\d+)\b")
 
 
 class CheckpointError(Exception):
@@ -193,7 +195,7 @@ def read_manifest(path: Path) -> Manifest:
         document = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"{file}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("version") != MANIFEST_VERSION:
         raise CheckpointError(f"{file}: version: not {MANIFEST_VERSION}, which this program reads")
@@ -201,9 +203,12 @@ def read_manifest(path: Path) -> Manifest:
         files = {
             name: FileEntry(int(entry["bytes"]), str(entry["sha256"])) for name, entry in document["files"].items()
         }
-        return Manifest(int(document["step"]), int(document["world"]), files)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        manifest = Manifest(int(document["step"]), int(document["world"]), files)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"{file}: field missing or wrong: {error!r}") from error
+    if (match := _NAMED_STEP.search(path.name)) and int(match[1]) != manifest.step:
+        raise CheckpointError(f"{file}: step: {manifest.step}, but the directory is called {path.name}")
+    return manifest
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:

@@ -19,7 +19,7 @@ from healthd.trainer.adapters.pytorch_peers import PeerCopies
 from healthd.trainer.adapters.pytorch_ranks import Ranks
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.adapters.pytorch_writer import MeasuredWriter
-from healthd.trainer.checkpoint import Checkpoint, Checkpoints, Saved, say_fallen_back, say_not_used, step_of
+from healthd.trainer.checkpoint import Checkpoint, Checkpoints, Saved, say_not_used, step_of
 from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, FileWriter, sync_directory, verify
 from healthd.trainer.in_flight import InFlight
 
@@ -170,7 +170,8 @@ class TrainingCheckpoints:
             The step to begin with: 0 where there is no checkpoint.
 
         Raises:
-            CheckpointError: it verifies but cannot be loaded into this state, which is then undefined.
+            CheckpointError: it verifies but cannot be loaded into this state, which is then undefined; or there are some,
+                and none verifies.
         """
         self.wait()
         going_back = self._ranks.from_first(lambda: self._checkpoints.going_back)
@@ -199,15 +200,16 @@ class TrainingCheckpoints:
         return found.manifest.step + 1
 
     def _verified(self, complete: list[Path]) -> Checkpoint | None:
-        passed_over = ""
+        passed_over: list[Path] = []
         for path in complete:
             share = functools.partial(verify, path, part=self._ranks.rank, parts=self._ranks.world)
             manifests, errors = self._ranks.from_each(share)
             if not errors:
-                say_fallen_back(passed_over, path)
+                self._checkpoints.fallen_back(passed_over, path)
                 return Checkpoint(path, manifests[0])
             say_not_used(CheckpointError(errors[0]))
-            passed_over = passed_over or path.name
+            passed_over.append(path)
+        self._checkpoints.fallen_back(passed_over, None)
         return None
 
     def _write(self, step: int, state: dict[str, Any], began: float) -> Saved:
