@@ -116,6 +116,11 @@ def test_retired_and_not_completed_has_timed_out_and_is_still_waited_for(tmp_pat
     assert any("rank 0 reported the time-out" in reason for reason in found.reasons)
 
 
+def test_a_time_out_of_all_is_no_end(tmp_path: Path) -> None:
+    dumps = {rank: dump(call(1), call(2, "scheduled", retired=True)) for rank in range(4)}
+    assert judged(tmp_path, dumps).kind == "network"
+
+
 def test_parts_of_a_call_made_as_one_are_as_far_as_their_closing_entry(tmp_path: Path) -> None:
     none: dict[str, Any] = {"input_sizes": [], "output_sizes": [], "input_dtypes": [], "output_dtypes": []}
     part, end = call(2, "scheduled"), call(2, profiling_name="nccl:coalesced", **none)
@@ -143,17 +148,20 @@ def test_messages_made_as_one_name_the_end_that_is_not_there(tmp_path: Path) -> 
     found = judged(tmp_path, copy.deepcopy(dumps))
     assert (found.kind, found.culprits, found.victims) == ("stuck_compute", (3,), (0, 1, 2))
     dumps[3] = dump(call(1), *messages("recv 1<-0", "send 1->0", state="scheduled"), groups=groups)
+    ended = {
+        rank: dump(call(1), *messages(*names, state="completed"), groups=groups)
+        for rank, names in ((1, ("send 0->1", "recv 0<-1")), (3, ("recv 1<-0", "send 1->0")))
+    }
+    assert judged(tmp_path, {0: dump(call(1)), 2: dump(call(1)), **ended}).kind == "none"
     assert judged(tmp_path, dumps).kind == "network"
 
 
 def test_one_group_under_another_name_on_each_rank(tmp_path: Path) -> None:
     dumps = {
-        rank: dump(
-            *([call(1)] if rank == 1 else [call(1, "scheduled", group=str(7 + rank), desc="tp")]),
-            groups={str(7 + rank): "[0, 1]"},
-        )
+        rank: dump(call(1, "scheduled", group=str(7 + rank), desc="tp"), groups={str(7 + rank): "[0, 1]"})
         for rank in (0, 1)
     }
+    assert judged(tmp_path, copy.deepcopy(dumps)).kind == "network"
     dumps[1]["entries"] = [call(0, "completed", group="8", desc="tp")]
     assert judged(tmp_path, dumps).culprits == (1,)
 
@@ -174,11 +182,9 @@ def test_the_members_are_known_where_only_others_have_used_the_group(tmp_path: P
 
 
 def test_two_backends_under_one_name_count_apart(tmp_path: Path) -> None:
-    dumps = {
-        rank: dump(call(1), call(2), call(1, "scheduled", retired=True, profiling_name="gloo:barrier"))
-        for rank in range(4)
-    }
-    assert judged(tmp_path, dumps).kind == "none"
+    barrier = call(1, "scheduled", retired=False, profiling_name="gloo:barrier")
+    dumps = {rank: dump(call(1), call(2), *([] if rank == 3 else [barrier])) for rank in range(4)}
+    assert judged(tmp_path, dumps).culprits == (3,)
 
 
 def test_a_ring_that_lost_its_beginning(tmp_path: Path) -> None:

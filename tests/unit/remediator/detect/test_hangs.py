@@ -248,3 +248,19 @@ def test_sinks_and_circles() -> None:
     chain = {rank: {rank + 1} for rank in range(100_000)}
     assert sinks(chain, chain.keys()) == {100_000}
     assert final_circles({**chain, 100_000: {0}}) == [set(range(100_001))]
+
+
+def test_calls_that_run_in_crossed_orders_are_told_by_their_order() -> None:
+    groups = {"x": (0, 1, 2, 3), "y": (0, 1, 2, 3)}
+    calls = {rank: ["x 1 started", "y 1 started"] for rank in (0, 1, 2)} | {3: ["y 1 started", "x 1 started"]}
+    assert blame(calls, groups) == ("mismatched_collectives", (3,), (0, 1, 2))
+
+
+def test_of_two_ranks_without_a_record_the_one_that_a_chain_leads_to() -> None:
+    calls = {0: ["world 2 pending"], 1: ["world 1 completed", "e 1 pending"]}
+    assert blame(calls, {**WORLD, "e": (1, 2)}) == ("dead_rank", (2,), (0, 1))
+
+
+def test_a_record_that_ends_early_is_not_held_against_its_rank_where_another_came_out() -> None:
+    calls = {0: ["world 1 completed"], 1: ["a 1 completed"], 2: ["world 1 pending"], 3: ["world 1 completed"]}
+    assert blame(calls, PAIRS)[:2] == ("network", ())
