@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from remediator.act.webhooks.outbox import Outbox
 from remediator.act.webhooks.telling import Telling
 from remediator.store import schema
 from remediator.store.deliveries import DeliveryStore
+from tests.conftest import skip_or_fail
 from tests.unit.remediator.act.webhooks.peer import Peer
 from vocabulary.clock import SystemClock
 
@@ -60,6 +62,8 @@ def outbox(store: DeliveryStore) -> Iterator[Callable[[dict[str, Any]], Outbox]]
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A key and a certificate for 127.0.0.1 that nobody signed."""
+    if shutil.which("openssl") is None:
+        skip_or_fail("no openssl here to make a certificate")
     place = tmp_path_factory.mktemp("tls")
     made = place / "both.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
