@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,10 +19,11 @@ class HostCopy:
         self._buffers: dict[Path, torch.Tensor] = {}
 
     def take(self, tree: dict[str, Any]) -> dict[str, Any]:
-        """The same tree with every tensor copied; valid until the next call.
+        """The same tree with everything copied; valid until the next call.
 
         Raises:
-            TypeError: a tensor sharded in a way other than DTensor's (FSDP version 1): save that one synchronously.
+            TypeError: names what cannot be copied, such as a tensor sharded in a way other than DTensor's (FSDP version 1):
+                save that one synchronously.
         """
         copied: dict[str, Any] = self._copy((), tree)
         if torch.cuda.is_initialized():
@@ -32,7 +34,8 @@ class HostCopy:
         if isinstance(value, dict):
             return {key: self._copy((*path, key), each) for key, each in value.items()}
         if isinstance(value, list | tuple):  # an optimizer's betas must come back as the tuple they are
-            return type(value)(self._copy((*path, number), each) for number, each in enumerate(value))
+            copied = [self._copy((*path, number), each) for number, each in enumerate(value)]
+            return type(value)(*copied) if hasattr(value, "_fields") else type(value)(copied)
         if isinstance(value, DTensor):
             local = self._filled(path, value.to_local())
             return DTensor(local, value._spec, requires_grad=False)  # noqa: SLF001 - from_local would move it to the mesh
@@ -40,7 +43,11 @@ class HostCopy:
             return self._filled(path, value)
         if hasattr(value, "local_shards"):
             raise TypeError(f"{'.'.join(map(str, path))}: {type(value).__name__} cannot be copied aside")
-        return value
+        try:
+            return copy.deepcopy(value)  # a module's extra state may be anything, and training goes on changing it
+        except Exception as error:
+            text = f"{'.'.join(map(str, path))}: {type(value).__name__} cannot be copied aside: {error}"
+            raise TypeError(text) from error
 
     def _filled(self, path: Path, source: torch.Tensor) -> torch.Tensor:
         source = source.detach()

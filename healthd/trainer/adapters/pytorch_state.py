@@ -70,7 +70,7 @@ class TrainingState:
             self._per_rank[name] = _OneGenerator(each) if isinstance(each, torch.Generator) else each
 
     def collect(self, *, with_rank: bool = True) -> dict[str, Any]:
-        """The state as a tree: tensors are the live ones, everything else is a copy.
+        """The state as a tree: what models and optimizers gave is live (tensors, a module's extra state), the rest a copy.
 
         Args:
             with_rank: also what belongs to this rank alone.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from torch import nn
 
 from healthd.trainer.adapters.pytorch import Counters, TrainingCheckpoints, TrainingState
 from healthd.trainer.adapters.pytorch_host import HostCopy, leaves
-from healthd.trainer.checkpoint_files import CheckpointError, read_manifest
+from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, read_manifest
 
 pytestmark = pytest.mark.torch
 
@@ -212,3 +213,42 @@ def test_a_tensor_sharded_the_old_way_is_refused_by_name() -> None:
 
     with pytest.raises(TypeError, match=r"model\.weight: Sharded cannot be copied aside"):
         HostCopy().take({"model": {"weight": Sharded()}})
+
+
+class Remembering(nn.Linear):
+    """Its extra state is no tensor, and changes in place."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 2)
+        self.seen = np.zeros(3)
+        self.words = {"last": ["a"]}
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {"seen": self.seen, "words": self.words}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self.seen, self.words = state["seen"], state["words"]
+
+
+def test_what_a_module_keeps_beside_its_tensors_is_saved_as_it_was(tmp_path: Path) -> None:
+    model = Remembering()
+    staged = HostCopy().take(TrainingState(model).collect())["model"]
+    with TrainingCheckpoints(tmp_path / "c", model) as checkpoints:
+        checkpoints.save_async(1)
+        model.seen += 7
+        model.words["last"].append("b")
+        checkpoints.wait()
+        fresh = Remembering()
+        assert TrainingCheckpoints(tmp_path / "c", fresh).load_latest() == 2
+
+    [extra] = [value for name, value in staged.items() if name.endswith("_extra_state")]
+    for seen, words in ((extra["seen"], extra["words"]), (fresh.seen, fresh.words)):
+        assert seen.tolist() == [0, 0, 0]
+        assert words == {"last": ["a"]}
+
+
+def test_what_cannot_be_copied_is_refused_by_name_and_a_named_tuple_stays_one() -> None:
+    with pytest.raises(TypeError, match=r"model\.lock: lock cannot be copied aside: cannot pickle"):
+        HostCopy().take({"model": {"lock": threading.Lock()}})
+    entry = FileEntry(3, "x")
+    assert HostCopy().take({"a": entry})["a"] == entry
