@@ -82,7 +82,10 @@ class Journal:
         """
         if not self.leadership.campaign():
             raise StoreError(self.taken())
-        self._upgrade()
+        if self._upgrade():
+            self._lock.hand_over()  # the server may have ended its session meanwhile: an upgrade takes its time
+            if not self.leadership.campaign():
+                raise StoreError(self.taken())
         return self.leadership.begin_term()
 
     @property
@@ -193,10 +196,10 @@ class Journal:
             sorted(actions, key=lambda a: (a.planned_at, a.id)),
         )
 
-    def _upgrade(self) -> None:
+    def _upgrade(self) -> bool:
         try:
             with self.engine.begin() as db:
-                upgrade.upgrade(db)
+                return upgrade.upgrade(db)
         except SQLAlchemyError as error:
             raise self._unusable(error) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from remediator.store.database import StoreError
 log = logging.getLogger(__name__)
 # What wrote its version into `meta` before there were migrations.
 _UNSTAMPED = {"1": "0001", "2": "0002"}
+_KEY = int.from_bytes(hashlib.sha256(b"gpu-healthd upgrade").digest()[:8], "big", signed=True)
 
 
 def is_current(db: Connection) -> bool:
@@ -27,23 +29,28 @@ def is_current(db: Connection) -> bool:
     return _revision(db) == schema.REVISION
 
 
-def upgrade(db: Connection) -> None:
-    """Run the missing migrations, within the transaction of `db`: all of them or none.
+def upgrade(db: Connection) -> bool:
+    """Run the missing migrations, within the transaction of `db`: all of them or none. False when none was missing.
+
+    Two that try at once do it one after the other, whoever has the lead by then.
 
     Raises:
         StoreError: the schema is one that this program does not know.
     """
     if db.dialect.name == "sqlite":
         db.exec_driver_sql("BEGIN IMMEDIATE")  # Python's driver begins no transaction for tables and views
+    elif not is_current(db):
+        db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _KEY})
     found = _revision(db)
     if found == schema.REVISION:
-        return
+        return False
     config = _config(db)
     if found is not None and not _tables(db) & {"alembic_version"}:
         command.stamp(config, found)
     log.info("bringing the database from schema %s to %s", found or "none", schema.REVISION)
     logging.getLogger("alembic").setLevel(logging.WARNING)  # the line above says it
     command.upgrade(config, "head")
+    return True
 
 
 def scripts() -> ScriptDirectory:
