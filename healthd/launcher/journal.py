@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
+from healthd.launcher import voice
 from vocabulary.clock import Clock
 
 
@@ -39,8 +39,7 @@ class Journal:
 
     def write(self, event: str, text: str, **facts: object) -> None:
         """One event: `text` for people, `facts` for programs. A file that cannot be written stops no training."""
-        sys.stderr.write(f"healthctl launch: {text}\n")
-        sys.stderr.flush()
+        voice.say(text)
         if self._path is None:
             return
         line = json.dumps({"at": self._clock.wall(), "event": event, "job": self._job, **facts, "text": text}) + "\n"
@@ -51,4 +50,4 @@ class Journal:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            sys.stderr.write(f"healthctl launch: {self._path}: {error.strerror}; this event is not in it\n")
+            voice.say(f"{self._path}: {error.strerror}; this event is not in it")

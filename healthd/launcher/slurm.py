@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
+from healthd.launcher import voice
 from healthd.launcher.backend import Answers, Attempt, BackendError, Question
 from healthd.launcher.plan import RankEnd
 
@@ -133,11 +134,11 @@ class SlurmRun:
 
     def _read(self, stream: IO[bytes]) -> None:
         """Pass srun's standard error on, and note what it says about tasks."""
-        while line := stream.readline(STDERR_LINE_BYTES_MAX):
-            sys.stderr.buffer.write(line)
-            sys.stderr.flush()
-            for end in read_message(line.decode(errors="replace"), self._attempt.world):
-                self._reported.setdefault(end.rank, end)
+        with stream:
+            while line := stream.readline(STDERR_LINE_BYTES_MAX):
+                voice.pass_on(line)
+                for end in read_message(line.decode(errors="replace"), self._attempt.world):
+                    self._reported.setdefault(end.rank, end)
 
 
 class SlurmBackend:
@@ -185,7 +186,7 @@ class SlurmBackend:
         try:
             _run(["scontrol", "requeue", self._job_id], check=True)
         except BackendError as error:
-            sys.stderr.write(f"healthctl launch: {error}\n")
+            voice.say(str(error))
             return False
         return True
 

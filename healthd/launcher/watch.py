@@ -35,8 +35,8 @@ class Watch:
                 if self._stop.asked() and not told:
                     told, kill_at = True, min(kill_at, now + self._job.stop_seconds)
                     text = f"told to stop by {self._stop.why}: asking the ranks to save and leave"
+                    run.terminate()  # first the deed: a record may lie on a disk that hangs
                     self._journal.write("stopping", text, attempt=attempt.number)
-                    run.terminate()
                 if kill_at == float("inf") and any(end.code != Exit.DONE for end in run.ended()):
                     kill_at = now + self._job.leave_seconds
                 if now >= kill_at:
@@ -55,10 +55,9 @@ class Watch:
 
     def _kill(self, run: Run, attempt: Attempt) -> Sequence[RankEnd]:
         left = attempt.world - len(run.ended())
-        self._journal.write(
-            "killing", f"killing {left} ranks that stayed after their peers had left", attempt=attempt.number
-        )
         run.kill()
+        text = f"killing {left} ranks that stayed after their peers had left"
+        self._journal.write("killing", text, attempt=attempt.number)
         give_up_at = self._clock.monotonic() + KILL_SECONDS
         while not run.over() and self._clock.monotonic() < give_up_at:
             time.sleep(POLL_SECONDS)
