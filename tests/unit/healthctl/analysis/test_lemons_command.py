@@ -195,7 +195,7 @@ def test_intervals_by_end_and_by_duration_are_the_same(tmp_path: Path) -> None:
     assert [(h.time[0], h.end[0]) for h in found] == [(T0, T0 + 7200)] * 3
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(st.integers(0, 1000), st.integers(2, 26))
 def test_nothing_after_the_moment_changes_the_answer(
     tmp_path_factory: pytest.TempPathFactory, seed: int, day: int

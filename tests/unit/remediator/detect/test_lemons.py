@@ -202,7 +202,7 @@ def random_history(seed: int, rows: int) -> History:
     return made.history(12, rack=rng.integers(-1, 4, 12))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(st.integers(0, 10_000), st.integers(0, 300), st.floats(0, 45))
 def test_nothing_after_the_moment_counts(seed: int, rows: int, day: float) -> None:
     as_of = BEGAN + day * DAY_S
@@ -216,7 +216,7 @@ def test_nothing_after_the_moment_counts(seed: int, rows: int, day: float) -> No
     assert np.isfinite(whole.saved_gpu_h).all()
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(st.integers(0, 10_000), st.integers(1, 200))
 def test_neither_the_order_of_rows_nor_a_row_told_twice_matters(seed: int, rows: int) -> None:
     history = random_history(seed, rows)
