@@ -279,3 +279,14 @@ def test_a_user_who_crashes_everywhere_alike_is_to_blame_himself() -> None:
 
     assert fleet(also_elsewhere=False).probability[0] > 0.9
     assert fleet(also_elsewhere=True).probability.max() < 0.3
+
+
+def test_what_hits_many_nodes_at_once_is_no_nodes_own() -> None:
+    rows = one_sick_node([])
+    for day in (5, 12, 19, 26):
+        rows.add(Kind.FAILURE, np.arange(100, 120), BEGAN + day * DAY_S + np.linspace(0, 120, 20))
+        # Removed one after the other in the hours after: still the same cause.
+        rows.add(Kind.REMOVED, np.arange(100, 120), BEGAN + day * DAY_S + 3600 * np.linspace(1, 20, 20))
+    found = judge(rows.history(400), NOW)
+    assert found.blame[100:120].max() < 0.5
+    assert found.probability.max() < 0.2
