@@ -52,7 +52,7 @@ class Groups:
         others = [members for members in self._by_name.get(name, ()) if rank in members]
         if len(others) == 1:
             return others[0]
-        if description != DEFAULT:
+        if description != DEFAULT and (name, description) not in (("0", ""), ("0", "undefined")):
             return ()
         return self._said.get((rank, ""), (self.everybody, ""))[0]
 

@@ -25,7 +25,10 @@ class _Call(NamedTuple):
 def snapshot_of(dumps: Mapping[int, Dump], world: int = 0) -> Snapshot:
     """What the dumps tell. `world` is the number of ranks if it is known; else there are those up to the highest seen."""
     groups = Groups(dumps, world)
-    operations = [operation for rank, dump in dumps.items() for operation in _operations(rank, dump, groups)]
+    timed = any(e.time_discovered_started_ns or e.state == "started" for dump in dumps.values() for e in dump.calls)
+    operations = [
+        operation for rank, dump in dumps.items() for operation in _operations(rank, dump, groups, timed=timed)
+    ]
     return Snapshot(
         operations=operations,
         entered=_entered(dumps, operations, groups),
@@ -36,12 +39,10 @@ def snapshot_of(dumps: Mapping[int, Dump], world: int = 0) -> Snapshot:
     )
 
 
-def _operations(rank: int, dump: Dump, groups: Groups) -> Iterator[Operation]:
-    calls = dump.calls
-    timed = any(entry.time_discovered_started_ns or entry.state == "started" for entry in calls)
+def _operations(rank: int, dump: Dump, groups: Groups, *, timed: bool) -> Iterator[Operation]:
     by_group: dict[str, list[Entry]] = {}
     keys: dict[tuple[str, str, str], str] = {}
-    for entry in calls:
+    for entry in dump.calls:
         means = (*entry.group, entry.called[0])
         if means not in keys:
             keys[means] = groups.key_of(rank, *means)

@@ -18,6 +18,8 @@ from remediator.detect.hangs.point_to_point import stuck_transfers
 from remediator.detect.hangs.records import Snapshot, Stuck, Verdict
 from remediator.detect.hangs.words import reasons_of
 
+ALONE = 3  # so many times more are not there than are
+
 
 class Blame(NamedTuple):
     """Before it is put into words. `root`: the call that shows it best."""
@@ -74,10 +76,15 @@ def _blame(snapshot: Snapshot, stuck: Sequence[Stuck]) -> Blame:
     inside = _inside(stuck)
     graph = _graph(snapshot, stuck)
     ends = sinks(graph, graph.keys() | {rank for each in inside for rank in each.waiting})
-    blamed = {rank for rank in ends if rank in snapshot.recorded} or ends
+    recorded = ends & snapshot.recorded
+    blamed = {rank for rank in recorded if any(rank in each.absent for each in stuck)} or recorded or ends
     if blamed:
         dead = all(rank not in snapshot.recorded for rank in blamed)
-        return Blame("dead_rank" if dead else "stuck_compute", blamed, _shows(stuck, blamed))
+        shown = _shows(stuck, blamed)
+        alone = _alone(snapshot, shown, blamed)
+        if alone:
+            return Blame("mismatched_collectives", alone, shown)
+        return Blame("dead_rank" if dead else "stuck_compute", blamed, shown)
     crossed = crossed_calls(inside)
     if crossed:
         return Blame("mismatched_collectives", crossed, min(inside, key=_begun))
@@ -88,6 +95,14 @@ def _blame(snapshot: Snapshot, stuck: Sequence[Stuck]) -> Blame:
     root = min(inside or stuck, key=_begun)
     few = root.left and len(root.waiting) < len(root.later)
     return Blame("network", set(root.waiting) if few else set(), root)
+
+
+def _alone(snapshot: Snapshot, root: Stuck | None, blamed: set[int]) -> set[int]:
+    """Who made a call that hardly any other of its group made, while these wait nowhere: that call is one too many."""
+    if root is None or "->" in root.name or not blamed <= set(root.absent) & snapshot.recorded:
+        return set()
+    inside = set(root.waiting) - set(root.idle)
+    return inside if ALONE * len(inside) <= len(blamed) and set(root.absent) == blamed else set()
 
 
 def _graph(snapshot: Snapshot, stuck: Sequence[Stuck]) -> dict[int, set[int]]:

@@ -264,3 +264,10 @@ def test_of_two_ranks_without_a_record_the_one_that_a_chain_leads_to() -> None:
 def test_a_record_that_ends_early_is_not_held_against_its_rank_where_another_came_out() -> None:
     calls = {0: ["world 1 completed"], 1: ["a 1 completed"], 2: ["world 1 pending"], 3: ["world 1 completed"]}
     assert blame(calls, PAIRS)[:2] == ("network", ())
+
+
+def test_a_call_that_one_rank_alone_made_is_one_too_many() -> None:
+    calls = {rank: ["world 1 completed"] for rank in (1, 2, 3)} | {0: ["world 1 completed", "world 2 started"]}
+    assert blame(calls) == ("mismatched_collectives", (0,), (1, 2, 3))
+    calls[1].append("world 2 started")
+    assert blame(calls) == ("stuck_compute", (2, 3), (0, 1))
