@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from remediator.detect.stragglers.robust import median, spread
+from remediator.detect.stragglers.robust import beside_the_others, spread
 from remediator.detect.stragglers.trace import Floats, Ints
 
 VARIES = 0.02  # lengths that differ by less explain nothing
@@ -13,6 +13,8 @@ CELLS_MAX = 20_000
 ROUNDS = 8
 OUTLIER_SPREADS = 2.0
 LEAST_CELLS = 24
+PIPELINES_ENOUGH, STAGES_MIN = 300, 3
+SHARED_MIN = 0.6  # correlation from which the stages of a pipeline say how long its sequences were
 
 
 def expected(compute: Floats, tokens: Floats, squares: Floats | None, group: Ints) -> Floats:
@@ -89,25 +91,33 @@ def column_factor(residual: Floats, group: Ints, column: Ints) -> tuple[Floats, 
 
     Args:
         residual: (S, R) log slowness against peers.
-        group: (R,) peer group.
-        column: (R,) which pipeline a rank belongs to, -1 where unknown.
+        group: (R,) peer group, -1 where there is none.
+        column: (R,) which pipeline a rank belongs to, one rank a stage.
 
     Returns:
-        (S, R) the median of the *other* groups' residuals in the column, and the correlation of residuals with it.
+        (S, R) the median of the *other* groups' residuals in the column, 0 where there are fewer than two, and the
+        correlation of residuals with it.
     """
-    factor = np.full_like(residual, np.nan)
-    for number in np.unique(column[column >= 0]):
-        members = np.flatnonzero(column == number)
-        own = {int(stage): members[group[members] == stage] for stage in np.unique(group[members])}
-        if len(own) < 3:
-            continue
-        by_stage = np.stack([median(residual[:, columns], 1) for columns in own.values()], axis=1)
-        for place, columns in enumerate(own.values()):
-            factor[:, columns] = median(np.delete(by_stage, place, axis=1), 1)[:, None]
-    both = np.isfinite(factor) & np.isfinite(residual)
-    if both.sum() < LEAST_CELLS or not spread(factor[both]) > 0:
-        return np.zeros_like(residual), 0.0
-    return np.nan_to_num(factor), correlation(residual[both], factor[both])
+    judged = np.flatnonzero(group >= 0)
+    pipelines, pipeline = np.unique(column[judged], return_inverse=True)
+    stages, stage = np.unique(group[judged], return_inverse=True)
+    factor = np.zeros_like(residual)
+    sample = max(1, pipelines.size // PIPELINES_ENOUGH)
+    shared = 0.0
+    for chosen in [True, False] if sample > 1 else [False]:  # a few pipelines tell whether the rest is worth it
+        taken = pipeline % sample == 0 if chosen else np.ones(pipeline.size, dtype=bool)
+        place = pipeline[taken] // (sample if chosen else 1)
+        steps = np.full((residual.shape[0], int(place.max(initial=0)) + 1, stages.size), np.nan)
+        steps[:, place, stage[taken]] = residual[:, judged[taken]]
+        flat = steps.reshape(-1, stages.size)
+        others = (flat - beside_the_others(flat, STAGES_MIN)).reshape(steps.shape)
+        both = np.isfinite(others)
+        shared = correlation(steps[both], others[both]) if both.sum() >= LEAST_CELLS else 0.0
+        if shared < SHARED_MIN:
+            break
+        if not chosen:
+            factor[:, judged] = np.nan_to_num(others[:, place, stage])
+    return factor, shared
 
 
 def correlation(one: Floats, other: Floats) -> float:

@@ -13,7 +13,6 @@ from remediator.detect.stragglers.trace import UNKNOWN, Bools, Floats, Ints, Tra
 PEERS_MIN = 4
 CENTRE_RANKS = 10_000  # tell well enough what all of them do
 PRESENT_SHARE = 0.5  # a step that fewer of the peers reported compares with nobody
-SHARED_BY_STAGES = 0.6  # correlation from which the stages of a pipeline say how long its sequences were
 SKU_SHARE, SKU_UNITS, UNIT_RANKS, SKU_GAP, SKU_GAP_NOISE, SKU_TIGHT = 0.2, 4, 8, 0.04, 8.0, 4.0
 
 
@@ -97,7 +96,7 @@ def _without_shared_load(trace: Trace, slow: Floats, group: Ints) -> tuple[Float
     # a level of its own is no shared load: only what changes from step to step is looked at
     steady = median(slow, 0)[None, :]
     factor, shared = column_factor(slow - steady, group, dp * (int(tp.max()) + 2) + tp + 1)
-    return (slow - factor, shared) if shared >= SHARED_BY_STAGES else (slow, shared)
+    return slow - factor, shared
 
 
 def _products(trace: Trace, even: Floats, wide: Ints, usable: Bools) -> Ints:

@@ -14,7 +14,7 @@ ENOUGH = 100_000
 MAD_EFFICIENCY = 0.37  # a spread from medians of n values is as sure as a usual one from 0.37 n
 TAIL_SHARE, TAIL_SIGMAS = 0.8, 0.8416
 TAIL_STRETCH = 2.0
-TAIL_VALUES_MIN, TAIL_SHARE_MIN, TAIL_ROOM = 100, 0.002, 1.1
+TAIL_VALUES_MIN, TAIL_SHARE_MIN, TAIL_DOUBT = 100, 0.002, 2.5
 TAILS = (math.inf, 30.0, 20.0, 12.0, 8.0, 6.0, 5.0, 4.0, 3.0, 2.5, 2.0)
 
 
@@ -117,9 +117,11 @@ def lower_tail(values: Floats) -> float:
     share = max(TAIL_SHARE_MIN, 10 / known.size)
     far = (float(np.median(known)) - float(np.quantile(known, share))) / max(spread(known), 1e-12)
     normal = NormalDist()
+    z = normal.inv_cdf(1 - share)
+    room = 1 + TAIL_DOUBT / (z * z * math.sqrt(share * known.size))  # so much a quantile errs
     for free in TAILS:
-        expected = _student(normal.inv_cdf(1 - share), free) / _student(normal.inv_cdf(0.75), free) / MAD_TO_SIGMA
-        if far <= TAIL_ROOM * expected:
+        expected = _student(z, free) / _student(normal.inv_cdf(0.75), free) / MAD_TO_SIGMA
+        if far <= room * expected:
             return free
     return TAILS[-1]
 

@@ -34,6 +34,7 @@ SPREAD_FLOOR = 0.002  # clocks are no better
 POOL_ROOM = 1.3  # windows that wander further than independent blocks would are not independent
 MANY_SHARE = 0.25
 ENOUGH_RANKS = 1000
+SECOND_LOOK = 3.0  # the first look has thinned them out
 PERSISTS = 0.4  # of the blocks of a window, each at least a third as slow as it, and of its steps, half as slow
 
 
@@ -149,7 +150,9 @@ def scan(slow: Floats, usable: Bools, group: Ints, least: float = EFFECT_MIN, ch
             bound = _look(window, blocks, columns, rule, best, known)
             visible[int(number)] = min(visible.get(int(number), np.inf), bound)
     found = [_suspect(best, int(column), members, sum(looks)) for column in np.flatnonzero(best.margin > 0)]
-    return Scan(tuple(_lasting(slow, usable, group, found, chance / max(1, sum(looks)))), visible, sum(looks))
+    return Scan(
+        tuple(_lasting(slow, usable, group, found, SECOND_LOOK * chance / max(1, sum(looks)))), visible, sum(looks)
+    )
 
 
 def _lasting(slow: Floats, usable: Bools, group: Ints, found: list[Suspect], chance: float) -> Iterator[Suspect]:

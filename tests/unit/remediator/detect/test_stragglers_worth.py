@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remediator.detect.stragglers.confirm import Confirmed, Signals, confirm
+from remediator.detect.stragglers.lasting import lasting
 from remediator.detect.stragglers.verdict import Culprit, Kind, Verdict, nobody
 from remediator.detect.stragglers.worth import Level, level, worth_ejecting
 
@@ -79,3 +80,12 @@ def test_odd_numbers_never_eject(slowdown: float, cost: float, lasted: float) ->
 )
 def test_levels(slowdown: float, lasted: float, *, stalled: bool, answer: Level) -> None:
     assert level(slowdown, lasted, stalled=stalled) is answer
+
+
+def test_one_pass_is_no_habit() -> None:
+    other = Verdict(Kind.GPU, (Culprit(5, "n0", 0.3),), 7, 0.9, ())
+    assert lasting([GPU, other, nobody(0.9)]) == ()
+    assert [culprit.rank for culprit in lasting([GPU, other, GPU])] == [3]
+    assert [culprit.rank for culprit in lasting([other, GPU, other, GPU, other])] == [5]
+    assert lasting([GPU, GPU, nobody(0.9), nobody(0.9)]) == ()
+    assert lasting([]) == ()
