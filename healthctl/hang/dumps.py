@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 BYTES_MAX = 256 << 20  # of one file; 20 000 entries with deep stacks are some tens of MiB
-MEMORY_MAX = 8 << 30  # of this process while it reads: a small pickle can ask for any amount
+MEMORY_MAX = 8 << 30  # for one dump while it is read: a small pickle can ask for any amount
 _RANK = re.compile(r"(\d+)(?:\.(?:pkl|pickle|pt|bin|dump|trace|json))?$")
 
 
@@ -177,12 +177,20 @@ def read_dump(path: Path) -> Dump:
         with _bounded_memory():
             plain = json.loads(content) if content.lstrip()[:1] == b"{" else _Plain(BytesIO(content)).load()
             if isinstance(plain, dict) and {"entries", "pg_config", "pg_status"} & plain.keys():
+                _keep_last_stack(plain.get("entries"))
                 return msgspec.convert(plain, Dump, strict=False)
     except MemoryError:
         raise DumpError(f"{path}: asks for more memory than any dump needs") from None
     except Exception as error:  # a damaged pickle may raise nearly anything
         raise DumpError(f"{path}: no flight recorder dump: {error}") from error
     raise DumpError(f"{path}: no flight recorder dump: it has neither entries nor process groups")
+
+
+def _keep_last_stack(entries: Any) -> None:
+    """Only where a rank was last is ever shown, and the stacks are most of a dump."""
+    for entry in entries[:-1] if isinstance(entries, list) else ():
+        if isinstance(entry, dict):
+            entry.pop("frames", None)
 
 
 class _Plain(pickle.Unpickler):
@@ -196,7 +204,8 @@ class _Plain(pickle.Unpickler):
 @contextmanager
 def _bounded_memory() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    wanted = MEMORY_MAX if soft == resource.RLIM_INFINITY else min(MEMORY_MAX, soft)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()  # by other dumps, for one
+    wanted = used + MEMORY_MAX if soft == resource.RLIM_INFINITY else min(used + MEMORY_MAX, soft)
     resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
     try:
         yield
