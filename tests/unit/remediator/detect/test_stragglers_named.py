@@ -8,6 +8,7 @@ import pytest
 
 from bench.traces import Columns, Fault, Job, columns
 from remediator.detect.stragglers.judge import judge
+from remediator.detect.stragglers.links import who_shares
 from remediator.detect.stragglers.trace import gather
 from remediator.detect.stragglers.verdict import Kind, Verdict
 
@@ -149,3 +150,10 @@ def test_two_slow_groups_blame_the_rank_they_share() -> None:
 def test_one_slow_group_blames_nobody() -> None:
     found = slow_transfers(1)
     assert (found.verdict, named(found)) == (Kind.LINK, [])
+
+
+def test_one_slow_tensor_group_does_not_blame_the_node_it_lives_on() -> None:
+    trace = gather(columns(Job(steps=1, dp=4, pp=2, tp=4), 0))
+    assert who_shares(trace, [0, 1, 2, 3]).columns == ()
+    assert who_shares(trace, [0, 1, 2, 3]).slow_groups == 1
+    assert who_shares(trace, [0, 1, 2, 3, 4]).columns == (0,)  # its chain of stages, 0 and 4, is slow as well
