@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from concurrent.futures import Future
 
 from starlette.requests import Request
@@ -30,6 +31,7 @@ from vocabulary.order import Order, OrderUpdate
 from vocabulary.wire import REPORT_BYTES_MAX, WIRE_VERSION, OrdersReply, Report, ReportReply, WireError, decode
 
 UPDATE_BYTES_MAX = 64 << 10
+FINDING_ID = re.compile(r"[!-~]{1,64}")
 
 
 async def report(request: Request) -> Response:
@@ -87,6 +89,9 @@ def _decode_report(body: bytes, node: str) -> Report:
     stranger = next((f.node for f in findings if f.node != node), message.node)
     if stranger != node:
         raise Refusal(403, f"node {node} may not report on node {stranger}")
+    odd = next((f.id for f in findings if FINDING_ID.fullmatch(f.id) is None), None)
+    if odd is not None:  # it is a key of the database, and one that PostgreSQL cannot take would stop every batch
+        raise Refusal(400, f"{odd[:80]!r} is no id of a finding", "ids are 1 to 64 printable ASCII characters")
     return message
 
 

@@ -46,7 +46,8 @@ class Centre:
                 if requests.get(f"{self.url}/healthz", timeout=1).ok:
                     return
             except requests.ConnectionError:
-                time.sleep(0.05)
+                pass
+            time.sleep(0.05)
         raise AssertionError("the remediator did not come up")
 
     def end(self, how: signal.Signals) -> None:
