@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from bench import lemon_fleets as fleets
 from bench.lemon_fleets import BEGAN, Fleet, Rows, Shape
 from remediator.detect.lemons import Advice, Judged, judge
+from remediator.detect.lemons_blame import incidents
+from remediator.detect.lemons_fleet import fleet_of
 from remediator.detect.lemons_history import DAY_S, History, Kind
 from remediator.detect.lemons_marks import Mark
 
@@ -241,11 +243,18 @@ def test_a_node_that_fails_after_every_repair_is_to_be_replaced() -> None:
 
 
 def test_a_record_that_knows_only_days_has_no_bursts() -> None:
-    rows = one_sick_node([3, 8, 12, 17, 21, 26])
-    history = rows.history(400)
-    daily = dataclasses.replace(history, time=np.floor(history.time / DAY_S) * DAY_S)
-    assert judge(daily, NOW).blame[0] == pytest.approx(6)
-    assert judge(daily, NOW).probability[0] > 0.9
+    fleet = fleets.counts_only(3, Shape(nodes=2000, share=0.0))
+    daily = dataclasses.replace(fleet.history, time=np.floor(fleet.history.time / DAY_S) * DAY_S)
+    exact, rough = judged(fleet), judge(daily, fleet.as_of)
+    assert rough.blame.sum() == pytest.approx(exact.blame.sum(), rel=0.05)
+
+
+def test_on_days_that_were_bad_for_everybody_more_is_expected_of_everybody() -> None:
+    rows = one_sick_node([])
+    rows.add(Kind.FAILURE, np.arange(100, 220), BEGAN + DAY_S * np.linspace(10, 13, 120))
+    known = rows.history(400).until(NOW)
+    exposure = fleet_of(known, incidents(known), NOW, None).counts.exposure
+    assert exposure[0, 11] > 2 * exposure[0, 20] > 0
 
 
 def test_what_is_older_than_half_a_year_weighs_nothing() -> None:
