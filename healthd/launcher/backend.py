@@ -86,6 +86,10 @@ class Run(Protocol):
         """End every rank now; those that still ran count as killed."""
         ...
 
+    def clear(self) -> None:
+        """End what the ranks have left behind, once they have ended: workers that hold GPU memory, ports, pipes."""
+        ...
+
 
 class Backend(Protocol):
     """A scheduler, or none."""

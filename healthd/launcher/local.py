@@ -9,12 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from healthd.launcher import gate, pages, preflight
+from healthd.launcher import gate, pages, preflight, voice
 from healthd.launcher.backend import Answers, Attempt, BackendError, Question
+from healthd.launcher.offspring import Offspring, reap
 from healthd.launcher.plan import RankEnd
 from healthd.launcher.rank import PARENT_VARIABLE
 
@@ -23,11 +22,12 @@ _TOPICS: dict[str, Answer] = {"gate": gate.answer, "pages": pages.answer, "prefl
 
 
 class LocalRun:
-    """Child processes, one per rank, each the leader of a process group."""
+    """Child processes, one per rank, each the leader of a session."""
 
     def __init__(self, attempt: Attempt, environ: dict[str, str], *, first_rank: int = 0) -> None:
         self._children: list[tuple[int, str, subprocess.Popen[bytes]]] = []
         self._killed: set[int] = set()
+        self._offspring = Offspring()
         argv = [sys.executable, "-m", "healthd.launcher.rank", *attempt.command]
         for rank in range(attempt.world):
             node = attempt.node_of(rank)
@@ -38,23 +38,28 @@ class LocalRun:
                 PARENT_VARIABLE: str(os.getpid()),
             }
             try:
-                child = subprocess.Popen(argv, env={**environ, **own}, start_new_session=True)
+                child = subprocess.Popen(
+                    argv, env={**environ, **own, **self._offspring.environ}, start_new_session=True
+                )
             except OSError:
                 self.kill()
                 raise
+            self._offspring.add(child.pid)
             self._children.append((rank, node, child))
 
     def ended(self) -> Sequence[RankEnd]:
         """The ranks that have ended so far."""
-        return [
+        ends = [
             RankEnd(rank, node, child.returncode, rank in self._killed)
             for rank, node, child in self._children
             if child.poll() is not None
         ]
+        reap(self._numbers())
+        return ends
 
     def over(self) -> bool:
         """Whether every rank has ended."""
-        return all(child.poll() is not None for _, _, child in self._children)
+        return len(self.ended()) == len(self._children)
 
     def terminate(self) -> None:
         """SIGTERM to the ranks themselves; their workers are theirs to end."""
@@ -62,13 +67,18 @@ class LocalRun:
             child.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL to each rank's whole process group and to what it started in groups of their own: no worker stays."""
-        for rank, _, child in self._children:
-            if child.poll() is None:  # else its number may be another process's by now
-                self._killed.add(rank)
-                for pid in descendants(child.pid):
-                    _kill(os.kill, pid)
-            _kill(os.killpg, child.pid)
+        """SIGKILL to each rank and to all that came from it."""
+        self._killed |= {rank for rank, _, child in self._children if child.poll() is None}
+        self._offspring.end(self._numbers())
+
+    def clear(self) -> None:
+        """End what came from the ranks and has outlived them."""
+        left = self._offspring.end(self._numbers())
+        if left:
+            voice.say(f"ended {left} processes that the ranks left behind")
+
+    def _numbers(self) -> set[int]:
+        return {child.pid for _, _, child in self._children}
 
 
 class LocalBackend:
@@ -111,23 +121,3 @@ class LocalBackend:
     def requeue(self) -> bool:
         """There is no queue."""
         return False
-
-
-def descendants(pid: int) -> list[int]:
-    """The processes below one, as far as their parents still live; torchrun puts its ranks into sessions of their own."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            continue
-        children.setdefault(parent, []).append(int(stat.parent.name))
-    found = list(children.get(pid, ()))
-    for each in found:
-        found += children.get(each, ())
-    return found
-
-
-def _kill(how: Callable[[int, int], None], pid: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # gone, or it became another user's
-        how(pid, signal.SIGKILL)

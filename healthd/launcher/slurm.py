@@ -114,6 +114,9 @@ class SlurmRun:
         if not self._signal("KILL"):
             self._srun.kill()
 
+    def clear(self) -> None:
+        """Nothing: Slurm ends what is left of a step, as far as its process tracking goes."""
+
     def _marked(self, end: RankEnd) -> RankEnd:
         """A rank with a code of its own left by itself, even if we heard of it after the kill."""
         by_signal = end.code is None or end.code < 0

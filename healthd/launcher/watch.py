@@ -46,6 +46,7 @@ class Watch:
         finally:
             if not run.over():
                 run.kill()
+            run.clear()
 
     def pause(self, seconds: float) -> None:
         """Wait, but no longer than until told to stop."""
