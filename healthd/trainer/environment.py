@@ -8,12 +8,17 @@ attempts can't agree on orders. Where torchrun restarts ranks itself, make the g
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from healthd.trainer.beacon import DEFAULT_DIRECTORY
 from healthd.trainer.place import Gpu, Groups, Place
+
+NUMBER_MAX = 2**31  # a page carries no more than 63 bits, and no job has so many of anything
+
+_log = logging.getLogger("healthd.trainer")
 
 
 class Environment(NamedTuple):
@@ -26,8 +31,11 @@ class Environment(NamedTuple):
 def read_environment(environ: Mapping[str, str]) -> Environment:
     """Read the variables that `healthctl launch`, torchrun or srun set.
 
+    What only describes the job (its groups, its attempt) is passed over where it makes no sense, with a warning. Who would
+    take another rank's name is refused.
+
     Raises:
-        ValueError: a number is none, or the rank does not fit the world; names the variable.
+        ValueError: RANK, WORLD_SIZE or LOCAL_RANK is no number, or the rank does not fit the world; names the variable.
     """
     node = _text(environ, "HEALTHD_NODE", "SLURMD_NODENAME") or socket.gethostname()
     rank = _number(environ, 0, "RANK", "SLURM_PROCID")
@@ -36,7 +44,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         raise ValueError(f"RANK={rank} does not fit WORLD_SIZE={world}; ranks count from 0")
     place = Place(
         job=_text(environ, "HEALTHD_JOB", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID") or "job",
-        attempt=_number(environ, 0, "HEALTHD_ATTEMPT", "TORCHELASTIC_RESTART_COUNT"),
+        attempt=_told(environ, 0, "HEALTHD_ATTEMPT", "TORCHELASTIC_RESTART_COUNT"),
         rank=rank,
         world=world,
         local_rank=_number(environ, 0, "LOCAL_RANK", "SLURM_LOCALID"),
@@ -52,10 +60,10 @@ def _groups(environ: Mapping[str, str]) -> Groups:
     role = _text(environ, "HEALTHD_ROLE", "ROLE_NAME")
     return Groups(
         "" if role == "default" else role,  # what torchrun says when nobody named one
-        _number(environ, -1, "HEALTHD_PIPELINE_STAGE"),
-        _number(environ, -1, "HEALTHD_TENSOR_GROUP"),
-        _number(environ, -1, "HEALTHD_DATA_GROUP"),
-        _number(environ, -1, "HEALTHD_EXPERT_GROUP"),
+        _told(environ, -1, "HEALTHD_PIPELINE_STAGE"),
+        _told(environ, -1, "HEALTHD_TENSOR_GROUP"),
+        _told(environ, -1, "HEALTHD_DATA_GROUP"),
+        _told(environ, -1, "HEALTHD_EXPERT_GROUP"),
     )
 
 
@@ -65,7 +73,8 @@ def _gpu(environ: Mapping[str, str], local_rank: int) -> Gpu:
     mine = visible[local_rank] if local_rank < len(visible) else visible[0] if len(visible) == 1 else ""
     if mine.startswith(("GPU-", "MIG-")):
         return Gpu(uuid=mine)
-    return Gpu(number=int(mine)) if mine.isascii() and mine.isdigit() else Gpu()
+    number = _whole(mine)
+    return Gpu() if number is None else Gpu(number=number)
 
 
 def _text(environ: Mapping[str, str], *names: str) -> str:
@@ -76,7 +85,26 @@ def _number(environ: Mapping[str, str], default: int, *names: str) -> int:
     for name in names:
         text = environ.get(name)
         if text:
-            if not text.isascii() or not text.isdigit():
+            if (number := _whole(text)) is None:
                 raise ValueError(f"{name}={text!r} is not a whole number")
-            return int(text)
+            return number
     return default
+
+
+def _told(environ: Mapping[str, str], default: int, *names: str) -> int:
+    """The first of these that is a number; -1 says of any of them that it is not told."""
+    for name in names:
+        text = environ.get(name, "").strip()
+        if text in ("", "-1"):
+            continue
+        if (number := _whole(text)) is not None:
+            return number
+        _log.warning("%s=%.40r is not a whole number; passed over", name, text)
+    return default
+
+
+def _whole(text: str) -> int | None:
+    text = text.strip()
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(NUMBER_MAX))):
+        return None
+    return number if (number := int(text)) < NUMBER_MAX else None

@@ -45,6 +45,8 @@ def test_nothing_set_is_a_job_of_one() -> None:
     [
         ({"RANK": "one"}, "RANK='one' is not a whole number"),
         ({"RANK": "-1"}, "RANK='-1'"),
+        ({"LOCAL_RANK": "x"}, "LOCAL_RANK='x'"),
+        ({"WORLD_SIZE": "9" * 5000}, "is not a whole number"),
         ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 does not fit WORLD_SIZE=2"),
     ],
 )
@@ -66,6 +68,23 @@ def test_a_rank_is_told_of_its_peers_and_its_gpu() -> None:
     assert read_environment({"ROLE_NAME": "default"}).place.groups == Groups()
 
 
+@pytest.mark.parametrize("said", ["-1", "", "x", "1.5", "9" * 5000, "99999999999"])
+def test_a_group_or_attempt_that_makes_no_sense_is_not_told(said: str, caplog: pytest.LogCaptureFixture) -> None:
+    groups = ("HEALTHD_PIPELINE_STAGE", "HEALTHD_TENSOR_GROUP", "HEALTHD_DATA_GROUP", "HEALTHD_EXPERT_GROUP")
+    found = read_environment(dict.fromkeys((*groups, "TORCHELASTIC_RESTART_COUNT"), said))
+
+    assert (found.place.groups, found.place.attempt) == (Groups(), 0)
+    assert len(caplog.records) == (0 if said in ("", "-1") else 5)
+    assert all(len(record.getMessage()) < 200 for record in caplog.records)
+
+
+def test_an_attempt_that_makes_no_sense_gives_way_to_the_next_name(caplog: pytest.LogCaptureFixture) -> None:
+    found = read_environment({"HEALTHD_ATTEMPT": "one", "TORCHELASTIC_RESTART_COUNT": "2"})
+
+    assert found.place.attempt == 2
+    assert "HEALTHD_ATTEMPT='one' is not a whole number; passed over" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("visible", "local_rank", "gpu"),
     [
@@ -75,6 +94,7 @@ def test_a_rank_is_told_of_its_peers_and_its_gpu() -> None:
         ("4,5", "2", Gpu()),
         ("", "0", Gpu()),
         ("all", "0", Gpu()),
+        ("9" * 5000, "0", Gpu()),
     ],
 )
 def test_the_gpu_is_the_one_that_is_visible(visible: str, local_rank: str, gpu: Gpu) -> None:
