@@ -10,7 +10,7 @@ import json
 import pickle
 import re
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from io import BytesIO
@@ -21,6 +21,8 @@ import msgspec
 
 BYTES_MAX = 256 << 20  # of one file; 20 000 entries with deep stacks are some tens of MiB
 MEMORY_MAX = 8 << 30  # for one dump while it is read: a small pickle can ask for any amount
+RANKS_MAX = 1 << 20  # more than any job has: a number beyond it is damage, and a list up to it would fill the memory
+_RANKS = re.compile(r"[\[\]\d,\s]*")
 _RANK = re.compile(r"(\d+)(?:\.(?:pkl|pickle|pt|bin|dump|trace|json))?$")
 
 
@@ -85,18 +87,23 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Global ranks; empty where the dump does not tell."""
+        """Global ranks; empty where the dump does not tell, or tells what no job has."""
         if isinstance(self.ranks, str):
             return _ranks(self.ranks)
         try:
-            return tuple(dict.fromkeys(int(rank) for rank in self.ranks or ()))
-        except (ValueError, TypeError):
+            return _possible(int(rank) for rank in self.ranks or ())
+        except (ValueError, TypeError, OverflowError):
             return ()
 
 
 @lru_cache(maxsize=4096)  # every member of a group writes the same long text
 def _ranks(text: str) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(int(digits) for digits in re.findall(r"\d{1,9}", text)))
+    return _possible(map(int, re.findall(r"\d{1,9}", text))) if _RANKS.fullmatch(text) else ()
+
+
+def _possible(ranks: Iterable[int]) -> tuple[int, ...]:
+    told = tuple(dict.fromkeys(ranks))
+    return told if all(0 <= rank < RANKS_MAX for rank in told) else ()
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -156,6 +163,9 @@ def read_directory(directory: Path) -> Directory:
     dumps: dict[int, Dump] = {}
     unreadable: dict[int, str] = {}
     for rank, path in sorted(found.items()):
+        if rank >= RANKS_MAX:
+            unreadable[rank] = f"{path}: no job has a rank {rank}"
+            continue
         try:
             dumps[rank] = read_dump(path)
         except (DumpError, OSError) as error:

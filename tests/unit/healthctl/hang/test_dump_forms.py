@@ -242,3 +242,19 @@ def test_strange_values_are_refused_in_a_line_or_judged(
     found = read_directory(place)
     assert set(found.dumps) | set(found.unreadable) == {0, 1, 2, 3}
     assert judge(snapshot_of(found.dumps)).reasons
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    ["[1e999]", "[999999999]", "[" * 100_000, [float("inf")], [float("nan")], [10**30], [-5], [1 << 20], {"a": 1}, 7],
+    ids=lambda ranks: repr(ranks)[:20],
+)
+def test_members_that_no_job_has_are_members_that_are_not_told(tmp_path: Path, ranks: object) -> None:
+    dumps = late()
+    dumps[0]["pg_config"]["0"]["ranks"] = ranks
+    for each, content in dumps.items():
+        (tmp_path / f"rank_{each}").write_bytes(pickle.dumps(content))
+    (tmp_path / "stray_20261121143000").write_bytes(b"")
+    found = read_directory(tmp_path)
+    assert found.unreadable[20261121143000].endswith("no job has a rank 20261121143000")
+    assert judge(snapshot_of(found.dumps)).culprits == (2,)
