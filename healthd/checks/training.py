@@ -108,6 +108,8 @@ def _stalled(job: _Job, holds: bool | None, stall: Stall | None, now: Moment) ->
         who = f"rank {_names(stall.dead)} is dead"
     elif stall.behind:
         who = f"rank {_names(stall.behind)} has not arrived"
+    elif stall.done:
+        who = f"rank {_names(stall.done)} is done with training, the others are not"
     else:
         who = "all ranks of this node wait alike: look for the missing one elsewhere"
     evidence: Evidence = {
@@ -120,7 +122,8 @@ def _stalled(job: _Job, holds: bool | None, stall: Stall | None, now: Moment) ->
         "not_arrived": _names(stall.behind),
         "dead": _names(stall.dead),
         "waiting": _names(stall.waiting),
-        "missing": "here" if stall.behind or stall.dead else "elsewhere",
+        "done": _names(stall.done),
+        "missing": "here" if stall.behind or stall.dead else "done" if stall.done else "elsewhere",
     }
     summary = (
         f"{job[0]} stands still for {stall.waited_s:.0f} s in step {slowest.step} ({where}, rank {slowest.rank}): {who}"

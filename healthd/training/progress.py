@@ -14,13 +14,16 @@ from healthd.samples.rank_steps import RankSteps, StepFacts
 from healthd.training.limits import Limits
 from healthd.training.series import usual_of
 
-ENDING = ("agreeing", "leaving", "aborting", "done")  # these have deadlines of their own
+ENDING = ("leaving", "aborting", "done")  # the first two have deadlines of their own
 GONE_WELL = ("done", "leaving")
 PAUSES_KEPT, SAVES_KEPT = 64, 16
 
 
 class Stall(NamedTuple):
-    """A job that does not move. `behind` have not arrived where the others wait; empty: all here are equally far."""
+    """A job that does not move. `behind` have not arrived where the others wait; empty: all here are equally far.
+
+    `done` have ended their loop, so that whoever waits for them waits in vain.
+    """
 
     slowest: RankSteps
     place: str
@@ -29,6 +32,7 @@ class Stall(NamedTuple):
     behind: tuple[int, ...]
     dead: tuple[int, ...]
     waiting: tuple[int, ...]
+    done: tuple[int, ...] = ()
 
 
 class _Mark(NamedTuple):
@@ -60,10 +64,10 @@ class Progress:
             self._mark = None
             return False
         self._learn(min(living, key=lambda rank: rank.rank).new)
-        slowest = min(living, key=_how_far)
+        training = [rank for rank in living if rank.phase not in ENDING]
+        slowest = min(training or living, key=_how_far)
         mark = _Mark(slowest.completed, self._place(slowest))
-        ending = any(rank.phase in ENDING for rank in living)
-        idle = ending or all(rank.phase == "starting" for rank in living)
+        idle = all(rank.phase == "starting" for rank in training)
         if mark != self._mark or idle:
             self._moved = self._moved or self._mark is not None or idle
             self._mark, self._since = mark, monotonic
@@ -127,8 +131,9 @@ def _how_far(rank: RankSteps) -> tuple[int, int]:
 
 def _stall(slowest: RankSteps, place: str, waited_s: float, limit_s: float, ranks: Sequence[RankSteps]) -> Stall:
     dead = tuple(sorted(r.rank for r in ranks if not r.alive and r.phase not in GONE_WELL))
-    living = [rank for rank in ranks if rank.alive]
-    furthest = max(_how_far(rank) for rank in living)
-    behind = tuple(sorted(rank.rank for rank in living if _how_far(rank) < furthest))
-    waiting = tuple(sorted(rank.rank for rank in living if _how_far(rank) == furthest))
-    return Stall(slowest, place, waited_s, limit_s, behind, dead, waiting)
+    training = [rank for rank in ranks if rank.alive and rank.phase not in ENDING]
+    furthest = max(_how_far(rank) for rank in training)
+    behind = tuple(sorted(rank.rank for rank in training if _how_far(rank) < furthest))
+    waiting = tuple(sorted(rank.rank for rank in training if _how_far(rank) == furthest))
+    done = tuple(sorted(rank.rank for rank in ranks if rank.phase == "done"))
+    return Stall(slowest, place, waited_s, limit_s, behind, dead, waiting, done)
