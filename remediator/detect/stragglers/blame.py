@@ -19,6 +19,7 @@ COLUMN_SHARE = 0.75
 NODE_SHARE = 0.5
 MANY_SHARE, MANY = 1 / 3, 3
 EXPLAINS, SPARES = 0.6, 0.25
+PARTS = ("forward_s", "backward_s", "data_s")
 UNEVEN = 3.0  # times the usual noise: a load that differs from step to step is no broken part
 
 
@@ -59,6 +60,8 @@ def convict(
     if _too_many_from_the_start(trace, compared, slow, usable):
         share = len(slow) / max(1, int((compared.group >= 0).sum()))
         return _verdict(Kind.NOBODY, trace, [], slow, [Reason("slow_since_the_start_share", share)])
+    if _duties_of_the_first(trace, compute, compared, slow):
+        return _verdict(Kind.APPLICATION, trace, [], slow, [Reason("outside_both_passes_of_the_first_rank", 1.0)])
     culprits, reasons = _within_tensor_groups(trace, compared, slow)
     kind, more = _kind(trace, compute, compared, culprits)
     return _verdict(kind, trace, culprits, slow, [*reasons, *more])
@@ -119,6 +122,14 @@ def _columns_of_data(trace: Trace, compared: Compared, slow: list[Slow]) -> bool
         if nodes.size == 1 and nodes[0] != UNKNOWN and not _uneven(compared.slow, members, columns):
             return False
     return True
+
+
+def _duties_of_the_first(trace: Trace, compute: Floats, compared: Compared, slow: list[Slow]) -> bool:
+    """Whether only the first rank is slow, and in neither pass: it logs, or saves."""
+    if len(slow) != 1 or int(trace.ranks[slow[0].column]) != 0 or {"forward_s", "backward_s"} - set(trace.cells):
+        return False
+    _, forward, backward, _ = _excess(trace, compute, compared, slow[0])
+    return max(forward, backward) < SPARES
 
 
 def _uneven(residual: Floats, members: Ints, slow: Ints) -> bool:
@@ -204,22 +215,26 @@ def _kind(trace: Trace, compute: Floats, compared: Compared, culprits: list[Slow
 
 def _host_signs(trace: Trace, compute: Floats, compared: Compared, each: Slow) -> list[Reason]:
     """Time that went into waiting for data, or into the forward pass alone, as it does when the host is late."""
-    rows, column = each.when.rows, each.column
-    peers = np.flatnonzero((compared.group == compared.group[column]) & (np.arange(compute.shape[1]) != column))
-    rank = int(trace.ranks[column])
-
-    def excess(name: str) -> float:
-        values = trace.cells[name][rows]
-        return float(np.nanmedian(values[:, column]) - np.nanmedian(values[:, peers]))
-
-    own = float(np.nanmedian(compute[rows][:, column]) - np.nanmedian(compute[rows][:, peers]))
+    rank = int(trace.ranks[each.column])
+    own, forward, backward, data = _excess(trace, compute, compared, each)
     if own <= 0:
         return []
-    if "data_s" in trace.cells and excess("data_s") > EXPLAINS * own:
-        return [Reason("data_wait_share_of_excess", _round(excess("data_s") / own), rank)]
-    if "forward_s" in trace.cells and "backward_s" in trace.cells:
-        forward, backward = excess("forward_s") / own, excess("backward_s") / own
-        both = [Reason("forward_share_of_excess", _round(forward), rank)]
-        if backward < SPARES * max(forward, 0.0) or max(forward, backward) < SPARES:
-            return both
+    if data > EXPLAINS:
+        return [Reason("data_wait_share_of_excess", _round(data), rank)]
+    if backward < SPARES * max(forward, 0.0) or max(forward, backward) < SPARES:
+        return [Reason("forward_share_of_excess", _round(forward), rank)]
     return []
+
+
+def _excess(trace: Trace, compute: Floats, compared: Compared, each: Slow) -> tuple[float, float, float, float]:
+    """Seconds above the peers while it was slow, and the shares of forward, backward and data (NaN: not reported)."""
+    rows, column = each.when.rows, each.column
+    peers = np.flatnonzero((compared.group == compared.group[column]) & (np.arange(compute.shape[1]) != column))
+
+    def more(values: Floats) -> float:
+        part = values[rows]
+        return float(np.nanmedian(part[:, column]) - np.nanmedian(part[:, peers]))
+
+    own = more(compute)
+    shares = [more(trace.cells[name]) / own if name in trace.cells else np.nan for name in PARTS]
+    return own, shares[0], shares[1], shares[2]

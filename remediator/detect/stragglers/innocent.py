@@ -8,7 +8,7 @@ import numpy as np
 
 from remediator.detect.stragglers.lengths import correlation
 from remediator.detect.stragglers.peers import Compared
-from remediator.detect.stragglers.robust import beside_the_others, spread
+from remediator.detect.stragglers.robust import beside_the_others, median, spread
 from remediator.detect.stragglers.trace import UNKNOWN, Bools, Floats, Ints, Trace
 from remediator.detect.stragglers.verdict import Kind, Reason, Verdict
 
@@ -67,6 +67,7 @@ def _data(trace: Trace, compared: Compared, usable: Bools) -> _Cause | None:
     load, slow = compared.load[usable][:, members], compared.slow[usable][:, members]
     if not np.isfinite(slow).any():
         return None
+    slow = slow - median(slow, 0)[None, :]  # what never changes is a rank's own speed
     explained = load - np.nanmedian(load, axis=1, keepdims=True)
     varies = float(np.nanstd(explained))  # not a robust spread: one rank with long sequences is enough to wait for
     by_length = varies > DATA_SPREAD
@@ -98,6 +99,7 @@ def _forward_with_backward(trace: Trace, compared: Compared, usable: Bools) -> f
         passes = [
             beside_the_others(np.log(trace.cells[name][usable][:, columns]), 2) for name in ("forward_s", "backward_s")
         ]
+        passes = [values - median(values, 0)[None, :] for values in passes]
         both = np.isfinite(passes[0]) & np.isfinite(passes[1])
         found.append(correlation(passes[0][both], passes[1][both]))
     return min(found, default=0.0)

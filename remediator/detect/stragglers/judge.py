@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from remediator.detect.stragglers.blame import convict
+from remediator.detect.stragglers.halves import slow_half
 from remediator.detect.stragglers.innocent import explain
 from remediator.detect.stragglers.links import who_shares
 from remediator.detect.stragglers.onset import Slowness, everyone_slower, usable_steps, when_slow
@@ -56,6 +57,9 @@ def _judge(trace: Trace, compute: Floats, usable: Bools) -> Verdict:
     guilty = convict(trace, compute, compared, seen.suspects, usable)
     if guilty is not None and guilty.culprits:
         return guilty
+    half = None if guilty is not None else slow_half(trace, compute, compared.group, usable)
+    if half is not None:
+        return half
     everyone = everyone_slower(compared.centre, usable)
     if everyone is not None:
         return _global(trace, everyone, "own_time_of_everyone")

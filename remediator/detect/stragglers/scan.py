@@ -32,7 +32,7 @@ EFFECT_MIN = 0.05  # what is less slow is not worth a name
 ABOVE_PEERS = 0.03  # one that only came up to its peers slows nobody
 SPREAD_FLOOR = 0.002  # clocks are no better
 POOL_ROOM = 1.3  # windows that wander further than independent blocks would are not independent
-MANY_SHARE = 0.25
+MANY_SHARE, RESTLESS_SHARE = 0.25, 0.4
 ENOUGH_RANKS = 1000
 SECOND_LOOK = 3.0  # the first look has thinned them out
 PERSISTS = 0.4  # of the blocks of a window, each at least a third as slow as it, and of its steps, half as slow
@@ -256,9 +256,12 @@ def _look(
 
 
 def _surges(even: Floats) -> float:
-    """Standard deviation of what the calmer three quarters of the ranks have above the centre, wild values included."""
+    """Standard deviation of what the calmer ranks have above the centre, wild values included.
+
+    Three fifths of them: one node of three may be slow.
+    """
     peak = np.nanmax(np.where(np.isfinite(even), even, -np.inf), axis=0)
-    calm = even[:, np.argsort(peak)[: peak.size - int(np.ceil(MANY_SHARE * peak.size))]]
+    calm = even[:, np.argsort(peak)[: peak.size - int(np.ceil(RESTLESS_SHARE * peak.size))]]
     over = np.maximum(calm[np.isfinite(calm)], 0.0)
     return float(np.sqrt(2 * np.mean(over**2))) if over.size else 0.0
 

@@ -26,20 +26,21 @@ def verdict(job: Job, seed: int, *, tokens: bool = False, without: tuple[str, ..
         (Job(dp=8, pp=4, stages=(1, 1, 1, 1.3)), Kind.STAGE),
         (Job(steps=100, packed=0.12), Kind.DATA),
         (Job(steps=300, gc_every=40), Kind.GC),
-        (Job(dp=64, steps=120, experts=0.1), Kind.DATA),
+        (Job(dp=64, steps=120, experts=0.1), Kind.NOBODY),
         (Job(steps=200, checkpoint_every=10), Kind.APPLICATION),
         (Job(steps=200, evaluate_every=20), Kind.NOBODY),
         (Job(dp=64, slow_product=0.5), Kind.NOBODY),
         (Job(dp=64, slow_product=0.25), Kind.NOBODY),
         (Job(steps=90, everyone=0.2), Kind.GLOBAL),
         (Job(steps=90, silicon=0.02), Kind.NOBODY),
+        (Job(steps=90, faults=tuple(Fault(rank, 0.15) for rank in range(8, 16))), Kind.NOBODY),
         (Job(dp=3, faults=(Fault(2, 0.5, 30),)), Kind.NOBODY),
         (Job(dp=3, faults=(Fault(1, 0.3, 30), Fault(2, 0.3, 30))), None),
         (Job(dp=16, faults=(Fault(3, 0.03, 30),)), Kind.NOBODY),
     ],
     ids=[
         "healthy", "last-stage-skew", "packed-sequences", "garbage-collection", "experts", "rank-0-saves", "evaluation",
-        "half-another-product", "quarter-another-product", "everyone-slow-at-once", "silicon", "too-few-peers",
+        "half-another-product", "quarter-another-product", "everyone-slow-at-once", "silicon", "one-of-two-nodes-since-ever", "too-few-peers",
         "two-culprits-among-few-peers", "too-little-to-matter",
     ],
 )  # fmt: skip
@@ -114,3 +115,10 @@ def test_an_abstention_says_what_it_could_have_seen() -> None:
     ]
     assert seen[0] < 0.1 < seen[1]
     assert calm.confidence > wild.confidence
+
+
+def test_what_rank_0_does_outside_both_passes_is_its_duty() -> None:
+    rows = columns(Job(), 0)
+    logs = np.where(rows["rank"] == 0, 0.25, 0.0)
+    found = judge(gather({**rows, "compute_s": rows["compute_s"] + logs}))
+    assert (found.verdict, found.culprits) == (Kind.APPLICATION, ())

@@ -76,6 +76,13 @@ def test_one_slow_node_from_the_start_is_no_other_product() -> None:
     assert found.first_step == 0
 
 
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_a_node_that_is_half_or_a_third_of_the_job_is_found_by_its_past(nodes: int) -> None:
+    found = verdict(Job(steps=90, dp=8 * nodes, faults=tuple(Fault(rank, 0.15, 40) for rank in range(8, 16))))
+    assert (found.verdict, found.first_step) == (Kind.NODE, 40)
+    assert named(found) == list(range(8, 16))
+
+
 def test_token_counts_make_packed_sequences_comparable() -> None:
     job = Job(dp=16, steps=90, packed=0.12, faults=(Fault(3, 0.08, 45),))
     assert named(verdict(job, only=True)) == []
