@@ -311,42 +311,6 @@ def test_an_agent_that_starts_anew_does_not_clear_a_stall_before_it_has_looked_a
     assert [fact for fact in held if fact.code == "stalled"] == []
 
 
-@pytest.mark.parametrize("alive", [True, False])
-def test_a_rank_that_is_done_does_not_hide_that_the_others_wait_for_it(*, alive: bool) -> None:
-    player = Player(ranks=3)
-    player.play(beats(Style(), 300))
-    hung(player, [(300, "done", "", alive), *[(300, "step", "communication", True)] * 2], 200)
-    evidence = player.told["stalled"].evidence
-    found = {key: evidence[key] for key in ("rank", "not_arrived", "waiting", "dead", "done", "missing")}
-    assert found == {"rank": 1, "not_arrived": "", "waiting": "1, 2", "dead": "", "done": "0", "missing": "done"}
-    assert "rank 0 is done with training, the others are not" in player.told["stalled"].summary
-
-
-def test_a_rank_that_hangs_is_named_before_one_that_is_done() -> None:
-    player = Player(ranks=3)
-    player.play(beats(Style(), 300))
-    states = [(300, "done", "", True), (300, "step", "forward", True), (300, "step", "communication", True)]
-    hung(player, states, 200)
-    evidence = player.told["stalled"].evidence
-    assert (evidence["not_arrived"], evidence["done"], evidence["missing"]) == ("1", "0", "here")
-
-
-def test_a_rank_that_never_gets_through_with_its_vote_stalls_the_job() -> None:
-    player = Player(ranks=2)
-    player.play(beats(Style(), 300))
-    hung(player, [(300, "agreeing", "", True), (300, "step", "communication", True)], 200)
-    evidence = player.told["stalled"].evidence
-    assert (evidence["rank"], evidence["phase"], evidence["not_arrived"]) == (0, "agreeing", "0")
-
-
-@pytest.mark.parametrize("phase", ["leaving", "aborting"])
-def test_who_leaves_by_its_deadline_does_not_hide_who_stays(phase: str) -> None:
-    player = Player(ranks=2)
-    player.play(beats(Style(), 300))
-    hung(player, [(300, phase, "", True), (300, "step", "communication", True)], 200)
-    assert player.told["stalled"].evidence["waiting"] == "1"
-
-
 @pytest.mark.parametrize("phase", ["starting", "leaving", "aborting", "done"])
 def test_phases_with_deadlines_of_their_own_are_left_alone(phase: str) -> None:
     player = Player()
