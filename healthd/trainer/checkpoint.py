@@ -102,6 +102,8 @@ class Checkpoints:
     def complete(self, step: int, world: int, files: dict[str, FileEntry]) -> Path:
         """Make the directory that `open` gave a checkpoint. One rank calls this, when the files of all are on disk.
 
+        What is beyond retention counts no more from now on; `sweep` deletes it.
+
         Raises:
             CheckpointError: a file is not listed, or a listed one is not there.
             OSError: the file system says no; the checkpoint before stays the latest.
@@ -118,6 +120,17 @@ class Checkpoints:
         self._set_aside(step)
         self._retain()
         return final
+
+    def sweep(self) -> None:
+        """Delete what `complete` found to be no more needed. One rank calls this, and not during `open`; never raises."""
+        try:
+            for entry in self.root.iterdir():
+                if entry.name.endswith((".old", ".gone")) and _LEFTOVER.fullmatch(entry.name):
+                    shutil.rmtree(entry, ignore_errors=True)  # what cannot be deleted must not stop a training run
+            for entry in incomplete(self.root, before=min(map(step_of, self._complete_paths()), default=0)):
+                shutil.rmtree(entry, ignore_errors=True)
+        except OSError as error:
+            _log.warning("cannot look for checkpoints to delete: %s", error)
 
     def discard(self, step: int) -> None:
         """Give the room of a save that failed back, as far as that works."""
@@ -266,11 +279,6 @@ class Checkpoints:
                 path.rename(doomed)
             except OSError:
                 _log.warning("cannot delete %s, of which no more is needed", path)
-        for entry in self.root.iterdir():
-            if entry.name.endswith((".old", ".gone")) and _LEFTOVER.fullmatch(entry.name):
-                shutil.rmtree(entry, ignore_errors=True)  # what cannot be deleted must not stop a training run
-        for entry in incomplete(self.root, before=min(map(step_of, self._complete_paths()), default=0)):
-            shutil.rmtree(entry, ignore_errors=True)
 
 
 def say_not_used(error: CheckpointError) -> None:

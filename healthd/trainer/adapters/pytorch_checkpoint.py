@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,12 +17,13 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from healthd.trainer.adapters.pytorch_host import HostCopy
 from healthd.trainer.adapters.pytorch_peers import PeerCopies
-from healthd.trainer.adapters.pytorch_ranks import Ranks
+from healthd.trainer.adapters.pytorch_ranks import TIMEOUT_SECONDS, Ranks
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.adapters.pytorch_writer import MeasuredWriter
 from healthd.trainer.checkpoint import Checkpoint, Checkpoints, Saved, say_not_used, step_of
 from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, FileWriter, sync_directory, verify
 from healthd.trainer.in_flight import InFlight
+from healthd.trainer.rounds import OutcomeUnknownError
 
 _NAMED = ("modules", "shared")
 
@@ -44,7 +46,7 @@ class TrainingCheckpoints:
         keep: int = 3,
         keep_every: int = 0,
         incremental: bool = False,
-        timeout_seconds: float = 120.0,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         """Call after the process group exists.
 
@@ -66,6 +68,7 @@ class TrainingCheckpoints:
         self._ranks = Ranks(timeout_seconds)
         self._host = HostCopy()
         self._flight: InFlight[Saved] = InFlight("healthd-checkpoint")
+        self._sweep: InFlight[None] = InFlight("healthd-retention")
         self.last: Saved | None = None
 
     def save(self, step: int) -> str:
@@ -150,6 +153,7 @@ class TrainingCheckpoints:
             self.wait()
         finally:
             self._flight.close()
+            self._sweep.close()
 
     def __enter__(self) -> TrainingCheckpoints:  # noqa: PYI034 - Self is Python 3.11's
         return self
@@ -174,6 +178,10 @@ class TrainingCheckpoints:
                 and none verifies.
         """
         self.wait()
+        with self._ranks.together():
+            return self._load_latest(copies)
+
+    def _load_latest(self, copies: PeerCopies | None) -> int:
         going_back = self._ranks.from_first(lambda: self._checkpoints.going_back)
         complete = self._ranks.from_first(self._checkpoints.newest_first)
         if going_back:
@@ -192,12 +200,18 @@ class TrainingCheckpoints:
         state = self._state.collect(with_rank=same_world)
         reader = dcp.FileSystemReader(found.path)
         try:
-            _require_names(state, reader)
+            self._all(lambda: _require_names(state, reader))
             dcp.load(state, storage_reader=reader, process_group=self._ranks.group)
-            self._state.restore(state)
+            self._all(lambda: self._state.restore(state))
         except (Exception, CheckpointException) as error:  # DCP's own is a BaseException
             raise CheckpointError(f"{found.path}: does not fit this state: {_root_of(error)}") from error
         return found.manifest.step + 1
+
+    def _all(self, deed: Callable[[], object]) -> None:
+        """Every rank does it, or every rank raises: one that trained on alone would wait for the others for ever."""
+        _, errors = self._ranks.from_each(lambda: bool(deed()))
+        if errors:
+            raise CheckpointError(errors[0])
 
     def _verified(self, complete: list[Path]) -> Checkpoint | None:
         passed_over: list[Path] = []
@@ -213,24 +227,49 @@ class TrainingCheckpoints:
         return None
 
     def _write(self, step: int, state: dict[str, Any], began: float) -> Saved:
+        files: list[FileWriter] = []
         try:
-            directory = self._ranks.from_first(lambda: self._checkpoints.open(step))
-            known = self._checkpoints.linkable() if self._incremental else None
-            files = FileWriter(directory, known)
-            writer = MeasuredWriter(directory, files, file_per_tensor=self._incremental)
-            dcp.save(state, storage_writer=writer, process_group=self._ranks.group)
-            parts, errors = self._ranks.from_each(lambda: _sealed(files))
-            if errors:
-                raise CheckpointError(errors[0])  # noqa: TRY301 - one way out for all that fails
-            whole = {name: entry for part in parts for name, entry in part.items()}
-            path = self._ranks.from_first(lambda: self._checkpoints.complete(step, self._ranks.world, whole))
+            path = self._ranks.concluded(
+                lambda: self._written(step, state, files), lambda whole: self._complete(step, whole)
+            )
+        except OutcomeUnknownError as error:
+            raise CheckpointError(
+                f"step {step}: whether it was saved is not known, loading will tell: {error}"
+            ) from error
         except (Exception, CheckpointException) as error:  # DCP's own is a BaseException
             text = self._checkpoints.explain(step, _root_of(error))
             if self._ranks.rank == 0:
                 self._checkpoints.discard(step)
             raise CheckpointError(text) from error
+        if self._ranks.rank == 0:  # deleting may take minutes, and nobody waits for it
+            self._sweep.start(self._checkpoints.sweep)
         seconds = time.monotonic() - began
-        return Saved(step, str(path), 0.0, seconds, files.bytes_written, files.bytes_linked)
+        return Saved(step, path, 0.0, seconds, files[0].bytes_written, files[0].bytes_linked)
+
+    def _written(self, step: int, state: dict[str, Any], files: list[FileWriter]) -> dict[str, FileEntry]:
+        """The files of all ranks, on disk; this rank's are left in `files`."""
+        steps, _ = self._ranks.from_each(lambda: step)
+        if len(set(steps)) > 1:
+            rank = next(rank for rank, each in enumerate(steps) if each != steps[0])
+            raise CheckpointError(
+                f"rank 0 saves step {steps[0]}, rank {rank} step {steps[rank]}: all save the same one"
+            )
+        directory = self._ranks.from_first(lambda: self._open(step))
+        known = self._checkpoints.linkable() if self._incremental else None
+        files.append(FileWriter(directory, known))
+        writer = MeasuredWriter(directory, files[0], file_per_tensor=self._incremental)
+        dcp.save(state, storage_writer=writer, process_group=self._ranks.group)
+        parts, errors = self._ranks.from_each(lambda: _sealed(files[0]))
+        if errors:
+            raise CheckpointError(errors[0])
+        return {name: entry for part in parts for name, entry in part.items()}
+
+    def _open(self, step: int) -> Path:
+        self._sweep.wait()  # both delete leftovers
+        return self._checkpoints.open(step)
+
+    def _complete(self, step: int, whole: dict[str, FileEntry]) -> str:
+        return str(self._checkpoints.complete(step, self._ranks.world, whole))
 
 
 def _sealed(files: FileWriter) -> dict[str, FileEntry]:

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from healthd.trainer.adapters.pytorch_host import HostCopy
-from healthd.trainer.adapters.pytorch_ranks import Ranks
+from healthd.trainer.adapters.pytorch_ranks import TIMEOUT_SECONDS, Ranks
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.adapters.pytorch_transfer import exchange, read_state, receive, send, write_state
 from healthd.trainer.checkpoint import Saved
 from healthd.trainer.checkpoint_files import CheckpointError, FileEntry
 from healthd.trainer.held_copies import HeldCopies, HeldCopy, Source, whole_step
 from healthd.trainer.in_flight import InFlight
+from healthd.trainer.rounds import OutcomeUnknownError
 
 T = TypeVar("T")
 _log = logging.getLogger("healthd.trainer")
@@ -38,7 +39,7 @@ class PeerCopies:
         state: TrainingState,
         *,
         distance: int | None = None,
-        timeout_seconds: float = 120.0,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         """Call after the process group exists.
 
@@ -99,7 +100,8 @@ class PeerCopies:
             CheckpointError: a rank could not, or is gone.
         """
         self.wait()
-        self._all(lambda: self._copies.forget(but=-1))
+        with self._ranks.together():
+            self._all(lambda: self._copies.forget(but=-1))
 
     def load(self, *, newer_than: int = -1) -> int:
         """Load the newest step that the nodes' memories hold whole, taking lost ranks' states from their neighbours.
@@ -114,6 +116,10 @@ class PeerCopies:
             CheckpointError: it is whole but does not fit this state, which is then undefined; or a rank is gone.
         """
         self.wait()
+        with self._ranks.together():
+            return self._load(newer_than)
+
+    def _load(self, newer_than: int) -> int:
         sources = self._trusted()
         if not sources or sources[0].copy.step <= newer_than:
             return 0
@@ -121,25 +127,38 @@ class PeerCopies:
             for source in sources:
                 self._bring_home(source)
         except Exception as error:  # torch raises many kinds here
-            raise CheckpointError(f"{self._copies.directory}: a rank is gone: {error}") from error
+            raise CheckpointError(f"{self._copies.directory}: a copy did not come through: {error}") from error
         self._all(functools.partial(self._restore, self._copies.path(sources[self._ranks.rank].copy)))
         return sources[0].copy.step + 1
 
     def _keep(self, step: int, staged: dict[str, Any], began: float) -> Saved:
-        rank, world = self._ranks.rank, self._ranks.world
-        aside, peer = self._copies.aside("own", rank), self._copies.aside("peer", rank)
+        own: list[FileEntry] = []
         try:
-            entries = self._all(lambda: write_state(staged, aside))
-            copies = [HeldCopy(step, world, each, entry.sha256) for each, entry in enumerate(entries)]
-            if world > 1:
-                came = exchange(self._ranks, self._distance, (aside, peer), [entry.bytes for entry in entries])
-                before = copies[(rank - self._distance) % world]
-                self._all(lambda: self._take_in(peer, came, before))
-            self._all(lambda: self._copies.finish(aside, copies[rank]))  # after it every rank's copies are whole
+            path = self._ranks.concluded(lambda: self._held(step, staged, own), lambda _: str(self._copies.directory))
+        except OutcomeUnknownError as error:
+            raise CheckpointError(f"whether step {step} is held in memory is not known: {error}") from error
         except Exception as error:  # torch raises many kinds here
             raise CheckpointError(f"step {step} is not held in memory: {error}") from error
-        self._copies.forget(but=step)
-        return Saved(step, str(self._copies.directory), 0.0, time.monotonic() - began, entries[rank].bytes, 0)
+        try:
+            self._copies.forget(but=step)
+        except OSError as error:
+            _log.warning("cannot forget older copies in memory: %s", error)
+        return Saved(step, path, 0.0, time.monotonic() - began, own[0].bytes, 0)
+
+    def _held(self, step: int, staged: dict[str, Any], own: list[FileEntry]) -> None:
+        """When it returns every rank's copies are whole; the size of this rank's is left in `own`."""
+        rank, world = self._ranks.rank, self._ranks.world
+        aside, peer = self._copies.aside("own", rank), self._copies.aside("peer", rank)
+        steps, entries = zip(*self._all(lambda: (step, write_state(staged, aside))), strict=True)
+        if len(set(steps)) > 1:
+            raise CheckpointError(f"the ranks copy different steps: {sorted(set(steps))}")
+        copies = [HeldCopy(step, world, each, entry.sha256) for each, entry in enumerate(entries)]
+        if world > 1:
+            came = exchange(self._ranks, self._distance, (aside, peer), [entry.bytes for entry in entries])
+            before = copies[(rank - self._distance) % world]
+            self._all(lambda: self._take_in(peer, came, before))
+        self._all(lambda: self._copies.finish(aside, copies[rank]))
+        own.append(entries[rank])
 
     def _all(self, deed: Callable[[], T]) -> list[T]:
         """Every rank does it, or every rank raises."""

@@ -19,7 +19,9 @@ def save(checkpoints: Checkpoints, step: int, content: bytes = b"weights", *, li
     for name, data in (("__0_0.distcp", content), ("__0_1.distcp", b"frozen"), (".metadata", b"%d" % step)):
         with writer.create(name) as stream:
             stream.write(data)
-    return checkpoints.complete(step, 1, writer.entries)
+    path = checkpoints.complete(step, 1, writer.entries)
+    checkpoints.sweep()
+    return path
 
 
 def names(root: Path) -> list[str]:
