@@ -10,8 +10,8 @@ from urllib.parse import quote
 from healthd.config import RemediatorConfig
 from healthd.http_client import Answer, HttpClient, HttpError
 from vocabulary.hazard import JobHazard
-from vocabulary.order import Order, OrderUpdate
-from vocabulary.wire import OrdersReply, Problem, Report, ReportReply, WireError, decode, encode
+from vocabulary.order import OrderUpdate
+from vocabulary.wire import Problem, ReceivedOrders, Report, ReportReply, WireError, decode, decode_orders, encode
 
 TIMEOUT_S = 30.0
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.5, 30.0
@@ -79,14 +79,18 @@ class Centre:
         """
         return self._decoded(self._call("POST", "/report", encode(report)), ReportReply)
 
-    def orders(self, known: Sequence[str], wait_s: float) -> tuple[Order, ...]:
+    def orders(self, known: Sequence[str], wait_s: float) -> ReceivedOrders:
         """The open orders; waits up to `wait_s` for one that is not `known`.
 
         Raises:
             Unreachable, Denied, Rejected: they could not be had.
         """
         query = "".join(f"&known={quote(order)}" for order in known)
-        return self._decoded(self._call("GET", f"/orders?wait_s={wait_s:g}{query}", b"", wait_s), OrdersReply).orders
+        content = self._call("GET", f"/orders?wait_s={wait_s:g}{query}", b"", wait_s)
+        try:
+            return decode_orders(content)
+        except WireError as error:
+            raise self._unreadable(error) from error
 
     def answer(self, update: OrderUpdate) -> None:
         """Say how far an order got.
@@ -157,7 +161,10 @@ class Centre:
         try:
             return decode(content, kind)
         except WireError as error:
-            raise Unreachable(f"{self._base}: unreadable answer: {error}; is this a remediator?") from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: WireError) -> Unreachable:
+        return Unreachable(f"{self._base}: unreadable answer: {error}; is this a remediator?")
 
 
 def _error(url: str, answer: Answer) -> CentreError:

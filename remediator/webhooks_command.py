@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from sqlalchemy import create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from remediator.act.webhooks.registry import AnyReceiver
 from remediator.act.webhooks.times import rfc3339
 from remediator.config import Config, ConfigError
 from remediator.model.delivery import Delivery, Message, Phase
+from remediator.store.database import StoreError, open_engine, parsed
 from remediator.store.deliveries import DeliveryStore
 from vocabulary.finding import Severity
 
@@ -58,9 +58,12 @@ def on_the_way(config: Config, limit: int) -> list[str]:
     """What is on its way to whom, and what became of it, newest first. Reads the database only.
 
     Raises:
-        ConfigError: there is no outbox yet.
+        ConfigError: there is no outbox yet, or 'database' is none.
     """
-    engine = create_engine(config.database)
+    try:
+        engine = open_engine(parsed(config.database))
+    except StoreError as error:
+        raise ConfigError(str(error)) from error
     try:
         found = DeliveryStore(engine).latest(limit)
     except SQLAlchemyError as error:

@@ -103,6 +103,24 @@ class OrdersReply(msgspec.Struct, frozen=True):
     orders: tuple[Order, ...]
 
 
+class UnreadOrder(msgspec.Struct, frozen=True):
+    """An order of which nothing but its id can be read: a newer centre knows more kinds. `why` says what is unknown."""
+
+    id: str
+    why: str = ""
+
+
+class ReceivedOrders(msgspec.Struct, frozen=True):
+    """An `OrdersReply` as a node of any age takes it: each order by itself."""
+
+    orders: tuple[Order, ...]
+    unread: tuple[UnreadOrder, ...] = ()
+
+
+class _LooseOrders(msgspec.Struct, frozen=True):
+    orders: tuple[msgspec.Raw, ...]
+
+
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """An error, for people and programs: what, where, and what to do."""
 
@@ -126,3 +144,21 @@ def decode(data: bytes | str, kind: type[T]) -> T:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WireError(f"{kind.__name__}: {error}") from error
+    except RecursionError as error:
+        raise WireError(f"{kind.__name__}: nested too deeply") from error
+
+
+def decode_orders(data: bytes | str) -> ReceivedOrders:
+    """Read an `OrdersReply`, each order by itself: one that is not understood must not keep the others from being done.
+
+    Raises:
+        WireError: it is no such reply, or holds an order without an id.
+    """
+    orders: list[Order] = []
+    unread: list[UnreadOrder] = []
+    for raw in decode(data, _LooseOrders).orders:
+        try:
+            orders.append(decode(bytes(raw), Order))
+        except WireError as error:
+            unread.append(UnreadOrder(decode(bytes(raw), UnreadOrder).id, str(error)))
+    return ReceivedOrders(tuple(orders), tuple(unread))

@@ -6,11 +6,13 @@ import logging
 import threading
 from collections.abc import Callable
 
-from healthd.centre import Backoff, Centre, CentreError, Denied
+from healthd.centre import Backoff, Centre, CentreError, Denied, Rejected
 from healthd.config import RemediatorConfig
 from healthd.orders.store import OrderStore
 from healthd.outbox import OutboxCorrupt, OutboxFull
 from vocabulary.clock import Clock
+from vocabulary.order import OrderState, OrderUpdate
+from vocabulary.wire import UnreadOrder
 
 WAIT_S = 30.0
 POLLS_APART_S = 1.0  # where the centre does not hold a poll open, as one behind a strict proxy may
@@ -68,10 +70,23 @@ class Inbox:
         """
         known = [order.id for order, _ in self._orders.open()]
         new = 0
-        for order in centre.orders(known, wait_s):
+        received = centre.orders(known, wait_s)
+        for order in received.orders:
             if self._orders.receive(order, self._clock.wall()):
                 _log.warning("order %s: %s, because %s", order.id, order.kind.value, order.reason)
                 new += 1
         if new:
             self._on_order()
+        for unread in received.unread:
+            self._refuse(centre, unread)
         return new
+
+    def _refuse(self, centre: Centre, unread: UnreadOrder) -> None:
+        """Say no to an order that only a newer healthd understands. Nothing is kept of it: unanswered it comes again."""
+        why = f"this healthd does not understand the order, it may be too old for it: {unread.why}"
+        _log.error("order %s: %s", unread.id, why)
+        refusal = OrderUpdate(id=unread.id, state=OrderState.REFUSED, at=self._clock.wall(), detail=why)
+        try:
+            centre.answer(refusal)
+        except Rejected as error:
+            _log.error("the refusal of order %s is not wanted: %s", unread.id, error)

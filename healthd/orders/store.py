@@ -52,8 +52,15 @@ class OrderStore:
 
     def open(self) -> list[tuple[Order, OrderUpdate]]:
         """Orders that have not ended, oldest first, with how far they got."""
-        rows = self._outbox.rows("select body, answer from orders where final = 0 order by at")
-        return [(msgspec.json.decode(b, type=Order), msgspec.json.decode(a, type=OrderUpdate)) for b, a in rows]
+        found = []
+        for body, answer in self._outbox.rows("select body, answer from orders where final = 0 order by at"):
+            update = msgspec.json.decode(answer, type=OrderUpdate)
+            try:
+                found.append((msgspec.json.decode(body, type=Order), update))
+            except msgspec.ValidationError as error:  # a newer healthd took it, and was put back to this one
+                why = f"this healthd is too old for the order: {error}"
+                self.answer(msgspec.structs.replace(update, state=OrderState.REFUSED, detail=why))
+        return found
 
     def unsent(self) -> list[OrderUpdate]:
         """Answers the centre has not heard yet; of several about one order only the last, which says it all."""

@@ -85,7 +85,7 @@ def test_one_connection_serves_many_calls(serve: Serve) -> None:
     centre = Centre(serve([REPLY, REPLY, http(b'{"orders": []}')]), "n1")
     assert centre.report(report()).acked_seq == 7
     assert centre.report(report()).acked_seq == 7
-    assert centre.orders([], 0.0) == ()
+    assert centre.orders([], 0.0).orders == ()
     centre.close()
 
 
