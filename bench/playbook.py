@@ -16,7 +16,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from remediator.decide.budget import Budget
+from msgspec.structs import replace
+
+from remediator.decide.budget import of_level_only
 from remediator.decide.settings import Settings
 from remediator.model.hold import NodeHold, Owner
 from remediator.model.inputs import AnyInput, FindingsReported, HoldsObserved, PlacementChanged, Tick
@@ -75,8 +77,9 @@ def per_second(slices: list[Callable[[], int]]) -> tuple[float, float, float]:
     return statistics.median(rates), min(rates), max(rates)
 
 
-def settings(**budget: int) -> Settings:
-    return Settings(policy=load_policy([SHIPPED]), mode=Mode.ACT, budget=Budget(**budget), probation_s=3600.0)
+def settings(isolated_max: int = 1, per_hour_max: int = 10**9) -> Settings:
+    budget = replace(of_level_only(isolated_max), isolations_per_hour_max=per_hour_max)
+    return Settings(policy=load_policy([SHIPPED]), mode=Mode.ACT, budget=budget, probation_s=3600.0)
 
 
 def known_nodes(state: ClusterState, rules: Settings, at: float) -> None:
@@ -103,7 +106,7 @@ def answers() -> tuple[float, float, float]:
 
 def decisions() -> tuple[float, float, float]:
     """A grave finding on a node without one: incident, decision with its reasons, plan with its first actions."""
-    rules = settings(isolated_max=10**9, isolations_per_hour_max=10**9)
+    rules = settings(isolated_max=10**9)
     numbers = itertools.count()
     fresh = [ClusterState() for _ in range(SLICES)]
     for state in fresh:
@@ -142,7 +145,7 @@ def parts_arrive(rehearsal: Rehearsal) -> None:
 
 def replay(count: int) -> tuple[tuple[float, float, float], Rehearsal]:
     """The record under the shipped policy, with a cluster that answers what is planned."""
-    rehearsal = Rehearsal(settings(isolated_max=50, isolations_per_hour_max=100), World())
+    rehearsal = Rehearsal(settings(isolated_max=50, per_hour_max=100), World())
     known_nodes(rehearsal.state, rehearsal.settings, 0.0)
     inputs = record(count)
     share = max(1, count // SLICES)

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from itertools import takewhile
 
 import msgspec
 
@@ -72,6 +73,14 @@ class History:
             wide = _latest(log, clause, subject, since, _WIDE_JOB)
             return sum(self._only_here(job, clause, subject, since) for job in wide)
         return _tally(log, clause, subject, since)
+
+    def times(self, job: str, kind: str, since: float) -> int:
+        """How often something of exactly this kind happened on nodes of a job after `since`, drills included."""
+        log = self._by_job.get(job)
+        kept = log.kinds.get(kind) if log is not None else None
+        if kept is None:
+            return 0
+        return sum(o.count for o in takewhile(lambda o: o.at > since, reversed(kept.all)))
 
     def _only_here(self, job: str, clause: Clause, subject: Subject, since: float) -> bool:
         return _latest(self._by_job[job], clause, subject, since, _NODE) == {subject.node}

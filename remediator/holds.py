@@ -14,7 +14,7 @@ from remediator.state import ClusterState
 
 def compare(state: ClusterState, hold: NodeHold, now: float) -> None:
     """Compare what the scheduler says with what we want. Where a person changed it, the person wins."""
-    state.holds[hold.node] = hold
+    state.put_hold(hold)
     node = state.nodes.get(hold.node)
     if node is None or hold.schedulable is None:
         return

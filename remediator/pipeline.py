@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator import incidents
+from remediator import incidents, people
 from remediator.decide.choose import decide, may_change
 from remediator.decide.lifecycle import IllegalTransition, move
 from remediator.decide.plan import advance, close, hand_over
@@ -23,9 +23,12 @@ from remediator.model.inputs import (
     HoldsObserved,
     InventoryChanged,
     OrderAnswered,
+    PersonSaid,
     PlacementChanged,
     PolicyChanged,
+    Reopened,
     Tick,
+    TopologyObserved,
 )
 from remediator.model.records import Action, ActionState, AuditEvent, IncidentState, NodeRecord
 from remediator.model.rules import NodeState
@@ -68,23 +71,19 @@ def _incidents_on(state: ClusterState, nodes: set[str] | None) -> list[str]:
 
 def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] | None:
     """Fold the input into the state. Returns the nodes it concerns, or None for all of them."""
-    if isinstance(item, FindingsReported):
-        _findings(state, item, settings)
-        return {item.node}
-    if isinstance(item, PlacementChanged):
-        _know(state, item.node, item.at)
-        state.put_node(replace(state.nodes[item.node], jobs=tuple(dict.fromkeys(item.jobs))))
-        return {i.node for i in state.incidents.values()}  # an order under way may have to reach this node too
-    if isinstance(item, InventoryChanged):
-        _know(state, item.node, item.at)
-        found = {kind for product in item.products if (kind := architecture_of(product)) is not None}
-        state.put_node(replace(state.nodes[item.node], architectures=tuple(sorted(found))))
-        return {item.node}
+    if isinstance(item, FindingsReported | PlacementChanged | InventoryChanged):
+        return _node_says(state, item, settings)
     if isinstance(item, Approved):
         return _approved(state, item)
+    if isinstance(item, PersonSaid):
+        return people.said(state, item)
+    if isinstance(item, Reopened):
+        return people.reopened(state, item)
     if isinstance(item, PolicyChanged):
         state.note(item.at, "policy", f"policy {item.digest} ({item.source}) is in force")
         return None
+    if isinstance(item, TopologyObserved):
+        return _topology(state, item)
     if isinstance(item, HoldsObserved):
         for hold in item.holds:
             compare(state, hold, item.at)
@@ -97,9 +96,32 @@ def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] 
     return None
 
 
+def _node_says(
+    state: ClusterState, item: FindingsReported | PlacementChanged | InventoryChanged, settings: Settings
+) -> set[str]:
+    if isinstance(item, FindingsReported):
+        _findings(state, item, settings)
+        return {item.node}
+    if isinstance(item, PlacementChanged):
+        _know(state, item.node, item.at)
+        state.put_node(replace(state.nodes[item.node], jobs=tuple(dict.fromkeys(item.jobs))))
+        return {i.node for i in state.incidents.values()}  # an order under way may have to reach this node too
+    _know(state, item.node, item.at)
+    found = {kind for product in item.products if (kind := architecture_of(product)) is not None}
+    state.put_node(replace(state.nodes[item.node], architectures=tuple(sorted(found))))
+    return {item.node}
+
+
+def _topology(state: ClusterState, item: TopologyObserved) -> set[str]:
+    state.topology[item.source] = item.places
+    for node in list(state.nodes.values()):
+        state.put_node(replace(node, places=state.places_of(node.node)))
+    return set()
+
+
 def _know(state: ClusterState, node: str, now: float) -> None:
     if node not in state.nodes:
-        state.put_node(NodeRecord(node=node, since=now, cause="first report"))
+        state.put_node(NodeRecord(node=node, since=now, cause="first report", places=state.places_of(node)))
 
 
 def _findings(state: ClusterState, item: FindingsReported, settings: Settings) -> None:
@@ -135,7 +157,7 @@ def _approved(state: ClusterState, item: Approved) -> set[str]:
             node=approved.node,
             incident=approved.id,
             injected=approved.injected,
-            data={"what": item.what},
+            data={"what": item.what, "address": item.address} if item.address else {"what": item.what},
         )
     )
     return {incident.node}
@@ -208,7 +230,7 @@ def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
 def _close_if_moot(state: ClusterState, incident_id: str, now: float) -> None:
     """An incident that never acted is over when nothing of it is asserted any more, and people had time to see it."""
     incident = state.incidents.get(incident_id)
-    if incident is None or incident.state is not IncidentState.OPEN:
+    if incident is None or incident.state is not IncidentState.OPEN or incident.kept_open:
         return
     findings = state.findings_of(incident)
     if any(f.active and f.severity is not Severity.INFO for f in findings):

@@ -9,10 +9,14 @@ from __future__ import annotations
 import dataclasses
 from bisect import insort
 from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
+from functools import reduce
 
 from remediator.history import History
+from remediator.index import NodeIndex
 from remediator.model.hold import NodeHold
 from remediator.model.occurrence import Occurrence
+from remediator.model.places import Places, merged
 from remediator.model.records import (
     Action,
     Answer,
@@ -62,11 +66,11 @@ class ClusterState:
     )  # finding → the closed incident that dealt with it
     isolated_at: list[float] = dataclasses.field(default_factory=list)
     holds: dict[str, NodeHold] = dataclasses.field(default_factory=dict)
+    topology: dict[str, dict[str, Places]] = dataclasses.field(default_factory=dict)  # source → node → where it stands
     history: History = dataclasses.field(default_factory=History)
     changes: Changes = dataclasses.field(default_factory=Changes)
-    _in_state: dict[NodeState, set[str]] = dataclasses.field(default_factory=dict)
     _with_job: dict[JobRef, set[str]] = dataclasses.field(default_factory=dict)
-    _held: set[str] = dataclasses.field(default_factory=set)
+    index: NodeIndex = dataclasses.field(default_factory=NodeIndex)
     _on_node: dict[str, dict[str, Finding]] = dataclasses.field(default_factory=dict)
     _incident_on: dict[str, str] = dataclasses.field(default_factory=dict)
     _actions_of: dict[str, list[str]] = dataclasses.field(default_factory=dict)
@@ -109,15 +113,13 @@ class ClusterState:
             return
         self.nodes[node.node] = self.changes.nodes[node.node] = node
         if before is not None:
-            self._in_state[before.state].discard(node.node)
             for ref in before.jobs:
                 self._with_job[ref].discard(node.node)
                 if not self._with_job[ref]:
                     del self._with_job[ref]
         for ref in node.jobs:
             self._with_job.setdefault(ref, set()).add(node.node)
-        self._in_state.setdefault(node.state, set()).add(node.node)
-        (self._held.add if node.held else self._held.discard)(node.node)
+        self.index.put(before, node, self.holds.get(node.node))
         if before is None:
             self.note(node.since, "node_joined", f"{node.node} reported for the first time", node=node.node)
         elif before.state is not node.state:
@@ -202,10 +204,26 @@ class ClusterState:
         )
         self.changes.audit.append(event)
 
+    def places_of(self, node: str) -> Places:
+        """Where a node stands by everybody's word; of several sources the last by name counts."""
+        told = (source[node] for _, source in sorted(self.topology.items()) if node in source)
+        return reduce(merged, told, Places())
+
+    def put_hold(self, hold: NodeHold) -> None:
+        """Remember what the scheduler says of a node."""
+        self.holds[hold.node] = hold
+        if hold.node in self.nodes:
+            self.index.weigh(self.nodes[hold.node], hold)
+
+    def forget_hold(self, node: str) -> None:
+        """What the scheduler said of a node is no longer so, and it has not been asked since."""
+        self.holds.pop(node, None)
+        self.index.weigh(self.nodes[node], None)
+
     @property
-    def held(self) -> Collection[str]:
+    def held(self) -> AbstractSet[str]:
         """Names of the nodes that we hold out of service."""
-        return self._held
+        return self.index.held
 
     def nodes_with(self, job: JobRef) -> list[str]:
         """Names of the nodes that hold ranks of an attempt of a job."""
@@ -213,7 +231,7 @@ class ClusterState:
 
     def nodes_in(self, state: NodeState) -> list[NodeRecord]:
         """The nodes in a state of their life, by name."""
-        return [self.nodes[name] for name in sorted(self._in_state.get(state, ()))]
+        return [self.nodes[name] for name in sorted(self.index.in_state(state))]
 
     def incident_of(self, node: str) -> Incident | None:
         """The open incident of a node; there is at most one."""

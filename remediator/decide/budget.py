@@ -1,59 +1,190 @@
-"""How many nodes we may take out of service: in level (at once) and in rate (per hour).
+"""How many nodes we may take out of service: in level (at once) and in rate, for the cluster and for what nodes share.
 
-Un-isolating is never asked about here, so it can never be blocked.
+Un-isolating is never asked about here, so it can never be blocked. docs/budgets.md tells where the numbers come from.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from heapq import nsmallest
+from typing import Annotated
 
 import msgspec
 
 from remediator.decide.guards import Guarded
+from remediator.decide.spares import free_besides
+from remediator.model.records import IncidentState, NodeRecord
+from remediator.model.rules import Pattern
+from remediator.state import ISOLATION, ClusterState
+from vocabulary.finding import Finding, Severity
 
-HOUR_S = 3600.0
+HOUR_S, DAY_S = 3600.0, 86400.0
 NAMED_MAX = 10  # nodes told by name in a reason
+PASSABLE = (
+    "rate",
+    "gap",
+    "job",
+    "rack",
+    "switch",
+    "partition-open",
+)  # by hard faults, where the configuration names them
+
+Number = Annotated[int, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits for the cluster. The level is the larger of a count and a fraction, so a small cluster has at least one."""
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Limits. Where a count and a fraction say the same thing, a small cluster has at least one.
 
-    isolated_max: int = 1
-    isolated_fraction_max: float = 0.02
-    isolations_per_hour_max: int = 6
+    Raises:
+        ValueError: `pass_hard_faults` names a guard that nothing may pass.
+    """
+
+    isolated_max: Number = 1
+    isolated_fraction_max: Share = 0.02  # the larger of the two, for the cluster and for each partition
+    isolations_per_hour_max: Number = 6
+    isolated_fraction_per_hour_max: Share = 0.005  # the smaller of the two, but one
+    isolation_gap_s: Seconds = 600.0
+    open_per_rack_max: Number = 1
+    open_per_switch_max: Number = 1
+    open_per_partition_max: Number | None = None  # a partition may be the whole cluster, and a drain may take a day
+    ejects_per_job_hour_max: Number = 1
+    ejects_per_job_day_max: Number = 3
+    spares_for_slowness: Number = 1
+    slowness: tuple[Pattern, ...] = (
+        "straggler/*",
+        "throttle/*",
+        "clocks/*",
+        "training/throughput_low",
+        "training/communication_share",
+    )
+    pass_hard_faults: tuple[str, ...] = ()  # guards that a fatal fault passes: it has stopped its job already
+    common_cause_nodes: Annotated[int, msgspec.Meta(ge=2)] = 3
+    common_cause_within_s: Seconds = 600.0
+    breaker_fraction: Share = 0.05
+    breaker_nodes_min: Number = 3  # below so many isolated nodes a fraction says nothing
+    breaker_failures: Annotated[int, msgspec.Meta(ge=1)] = 3
+
+    def __post_init__(self) -> None:
+        wrong = [name for name in self.pass_hard_faults if name not in PASSABLE]
+        if wrong:
+            raise ValueError(f"pass_hard_faults names '{wrong[0]}'; it may name {', '.join(PASSABLE)}")
+
+
+def of_level_only(isolated_max: int) -> Budget:
+    """A budget that bounds nothing but how many nodes are out at once: for rehearsals, where time is imagined."""
+    return Budget(
+        isolated_max=isolated_max,
+        isolations_per_hour_max=10**9,
+        isolated_fraction_per_hour_max=1e9,
+        isolation_gap_s=0.0,
+        open_per_rack_max=10**9,
+        open_per_switch_max=10**9,
+        ejects_per_job_hour_max=10**9,
+        ejects_per_job_day_max=10**9,
+        common_cause_nodes=10**9,
+        breaker_nodes_min=10**9,
+    )
 
 
 def level_max(budget: Budget, nodes_total: int) -> int:
-    """Most nodes we may hold at once in a cluster of `nodes_total`."""
+    """Most nodes we may hold at once of `nodes_total`."""
     return max(budget.isolated_max, int(nodes_total * budget.isolated_fraction_max))
 
 
+def rate_max(budget: Budget, nodes_total: int) -> int:
+    """Most nodes we may isolate within an hour of `nodes_total`."""
+    return min(budget.isolations_per_hour_max, max(1, int(nodes_total * budget.isolated_fraction_per_hour_max)))
+
+
 def isolation_guards(
-    budget: Budget, held: Collection[str], nodes_total: int, isolated_at: Sequence[float], now: float
+    state: ClusterState, node: NodeRecord, finding: Finding | None, budget: Budget, now: float
 ) -> tuple[Guarded, ...]:
-    """May one more node be isolated now?
+    """May this node be isolated now because of this finding? Every guard's answer, with its figures.
 
     Args:
+        state: everything known.
+        node: the node in question, which we do not hold.
+        finding: what it is for; None if that is not known any more, and then nothing is passed over.
         budget: the limits.
-        held: the nodes that we hold now.
-        nodes_total: how many nodes are known.
-        isolated_at: times of our isolations, in order, at least those of the last hour.
         now: UTC seconds.
     """
-    most = level_max(budget, nodes_total)
-    named = nsmallest(NAMED_MAX, held)
-    recent = len(isolated_at) - bisect_right(isolated_at, now - HOUR_S)
-    return (
-        Guarded(
-            "level",
-            len(held) < most,
-            f"{len(held)} of at most {most} nodes isolated by us ({', '.join(named) or 'none'})",
-        ),
-        Guarded(
-            "rate",
-            recent < budget.isolations_per_hour_max,
-            f"{recent} of at most {budget.isolations_per_hour_max} isolations in the last hour",
-        ),
+    hard = finding is not None and finding.severity is Severity.FATAL
+    answers = []
+    for guard in _all(state, node, finding, budget, now):
+        if not guard.passed and hard and guard.name in budget.pass_hard_faults:
+            text = f"{guard.text}; passed over, as configured, since the fault is fatal"
+            answers.append(Guarded(guard.name, passed=True, text=text))
+        else:
+            answers.append(guard)
+    return tuple(answers)
+
+
+def _all(
+    state: ClusterState, node: NodeRecord, finding: Finding | None, budget: Budget, now: float
+) -> Iterator[Guarded]:
+    yield _level(state, budget)
+    yield from _rate(state, budget, now)
+    yield from _shared(state, node, budget)
+    yield from _jobs(state, node, budget, now)
+    if finding is not None and _slow(finding, budget) and budget.spares_for_slowness:
+        free = free_besides(state, node.node)
+        text = f"{free} free, {budget.spares_for_slowness} wanted before a node leaves for being slow"
+        yield Guarded("spare", free >= budget.spares_for_slowness, text)
+
+
+def _level(state: ClusterState, budget: Budget) -> Guarded:
+    most = level_max(budget, len(state.nodes))
+    named = ", ".join(nsmallest(NAMED_MAX, state.held)) or "none"
+    return Guarded(
+        "level", len(state.held) < most, f"{len(state.held)} of at most {most} nodes isolated by us ({named})"
     )
+
+
+def _rate(state: ClusterState, budget: Budget, now: float) -> Iterator[Guarded]:
+    times = state.isolated_at
+    most = rate_max(budget, len(state.nodes))
+    recent = len(times) - bisect_right(times, now - HOUR_S)
+    yield Guarded("rate", recent < most, f"{recent} of at most {most} isolations in the last hour")
+    if times and budget.isolation_gap_s:
+        ago = max(0.0, now - times[-1])
+        text = f"the last isolation was {ago:.0f} s ago, at least {budget.isolation_gap_s:.0f} s lie between two"
+        yield Guarded("gap", ago >= budget.isolation_gap_s, text)
+
+
+def _shared(state: ClusterState, node: NodeRecord, budget: Budget) -> Iterator[Guarded]:
+    for kind, most in (("rack", budget.open_per_rack_max), ("switch", budget.open_per_switch_max)):
+        for name in node.places.of(kind):
+            yield _open_at(state, kind, kind, name, most)
+    for name in node.places.partitions:
+        members = state.index.members(f"partition:{name}")
+        held, most = len(members & state.held), level_max(budget, len(members))
+        yield Guarded("partition", held < most, f"{held} of at most {most} nodes of partition {name} isolated by us")
+        if budget.open_per_partition_max is not None:
+            yield _open_at(state, "partition-open", "partition", name, budget.open_per_partition_max)
+
+
+def _open_at(state: ClusterState, guard: str, kind: str, name: str, most: int) -> Guarded:
+    """An action is open as long as its plan runs; a node that waits for a part or a person blocks no neighbour."""
+    held = state.index.members(f"{kind}:{name}") & state.held
+    busy = [n for n in held if (i := state.incident_of(n)) is not None and i.state is IncidentState.ACTING]
+    named = ", ".join(nsmallest(NAMED_MAX, busy)) or "none"
+    return Guarded(guard, len(busy) < most, f"{len(busy)} of at most {most} actions open in {kind} {name} ({named})")
+
+
+def _jobs(state: ClusterState, node: NodeRecord, budget: Budget, now: float) -> Iterator[Guarded]:
+    for job in dict.fromkeys(ref.job for ref in node.jobs):
+        hour = state.history.times(job, ISOLATION, now - HOUR_S)
+        day = state.history.times(job, ISOLATION, now - DAY_S)
+        text = (
+            f"{hour} of at most {budget.ejects_per_job_hour_max} nodes taken from job {job} in the last hour, "
+            f"{day} of {budget.ejects_per_job_day_max} in a day"
+        )
+        yield Guarded("job", hour < budget.ejects_per_job_hour_max and day < budget.ejects_per_job_day_max, text)
+
+
+def _slow(finding: Finding, budget: Budget) -> bool:
+    return finding.severity is not Severity.FATAL and any(fnmatchcase(finding.kind, p) for p in budget.slowness)

@@ -138,4 +138,4 @@ def _guards(
     own = ask(found.rule.guards, found.finding, state, now)
     if not found.rule.isolates or state.nodes[incident.node].held:
         return own
-    return (*own, *isolation_guards(settings.budget, state.held, len(state.nodes), state.isolated_at, now))
+    return (*own, *isolation_guards(state, state.nodes[incident.node], found.finding, settings.budget, now))

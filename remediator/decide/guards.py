@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from remediator.decide.match import subject_of
-from remediator.model.rules import Guards, NodeState
+from remediator.decide.spares import free_besides
+from remediator.model.rules import Guards
 from remediator.state import ClusterState
 from vocabulary.finding import Finding
 
@@ -33,11 +34,7 @@ def ask(guards: Guards, finding: Finding, state: ClusterState, now: float) -> tu
         drained = hold is not None and hold.drained
         answers.append(Guarded("drained", drained, "no work is left" if drained else "the scheduler does not say so"))
     if guards.spares:
-        healthy = state.nodes_in(NodeState.HEALTHY)
-        leaving = sum(
-            1 for other in state.nodes_in(NodeState.DRAINING) if other.node != node.node
-        )  # each takes a spare
-        free = sum(1 for other in healthy if other.node != node.node and not other.held and not other.jobs) - leaving
+        free = free_besides(state, node.node)
         answers.append(Guarded("spares", free >= guards.spares, f"{free} free, {guards.spares} wanted"))
     for clause in guards.history:
         count = state.history.count(clause, subject_of(finding, state), now)

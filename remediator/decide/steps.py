@@ -50,8 +50,7 @@ def cordon(context: Context, run: StepRun) -> StepRun:
 
 def _over_budget(context: Context) -> str:
     """Asked again where it counts: much may have happened between the decision and this step."""
-    state = context.state
-    guards = isolation_guards(context.budget, state.held, len(state.nodes), state.isolated_at, context.now)
+    guards = isolation_guards(context.state, context.node, context.because(), context.budget, context.now)
     return "; ".join(str(guard) for guard in guards if not guard.passed)
 
 
@@ -148,7 +147,7 @@ def return_to_service(context: Context, run: StepRun) -> StepRun:
     if run.state is StepState.SUCCEEDED:
         context.state.put_node(replace(context.node, held=False, hold_confirmed_at=None))
         context.enter(NodeState.PROBATION)
-        context.state.holds.pop(context.incident.node, None)  # what the scheduler said of it then is no longer so
+        context.state.forget_hold(context.incident.node)  # what the scheduler said of it then is no longer so
     return run
 
 

@@ -5,11 +5,14 @@ The same inputs in the same order give the same decisions, which is what makes a
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 from remediator.model.hold import NodeHold, Outcome
+from remediator.model.places import Places
 from remediator.model.plan import Mode
-from remediator.model.records import JobRef
+from remediator.model.records import Incident, JobRef
 from vocabulary.finding import Finding
 from vocabulary.order import OrderUpdate
 
@@ -69,6 +72,37 @@ class Approved(Input, frozen=True, tag="approved"):
     incident: str
     what: str
     actor: str
+    address: str = ""  # where the request came from
+
+
+class IncidentWord(str, enum.Enum):
+    """What a person may say of an incident, short of approving."""
+
+    ACKNOWLEDGE = "acknowledge"  # I look after it
+    NOTE = "note"
+    RESOLVE = "resolve"  # it is over
+
+
+class PersonSaid(Input, frozen=True, tag="person", omit_defaults=True):
+    """A person said something about an incident. `key` names the request, so that its repetition can be known."""
+
+    incident: str
+    node: str
+    word: IncidentWord
+    actor: str
+    address: str = ""
+    text: str = ""
+    key: str = ""
+
+
+class Reopened(Input, frozen=True, tag="reopened", omit_defaults=True):
+    """A person wants a closed incident open again; here it is as it was closed, with its findings."""
+
+    incident: Incident
+    findings: tuple[Finding, ...]
+    actor: str
+    address: str = ""
+    text: str = ""
 
 
 class PolicyChanged(Input, frozen=True, tag="policy"):
@@ -77,6 +111,13 @@ class PolicyChanged(Input, frozen=True, tag="policy"):
     digest: str
     source: str
     mode: Mode
+
+
+class TopologyObserved(Input, frozen=True, tag="topology"):
+    """Where nodes stand by one source's word: a file, the scheduler, labels. It replaces what the same source said before."""
+
+    source: str
+    places: dict[str, Places]
 
 
 class Tick(Input, frozen=True, tag="tick"):
@@ -91,6 +132,9 @@ AnyInput = (
     | ActionEnded
     | OrderAnswered
     | Approved
+    | PersonSaid
+    | Reopened
     | PolicyChanged
+    | TopologyObserved
     | Tick
 )

@@ -10,6 +10,7 @@ import enum
 
 import msgspec
 
+from remediator.model.places import Places
 from remediator.model.plan import StepRun
 from remediator.model.rules import NodeState
 from vocabulary.architecture import Architecture
@@ -37,6 +38,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     hold_confirmed_at: float | None = None  # the scheduler said so
     jobs: tuple[JobRef, ...] = ()
     architectures: tuple[Architecture, ...] = ()  # of its GPUs
+    places: Places = Places()
 
 
 class IncidentState(str, enum.Enum):
@@ -82,6 +84,9 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     closed_at: float | None = None
     outcome: str = ""
     injected: bool = False
+    acknowledged_by: str = ""
+    acknowledged_at: float | None = None
+    kept_open: bool = False  # a person opened it again, so a person closes it
 
     @property
     def decision(self) -> str:

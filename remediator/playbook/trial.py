@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from remediator.decide.approval import awaiting
-from remediator.decide.budget import Budget
+from remediator.decide.budget import of_level_only
 from remediator.decide.policy import Policy
 from remediator.decide.settings import Settings
 from remediator.model.hold import NodeHold, Owner
@@ -60,7 +60,7 @@ def run_file(path: Path, policy: Policy, catalogue: Catalogue) -> Iterator[Resul
 
 def run(scenario: Scenario, policy: Policy, catalogue: Catalogue, place: str = "") -> Result:
     """Run one scenario."""
-    budget = Budget(isolated_max=scenario.isolated_max, isolations_per_hour_max=1000)
+    budget = of_level_only(scenario.isolated_max)
     settings = Settings(policy=policy, mode=scenario.mode, budget=budget, probation_s=DAY_S)
     rehearsal = Rehearsal(settings, World(answers=dict(scenario.answers)))
     rehearsal.now = START

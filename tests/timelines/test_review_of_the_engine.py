@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remediator.decide.budget import Budget
+from remediator.decide.budget import of_level_only
 from remediator.model.hold import Owner
 from remediator.model.inputs import Approved, FindingsReported, PolicyChanged
 from remediator.model.plan import Mode
@@ -46,7 +46,7 @@ def test_an_alert_in_place_of_a_passed_test_brings_nobody_back(tmp_path: Path) -
 
 def test_the_budget_counts_when_nodes_are_taken_not_when_it_was_decided(tmp_path: Path) -> None:
     rule = "  - {name: r, why: x, steps: [{alert: soon}, cordon, drain, preflight, return_to_service]}\n"
-    story = Story(settings(policy=policy_of(tmp_path, rule), budget=Budget(isolated_max=1)), nodes=6)
+    story = Story(settings(policy=policy_of(tmp_path, rule), budget=of_level_only(1)), nodes=6)
     for n in range(1, 6):
         story.finding("fan/slow", Severity.ERROR, node=f"n{n}")
     story.after(1)
@@ -201,7 +201,7 @@ def test_only_what_is_ill_is_reset() -> None:
 
 
 def test_five_stragglers_do_not_share_one_spare() -> None:
-    story = Story(settings(budget=Budget(isolated_max=9)), nodes=6)
+    story = Story(settings(budget=of_level_only(9)), nodes=6)
     story.job("j", "n1", "n2", "n3", "n4", "n5")
     for n in range(1, 6):
         story.finding("straggler/node", Severity.ERROR, node=f"n{n}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from remediator.decide.budget import Budget
+from remediator.decide.budget import of_level_only
 from remediator.model.hold import Owner, Result
 from remediator.model.plan import Mode
 from remediator.model.records import Answer, IncidentState
@@ -210,7 +211,7 @@ def test_the_next_drain_does_not_believe_what_the_scheduler_said_before_the_retu
 
 
 def test_the_budget_holds_a_node_back_and_lets_it_go_when_there_is_room() -> None:
-    story = Story(settings(budget=Budget(isolated_max=1)))
+    story = Story(settings(budget=of_level_only(1)))
     story.finding("xid/79", Severity.FATAL, node="n1")
     story.finding("xid/79", Severity.FATAL, node="n2")
     assert not story.state.nodes["n2"].held
@@ -226,7 +227,7 @@ def test_the_budget_holds_a_node_back_and_lets_it_go_when_there_is_room() -> Non
 
 
 def test_the_rate_is_bounded_even_when_nodes_come_back_at_once() -> None:
-    story = Story(settings(budget=Budget(isolated_max=9, isolations_per_hour_max=2)), nodes=5)
+    story = Story(settings(budget=replace(of_level_only(9), isolations_per_hour_max=2)), nodes=5)
     for node in ("n1", "n2", "n3"):
         story.finding("xid/79", Severity.FATAL, node=node)
     assert [story.state.nodes[n].held for n in ("n1", "n2", "n3")] == [True, True, False]
