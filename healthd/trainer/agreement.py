@@ -1,9 +1,9 @@
 """All ranks act on an order at the same step, or none does. `docs/agreement.md` holds the argument.
 
-Nothing is sent while there is no order. A rank that finds one votes for it at its next step boundary; the last rank to
-vote names the step after its own; every rank learns of it before that step, because the collective of the step in
-between completes nowhere before the last voter has entered it. Voting is irrevocable. Whoever wants out (cancelled,
-expired) and the last voter draw one ticket, so there is one decision, for all or against.
+Nothing is sent while there is no order. A rank that finds one votes for it at its next step boundary; who knows that all
+have voted names the step after its own; every rank learns of it before that step, because the collective of the step in
+between completes nowhere before that rank has entered it. Voting is irrevocable. What is decided, for the order or against it, is
+written by one compare-and-set, so there is one decision. A rank that has voted passes no boundary without knowing what is decided.
 """
 
 from __future__ import annotations
@@ -13,17 +13,28 @@ from collections import OrderedDict
 from typing import NamedTuple, Protocol
 
 from healthd.trainer.page import MailboxOrder, Outcome
+from healthd.trainer.patience import Patience, StoreGoneError
 
 FINISHED_MAX = 256  # order ids remembered, to know a repeated order
 PENDING_MAX = 8  # orders in the vote at one time
+PROBE_SECONDS = 5.0  # for a word from the store before this rank has voted: so long training waits for it
+WORD_SECONDS = 20.0  # and after: less than schedulers wait after SIGTERM, less than a collective waits for its ranks
 _NEVER = -1
+_OPEN = 0
 
 
 class Store(Protocol):
-    """What the ranks of a job share: torch's TCPStore, PrefixStore, FileStore and HashStore all have it."""
+    """What the ranks of a job share: torch's TCPStore, PrefixStore, FileStore and HashStore all have it.
+
+    Both are called from threads of the guard's own.
+    """
 
     def add(self, key: str, amount: int, /) -> int:
         """Add to a counter that starts at 0, atomically; the new value, once the store has it."""
+        ...
+
+    def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
+        """Atomically: a key that holds `expected`, or does not exist if that is empty, then holds `desired`; what it holds now."""
         ...
 
 
@@ -31,129 +42,200 @@ class LocalStore:
     """A store within one process, for a job of one rank and for tests."""
 
     def __init__(self) -> None:
-        self._counters: dict[str, int] = {}
+        self._held: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def add(self, key: str, amount: int, /) -> int:
         """Add to a counter that starts at 0; the new value."""
         with self._lock:
-            self._counters[key] = value = self._counters.get(key, 0) + amount
+            value = int(self._held.get(key, "0")) + amount
+            self._held[key] = str(value)
             return value
+
+    def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
+        """Set a key that holds what is expected; what it holds now."""
+        with self._lock:
+            if self._held.get(key, "") == expected:
+                self._held[key] = desired
+            return self._held.get(key, expected).encode()
+
+
+class Dropped(NamedTuple):
+    """An order that came to nothing, and why if that needs words."""
+
+    order: MailboxOrder
+    outcome: Outcome
+    why: str = ""
 
 
 class Ruling(NamedTuple):
-    """What a boundary brought: the orders to act upon in this very step, the steps agreed, the orders that came to nothing."""
+    """What a boundary brought: the orders to act upon in this very step, the boundaries agreed, the orders that came to nothing."""
 
     due: tuple[MailboxOrder, ...] = ()
     agreed: tuple[tuple[MailboxOrder, int], ...] = ()
-    dropped: tuple[tuple[MailboxOrder, Outcome], ...] = ()
+    dropped: tuple[Dropped, ...] = ()
 
 
 class AgreementMissedError(Exception):
     """The agreed step lies behind this rank: it ran ahead of a collective, so the ranks can't act together any more."""
 
 
+class _Vote:
+    """Where this rank stands with an order it has voted for, or may have: `counted` says whether the store has told."""
+
+    def __init__(self, order: MailboxOrder) -> None:
+        self.order = order
+        self.counted = self.all_voted = self.unwanted = False
+        self.agreed = 0
+
+
 class Agreement:
     """One rank's part in every vote of its job. Call `at_boundary` before a step's collective, every step, in order."""
 
-    def __init__(self, store: Store, world: int, prefix: str) -> None:
+    def __init__(self, store: Store, world: int, prefix: str, patience: Patience | None = None) -> None:
         self._store = store
         self._world = world
         self._prefix = prefix
-        self._pending: OrderedDict[str, MailboxOrder] = OrderedDict()
-        self._agreed: dict[str, int] = {}
+        self._patience = patience or Patience()
+        self._votes: OrderedDict[str, _Vote] = OrderedDict()
         self._finished: OrderedDict[str, None] = OrderedDict()
+        self.agreed = False  # on a boundary ahead; a plain attribute, for other threads
 
     @property
     def pending(self) -> bool:
-        """Whether this rank has voted and waits for the outcome."""
-        return bool(self._pending)
+        """Whether this rank has voted, or may have, and waits for the outcome: then it must not train on without a ruling."""
+        return bool(self._votes)
 
-    def at_boundary(self, step: int, now: float, order: MailboxOrder | None = None) -> Ruling:
-        """Before step `step`: take in a new order, learn what was decided.
+    def at_boundary(self, number: int, now: float, *orders: MailboxOrder) -> Ruling:
+        """Before a step: learn what was decided, take in new orders.
 
         Args:
-            step: the step about to begin, at least 0; grows by one from call to call.
+            number: of this boundary, from 1 on; grows by one from call to call, and is the same on every rank at the same step.
             now: UTC seconds, against the orders' expiry.
-            order: what the mailbox held, if anything new.
+            orders: what was ordered, if anything new.
 
         Raises:
             AgreementMissedError: a decision is behind us (the host ran ahead of its device).
-            Exception: whatever the store raises when it is out of reach.
+            StoreGoneError: this rank may have voted and cannot learn what was decided: it must leave.
         """
-        dropped: list[tuple[MailboxOrder, Outcome]] = []
-        if order is not None and order.id not in self._finished:
-            dropped += self._take(order, step, now)
-        due: list[MailboxOrder] = []
+        for order in orders:
+            self._known(order)
         agreed: list[tuple[MailboxOrder, int]] = []
-        for pending in list(self._pending.values()):
-            decided = self._agreed.get(pending.id) or self._store.add(self._key(pending, "step"), 0)
-            if decided > 0:
-                if pending.id not in self._agreed:
-                    agreed.append((pending, decided))
-                self._agreed[pending.id] = decided
-                due += self._due(pending, decided, step)
-            elif decided == _NEVER:
-                dropped.append((pending, self._finish(pending, _why(pending, now))))
-            elif now > pending.expires_at:
-                dropped += self._withdraw(pending, Outcome.EXPIRED)
-        return Ruling(tuple(due), tuple(agreed), tuple(dropped))
+        dropped: list[Dropped] = []
+        for vote in list(self._votes.values()):
+            self._learn(vote, number, now, agreed, dropped)
+        due = self._due(number)
+        if not due:  # else we leave in this step, and a vote more would bind us to nothing
+            for order in orders:
+                if not self._known(order):
+                    self._take(order, number, now, agreed, dropped)
+        self.agreed = any(vote.agreed for vote in self._votes.values())
+        return Ruling(due, tuple(agreed), tuple(dropped))
 
     def forget(self) -> tuple[MailboxOrder, ...]:
-        """Give up every vote, without telling anybody (the store is gone)."""
-        orders = tuple(self._pending.values())
+        """Give up every vote without telling anybody: only for a rank that leaves before it enters another collective."""
+        orders = tuple(vote.order for vote in self._votes.values())
         for order in orders:
-            self._finish(order, Outcome.FAILED)
+            self._finish(order)
         return orders
 
-    def _take(self, order: MailboxOrder, step: int, now: float) -> list[tuple[MailboxOrder, Outcome]]:
-        if order.cancelled:
-            return self._withdraw(order, Outcome.CANCELLED)
-        if order.id in self._pending:
-            return []
-        if now > order.expires_at or len(self._pending) >= PENDING_MAX:
-            return self._withdraw(order, Outcome.EXPIRED)
-        self._pending[order.id] = order
-        if self._store.add(self._key(order, "votes"), 1) == self._world and self._draw(order):
-            self._store.add(self._key(order, "step"), step + 1)
-        return []
+    def _known(self, order: MailboxOrder) -> bool:
+        """Whether this rank is through with it or has voted on it; a word that it is cancelled is noted."""
+        vote = self._votes.get(order.id)
+        if vote is not None:
+            vote.unwanted |= order.cancelled
+        return vote is not None or order.id in self._finished
 
-    def _withdraw(self, order: MailboxOrder, outcome: Outcome) -> list[tuple[MailboxOrder, Outcome]]:
-        """Decide against the order, unless somebody has decided already; then that stands, and a later look shows it."""
-        voted = order.id in self._pending
-        if order.id in self._agreed:
-            return []  # too late
-        if self._draw(order):
-            self._store.add(self._key(order, "step"), _NEVER)
-        elif voted:
-            return []
-        return [(order, self._finish(order, outcome))]
+    def _take(
+        self,
+        order: MailboxOrder,
+        number: int,
+        now: float,
+        agreed: list[tuple[MailboxOrder, int]],
+        dropped: list[Dropped],
+    ) -> None:
+        """Vote, if the store is there. Without this rank's vote nothing can be agreed, so until then it may always stay out."""
+        expired = now > order.expires_at or len(self._votes) >= PENDING_MAX
+        stays_out = order.cancelled or expired
+        try:
+            word = self._patience.insist(lambda: self._word(order, _NEVER if stays_out else _OPEN), PROBE_SECONDS)
+        except StoreGoneError as error:
+            word, why = _OPEN, str(error)
+        else:
+            why = "it was decided before this rank had voted: does its store outlive an attempt?" if word > 0 else ""
+        if stays_out:
+            dropped.append(self._drop(order, Outcome.CANCELLED if order.cancelled else Outcome.EXPIRED))
+        elif why:
+            dropped.append(self._drop(order, Outcome.FAILED, why))
+        elif word == _NEVER:
+            dropped.append(self._drop(order, _how(order, now)))
+        else:
+            self._votes[order.id] = vote = _Vote(order)
+            self._cast(vote)
+            if vote.all_voted:
+                self._learn(vote, number, now, agreed, dropped)
 
-    def _draw(self, order: MailboxOrder) -> bool:
-        return self._store.add(self._key(order, "ticket"), 1) == 1
+    def _cast(self, vote: _Vote) -> None:
+        """Never twice: a vote that is counted twice stands for a rank that has not voted."""
+        try:
+            votes = self._patience.once(lambda: self._store.add(self._key(vote.order, "votes"), 1), PROBE_SECONDS)
+        except Exception:  # noqa: BLE001 - a store of any make: counted or not, from here on this rank is bound
+            return
+        vote.counted, vote.all_voted = True, votes == self._world
 
-    def _due(self, order: MailboxOrder, decided: int, step: int) -> list[MailboxOrder]:
-        if decided < step:
-            raise AgreementMissedError(
-                f"order {order.id}: the ranks agreed on step {decided}, this one is at step {step} already; each step needs a "
-                "collective over all ranks, and on a GPU the guard needs its framework's adapter to wait for the device"
-            )
-        if decided > step:
-            return []
-        self._finish(order, Outcome.AGREED)
-        return [order]
+    def _learn(
+        self, vote: _Vote, number: int, now: float, agreed: list[tuple[MailboxOrder, int]], dropped: list[Dropped]
+    ) -> None:
+        """What is decided on this order; decide, if it is this rank's turn or the order is over."""
+        if vote.agreed:
+            return
+        order, over = vote.order, vote.unwanted or now > vote.order.expires_at
+        if not vote.counted and not over:
+            votes = self._patience.insist(lambda: self._store.add(self._key(order, "votes"), 0), WORD_SECONDS)
+            vote.all_voted = votes == self._world
+        wanted = number + 1 if vote.all_voted else _NEVER if over else _OPEN
+        word = self._patience.insist(lambda: self._word(order, wanted), WORD_SECONDS)
+        if word == _NEVER:
+            dropped.append(self._drop(order, _how(order, now)))
+        elif word > 0:
+            vote.agreed = word
+            agreed.append((order, word))
 
-    def _finish(self, order: MailboxOrder, outcome: Outcome) -> Outcome:
-        self._pending.pop(order.id, None)
-        self._agreed.pop(order.id, None)
+    def _word(self, order: MailboxOrder, wanted: int) -> int:
+        """What is decided, after this rank has decided so unless somebody had. May be asked again: the first to decide stays it."""
+        key = self._key(order, "step")
+        word = int(self._store.compare_set(key, "", str(wanted)))
+        if word == _OPEN and wanted != _OPEN:
+            word = int(self._store.compare_set(key, str(_OPEN), str(wanted)))
+            if word == _OPEN:
+                raise ConnectionError("the store has forgotten what it held")
+        return word
+
+    def _due(self, number: int) -> tuple[MailboxOrder, ...]:
+        for vote in self._votes.values():
+            if 0 < vote.agreed < number:
+                raise AgreementMissedError(
+                    f"order {vote.order.id}: the ranks agreed on boundary {vote.agreed}, this one is at {number} already; each step needs "
+                    "a collective over all ranks, and on a GPU the guard needs its framework's adapter to wait for the device"
+                )
+        due = tuple(vote.order for vote in self._votes.values() if vote.agreed == number)
+        for order in due:
+            self._finish(order)
+        return due
+
+    def _drop(self, order: MailboxOrder, outcome: Outcome, why: str = "") -> Dropped:
+        self._finish(order)
+        return Dropped(order, outcome, why)
+
+    def _finish(self, order: MailboxOrder) -> None:
+        self._votes.pop(order.id, None)
         self._finished[order.id] = None
         while len(self._finished) > FINISHED_MAX:
             self._finished.popitem(last=False)
-        return outcome
 
     def _key(self, order: MailboxOrder, what: str) -> str:
         return f"{self._prefix}/{order.id}/{what}"
 
 
-def _why(order: MailboxOrder, now: float) -> Outcome:
+def _how(order: MailboxOrder, now: float) -> Outcome:
     return Outcome.EXPIRED if now > order.expires_at else Outcome.CANCELLED

@@ -9,10 +9,13 @@ from healthd.trainer.place import Gpu
 
 
 class Framework(Protocol):
-    """Three deeds that need the framework. Any may hang or raise: the guard puts a deadline on each."""
+    """Three deeds that need the framework. Any may hang or raise; the guard puts a deadline on the last two."""
 
     def synchronize(self) -> None:
-        """Return when all collectives of finished steps are complete on this rank's device."""
+        """Return when all collectives of finished steps are complete on this rank's device.
+
+        No deadline: training itself waits for them a step later, and an abort takes a rank out that is stuck in here.
+        """
         ...
 
     def abort(self) -> None:

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 
-from healthd.trainer.agreement import Agreement, AgreementMissedError, LocalStore, Store
+from healthd.trainer.agreement import Agreement, Dropped, LocalStore, Ruling, Store
 from healthd.trainer.beacon import Beacon, NullBeacon, open_beacon
 from healthd.trainer.environment import read_environment
 from healthd.trainer.exits import Exit, Leave
@@ -97,6 +97,7 @@ class Guard:
         self._last_answer: Acknowledgement | None = None
         self._due: tuple[MailboxOrder, ...] = ()
         self._voting = False
+        self._boundaries = 0  # counted here: a loop may number its steps as it likes
         self._saved_path = ""
         self._snapshot: Snapshot | None = None
         self._go_back: GoBack | None = None
@@ -150,7 +151,11 @@ class Guard:
         self._measures.rest_is_communication()
 
     def step(self, step: int) -> Step:
-        """Guard the step `step`: `with guard.step(n) as s:`. Steps count up by one; each holds a collective of all ranks."""
+        """Guard the step `step`: `with guard.step(n) as s:`. Each holds a collective of all ranks; all ranks make as many.
+
+        The number is for people and for the answers: ten steps may pass between two, or an epoch begin at 0 again.
+        """
+        self._boundaries += 1
         order = self._poll()
         if order is not None or self._voting or self._termination.noticed:
             self._boundary(step, order)
@@ -202,17 +207,22 @@ class Guard:
         if self._agreement is None:
             return
         self._beacon.phase(Phase.AGREEING)
+        orders = [new for new in (order, self._termination.take()) if new is not None]
+        for new in orders:
+            if new.id not in self._answers:
+                self._answer(new, Outcome.SEEN)
+        self._act(step, self._rule(orders))
+        self._voting = self._agreement.pending
+
+    def _rule(self, orders: list[MailboxOrder]) -> Ruling:
+        assert self._agreement is not None  # noqa: S101 - _boundary has returned otherwise
         try:
             self._framework.synchronize()
-            for new in (order, self._termination.take()):
-                self._rule(step, new)
-        except AgreementMissedError as error:
-            self._fail(str(error))
-        except Exception as error:  # noqa: BLE001 - a store of any make, gone: training goes on
-            _log.warning("the ranks cannot agree on orders, their store is out of reach: %s; training goes on", error)
-            for lost in self._agreement.forget():
-                self._drop(lost, Outcome.FAILED, f"store out of reach: {error}")
-        self._voting = self._agreement.pending
+            return self._agreement.at_boundary(self._boundaries, self._clock.wall(), *orders)
+        except Exception as error:  # noqa: BLE001 - a device or store of any make
+            if self._agreement.pending:  # its peers may act on its vote in this very step
+                self._fail(str(error))
+            return Ruling(dropped=tuple(Dropped(order, Outcome.FAILED, str(error)) for order in orders))
 
     def _unable(self, order: MailboxOrder) -> str:
         """Why this rank takes no part in a vote on it; empty if it does. Its peers' votes then don't suffice."""
@@ -222,24 +232,34 @@ class Guard:
             return "this job cannot go back by itself: guard.on_revert(...) is how"
         return "" if self._agreement is not None else "no store: Guard.from_env(store=...) is how ranks agree"
 
-    def _rule(self, step: int, order: MailboxOrder | None) -> None:
-        assert self._agreement is not None  # noqa: S101 - _boundary has returned otherwise
+    def _act(self, step: int, ruling: Ruling) -> None:
         now = self._clock.wall()
-        if order is not None and order.id not in self._answers:
-            self._answer(order, Outcome.SEEN, seen_at=now)
-        ruling = self._agreement.at_boundary(step, now, order)
-        for agreed, at_step in ruling.agreed:
-            self._answer(agreed, Outcome.AGREED, agreed_step=at_step, agreed_at=now)
-        for dropped, outcome in ruling.dropped:
-            self._drop(dropped, outcome)
-        if ruling.due:
-            self._due = ruling.due
-            reverts = [due for due in ruling.due if due.kind == REVERT]
-            if reverts:
-                self._revert(min(due.before_step for due in reverts))
-            self._step.checkpoint_due = True
-            self._step.eject = self._condemned()
-            self._saved_path = ""
+        for agreed, number in ruling.agreed:
+            self._answer(agreed, Outcome.AGREED, agreed_step=step + number - self._boundaries, agreed_at=now)
+        for dropped, outcome, why in ruling.dropped:
+            if why:
+                _log.warning("order %s: %s; training goes on", dropped.id, why)
+            self._answer(dropped, outcome, detail=why)
+        if not ruling.due:
+            self._heed_signal(ruling)
+            return
+        self._due = ruling.due
+        for order in ruling.due:
+            self._answer(
+                order, Outcome.AGREED, agreed_step=step
+            )  # where steps are not numbered one by one, known only now
+        reverts = [due for due in ruling.due if due.kind == REVERT]
+        if reverts:
+            self._revert(min(due.before_step for due in reverts))
+        self._step.checkpoint_due = True
+        self._step.eject = self._condemned()
+        self._saved_path = ""
+
+    def _heed_signal(self, ruling: Ruling) -> None:
+        """A signal that nobody saves for means what it always does, unless this rank is to leave soon with all the others."""
+        assert self._agreement is not None  # noqa: S101 - there is no ruling otherwise
+        if not self._agreement.agreed and any(dropped.order.id == ORDER_ID for dropped in ruling.dropped):
+            self._termination.die()
 
     def _revert(self, before_step: int) -> None:
         """Leave before this step: what the ranks hold now is what must not be saved."""
@@ -251,11 +271,6 @@ class Guard:
             self._fail(f"cannot go back: {type(error).__name__}: {error}", Exit.NEVER_AGAIN)
         self._in_order = True
         raise Leave(Exit.CONDEMNED if self._condemned() else Exit.RELAUNCH)
-
-    def _drop(self, order: MailboxOrder, outcome: Outcome, detail: str = "") -> None:
-        self._answer(order, outcome, detail=detail)
-        if order.id == ORDER_ID:  # nobody saves with us, so this signal means what it always does
-            self._termination.die()
 
     def _saved(self, path: str) -> None:
         self._saved_path = path

@@ -64,6 +64,9 @@ class GoneStore:
     def add(self, key: str, amount: int, /) -> int:
         raise ConnectionError(f"{key} {amount}: connection reset by peer")
 
+    def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
+        raise ConnectionError(f"{key} {expected} {desired}: connection reset by peer")
+
 
 @pytest.fixture
 def clock() -> ManualClock:
@@ -353,8 +356,9 @@ def test_an_expired_and_a_cancelled_order_are_answered_and_training_goes_on(
 
 @pytest.mark.parametrize("store", [GoneStore(), None], ids=["store gone", "no store"])
 def test_without_a_store_there_is_a_clear_answer_and_training_goes_on(
-    make: MakeGuard, tmp_path: Path, store: Store | None
+    make: MakeGuard, tmp_path: Path, store: Store | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("healthd.trainer.agreement.PROBE_SECONDS", 0.1)
     guard = make(0, 2, store=store)
     post_order(path_of(tmp_path), ORDER)
 
