@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
+import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from healthd.gpus import GpuState
@@ -15,8 +15,9 @@ from healthd.samples.versions import VersionsSample
 from healthd.status import Status
 from healthd.steps_told import step_taken
 from healthd.telemetry_ring import Telemetry
+from healthd.trainer.directory import File, every_file
 from healthd.trainer.page import BeaconError
-from healthd.trainer.pages import SUFFIX, BeaconView, read
+from healthd.trainer.pages import BeaconView, Patience
 from vocabulary import VERSION
 from vocabulary.evidence import (
     EVIDENCE_VERSION,
@@ -29,7 +30,7 @@ from vocabulary.evidence import (
 )
 from vocabulary.order import Order
 
-PAGES_MAX = 1024
+PAGES_MAX = 1024  # of all users in turn
 RANKS_MAX = 64
 BROKEN_MAX = 20
 STEPS_MIN = 64  # also of a rank that died before the span
@@ -85,26 +86,42 @@ def _silent(status: Status) -> list[Missing]:
 
 
 def _ranks(directory: Path, from_at: float) -> tuple[tuple[RankEvidence, ...], list[Missing]]:
-    """The ranks that were last heard of, by job, attempt and rank; pages are read one at a time, as each has 128 KiB."""
+    """The ranks that were last heard of, users in turn; in the bundle by job, attempt and rank.
+
+    They are read once to choose and once more to keep, one at a time: a page has 128 KiB, and its steps are as large.
+    """
     broken: list[Missing] = []
-    found = heapq.nlargest(RANKS_MAX, _pages(directory, from_at, broken), key=lambda rank: (rank.alive, rank.at))
-    ranks = tuple(sorted(found, key=lambda rank: (rank.job, rank.attempt, rank.rank)))
-    return ranks, broken[:BROKEN_MAX]
+    found: dict[int, list[tuple[bool, float, File]]] = {}
+    for file, view in _views(_files(directory, broken), broken):
+        found.setdefault(view.uid, []).append((view.alive, view.state.at, file))
+    in_turn = itertools.zip_longest(*(sorted(each, reverse=True) for each in found.values()))
+    chosen = [each[2] for turn in in_turn for each in turn if each is not None][:RANKS_MAX]
+    ranks = [_rank(view, from_at) for _, view in _views(chosen, [])]
+    return tuple(sorted(ranks, key=lambda rank: (rank.job, rank.attempt, rank.rank))), broken[:BROKEN_MAX]
 
 
-def _pages(directory: Path, from_at: float, broken: list[Missing]) -> Iterator[RankEvidence]:
+def _files(directory: Path, broken: list[Missing]) -> Iterator[File]:
     try:
-        paths = sorted(directory.glob(f"*{SUFFIX}"))[:PAGES_MAX]
+        yield from itertools.islice(every_file(str(directory)), PAGES_MAX)
     except OSError as error:
         broken.append(Missing("trainer pages", _printable(str(error))))
-        return
-    for path in paths:
+
+
+def _views(files: Iterable[File], broken: list[Missing]) -> Iterator[tuple[File, BeaconView]]:
+    patience = Patience()
+    for file in files:
+        name = _printable(f"page {Path(file.path).name}")
         try:
-            yield _rank(read(str(path)), from_at)
+            view = patience.read(file)
         except FileNotFoundError:
             continue
         except (BeaconError, OSError) as error:
-            broken.append(Missing(_printable(f"page {path.name}"), _printable(str(error))))
+            broken.append(Missing(name, _printable(str(error))))
+            continue
+        if view.problem:
+            broken.append(Missing(name, _printable(view.problem)))
+        if "state" not in view.damaged:
+            yield file, view
 
 
 def _rank(view: BeaconView, from_at: float) -> RankEvidence:

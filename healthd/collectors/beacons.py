@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 from healthd.samples.beacons import Beacons
 from healthd.samples.rank_steps import RankSteps
+from healthd.trainer.directory import Directory, File, Look
 from healthd.trainer.owners import Claim, Owner, claim_of, owners_of
 from healthd.trainer.page import BeaconError
-from healthd.trainer.pages import SUFFIX, BeaconView, read
+from healthd.trainer.pages import BeaconView, Patience, remove
 from healthd.trainer.ring import Durations, durations
 from healthd.training.reading import StepReader
 from vocabulary.wire import RankStatus
 
 DEAD_SHOWN_S = 600.0  # how long a dead rank is still reported
-PAGES_MAX = 1024
+KEPT_S = 24 * 3600.0  # how long a dead page lies there
+NEVER, AT_ONCE = float("inf"), 0.0
+BROKEN_AGAIN_S = 60.0  # when one that could not be read is tried again, though its file looks the same
+SHOWN_PER_USER, BROKEN_PER_USER = 256, 16
+LATE_LOOKS = 60  # dead pages of a busy day are read within so many; what is late then stays so
 STEPS_SUMMARISED = 64
 SUMMARY_S = 5.0  # how old a summary of a rank's steps may be: parsing 64 of them costs more than reading the page
-
-_File = tuple[str, int, int]  # name, inode, time of change in ns
-_Page = tuple[str, int]  # name, inode
 
 
 class _Read(NamedTuple):
@@ -30,68 +33,143 @@ class _Read(NamedTuple):
     claim: Claim
 
 
+class _Known(NamedTuple):
+    """What the last reading of a file brought: a rank, a problem, or both. `again_at`: when to read it anew."""
+
+    file: File
+    read: _Read | None
+    problem: str = ""
+    again_at: float = AT_ONCE
+    took: tuple[float, Durations] = (0.0, Durations())
+
+
+class _Settled:
+    """The files that need no reading at this look."""
+
+    def __init__(self, known: Mapping[str, _Known], now: float) -> None:
+        self._known = known
+        self._now = now
+
+    def __contains__(self, file: object) -> bool:
+        known = self._known.get(file.path) if isinstance(file, File) else None
+        if known is None or known.file != file:
+            return False
+        return known.again_at == NEVER or 0 <= known.again_at - self._now <= BROKEN_AGAIN_S  # a clock may be set back
+
+
 class BeaconCollector:
-    """Remembers dead pages, which cannot change any more, so that old jobs cost nothing."""
+    """Remembers pages that cannot change any more, so that old jobs, and rubbish, cost next to nothing."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._dead: dict[_File, _Read] = {}
+        self._directory = Directory(str(directory))
+        self._known: dict[str, _Known] = {}
         self._reader = StepReader()
-        self._took: dict[_Page, tuple[float, Durations]] = {}
+        self._late: dict[int, int] = {}  # by user: for how many looks
 
     def read(self, now: float) -> Beacons:
         """All ranks as they stand; never raises for what is wrong with a page."""
-        found: list[_Read] = []
-        broken: dict[str, str] = {}
-        dead: dict[_File, _Read] = {}
-        took: dict[_Page, tuple[float, Durations]] = {}
-        for path in self._paths():
-            try:
-                status = path.stat()
-                file = (path.name, status.st_ino, status.st_mtime_ns)
-                each = self._dead.get(file)
-                if each is None:
-                    view = read(str(path))
-                    took[file[:2]] = summary = self._summary(file[:2], view, now)
-                    steps = self._reader.take(view.identity, view.state, view.ring, alive=view.alive)
-                    each = _Read(_rank(view, summary[1]), steps, claim_of(view))
-            except FileNotFoundError:
-                continue
-            except (BeaconError, OSError) as error:
-                broken[path.name] = str(error)
-                continue
-            found.append(each)
-            if not each.rank.alive:
-                dead[file] = each._replace(steps=each.steps._replace(new=()))
-        self._dead, self._took = dead, took
+        try:
+            look = self._directory.look(_Settled(self._known, now))
+        except OSError as error:
+            return Beacons(now, (), {"directory": str(error)})
+        self._reader.begin_look(len({file.uid for file in look.due}))
+        patience = Patience()
+        read = {file.path: known for file in look.due if (known := self._look_at(file, patience, now)) is not None}
+        stay = {*look.names} - {file.path for file in look.due}
+        kept = {path: _without_news(known) for path, known in self._known.items() if path in stay}
+        self._known = kept | read
         self._reader.end_look()
+        self._clean(look, now)
+        found = [known.read for _, known in sorted(self._known.items()) if known.read is not None]
         owners = owners_of(each.claim for each in found)
-        shown = [each for each in found if _counts(each, owners, now)]
+        shown = _some_of_each_user([each for each in found if _counts(each, owners, now)])
         return Beacons(
             now,
             tuple(each.rank for each in shown),
-            broken,
+            self._broken(look),
             tuple(each.steps for each in shown),
             {job: claimed.told for job, claimed in owners.items() if claimed.others},
         )
 
-    def _summary(self, page: _Page, view: BeaconView, now: float) -> tuple[float, Durations]:
-        known = self._took.get(page)
-        if known is not None and view.alive and 0 <= now - known[0] < SUMMARY_S:
-            return known
+    def _look_at(self, file: File, patience: Patience, now: float) -> _Known | None:
+        before = self._known.get(file.path)
+        try:
+            view = patience.read(file)
+        except FileNotFoundError:
+            return None
+        except (BeaconError, OSError) as error:
+            return _Known(file, None, str(error), now + BROKEN_AGAIN_S)
+        if "state" in view.damaged:
+            last = before.read if before is not None else None
+            same = last is not None and last.claim == claim_of(view)
+            again_at = AT_ONCE if view.alive else now + BROKEN_AGAIN_S
+            return _Known(file, last if same else None, view.problem, again_at)
+        took = self._summary(before, file, view, now)
+        steps = self._reader.take(view.identity, view.state, view.ring, alive=view.alive, user=view.uid)
+        read = _Read(_rank(view, took[1]), steps, claim_of(view))
+        return _Known(file, read, view.problem, AT_ONCE if view.alive else NEVER, took)
+
+    def _summary(self, before: _Known | None, file: File, view: BeaconView, now: float) -> tuple[float, Durations]:
+        same = before is not None and before.read is not None and before.file.inode == file.inode
+        if before is not None and same and view.alive and 0 <= now - before.took[0] < SUMMARY_S:
+            return before.took
         return now, durations(view.steps(STEPS_SUMMARISED))
 
-    def _paths(self) -> list[Path]:
-        try:
-            return sorted(self._directory.glob(f"*{SUFFIX}"))[:PAGES_MAX]
-        except OSError:
-            return []
+    def _broken(self, look: Look) -> dict[str, str]:
+        """By file name, of each user the first; one with more files than are looked at is told of under his number."""
+        wrong = sorted((known.file.uid, path, known.problem) for path, known in self._known.items() if known.problem)
+        broken: dict[str, str] = {}
+        for _, of_user in groupby(wrong, key=lambda each: each[0]):
+            broken |= {Path(path).name: problem for _, path, problem in list(of_user)[:BROKEN_PER_USER]}
+        self._late = {uid: self._late.get(uid, 0) + 1 for uid in look.late}
+        for uid, looks in self._late.items():
+            if looks >= LATE_LOOKS:
+                broken[f"user {uid}"] = (
+                    f"{look.late[uid]} of this user's files here are not looked at: there are too many"
+                )
+        return broken
+
+    def _clean(self, look: Look, now: float) -> None:
+        """Delete what has been of no use for a day."""
+        for file in look.asides:
+            if _changed(file) < now - KEPT_S:
+                remove(file)
+        for file in look.settled:
+            known = self._known[file.path]
+            last = known.read.rank.at if known.read is not None else _changed(file)
+            if last < now - KEPT_S and not (known.read is not None and known.read.rank.alive):
+                remove(file)
+
+
+def _changed(file: File) -> float:
+    return file.changed_ns / 1e9
+
+
+def _without_news(known: _Known) -> _Known:
+    """Its steps have been told."""
+    if known.read is None or not known.read.steps.new:
+        return known
+    return known._replace(read=known.read._replace(steps=known.read.steps._replace(new=())))
 
 
 def _counts(read: _Read, owners: Mapping[str, Owner], now: float) -> bool:
     """Whether a page is its job's owner's, and no old one: what another user claims must neither stop nor hide the job."""
     owner = owners.get(read.claim.job)
     return (owner is None or read.claim.uid == owner.uid) and (read.rank.alive or now - read.rank.at < DEAD_SHOWN_S)
+
+
+def _some_of_each_user(found: list[_Read]) -> list[_Read]:
+    """In their order; of a user with more than any has, those that live, then the newest."""
+    by_user: dict[int, list[_Read]] = {}
+    for each in found:
+        by_user.setdefault(each.claim.uid, []).append(each)
+    if all(len(of_user) <= SHOWN_PER_USER for of_user in by_user.values()):
+        return found
+    kept = set[str]()
+    for of_user in by_user.values():
+        of_user.sort(key=lambda each: (not each.rank.alive, -each.rank.at))
+        kept.update(each.claim.path for each in of_user[:SHOWN_PER_USER])
+    return [each for each in found if each.claim.path in kept]
 
 
 def _rank(view: BeaconView, took: Durations) -> RankStatus:

@@ -42,7 +42,7 @@ def answer(node: str, arguments: Sequence[str], _stopped: Callable[[], bool]) ->
     job, attempt, since = arguments[0], int(arguments[1]), float(arguments[2])
     directory = (os.environ.get("HEALTHD_BEACON_DIR") or DEFAULT_DIRECTORY).replace("{node}", node)
     try:
-        views = read_all(directory)[0]
+        views = read_all(directory, os.geteuid())[0]
     except OSError:
         views = []
     pages = [

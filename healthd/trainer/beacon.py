@@ -18,17 +18,16 @@ from typing import NamedTuple
 from zlib import crc32
 
 from healthd.trainer import page, ring
+from healthd.trainer.directory import SUFFIX
 from healthd.trainer.mailbox import Mailbox
 from healthd.trainer.page import Acknowledgement, BeaconError, FieldError, Identity, MailboxOrder, Phase
 from healthd.trainer.pages import (
-    SUFFIX,
     directory_problem,
     post_order,
     process_alive,
     process_start,
     read,
     read_all,
-    remove_old,
     writable_by_others,
 )
 from healthd.trainer.place import Gpu, Groups, Place, page_name
@@ -52,11 +51,9 @@ __all__ = [
     "post_order",
     "read",
     "read_all",
-    "remove_old",
 ]
 
 DEFAULT_DIRECTORY = "/dev/shm/gpu-healthd"  # noqa: S108 - tmpfs is the point; directory_problem() checks who owns it
-KEEP_SECONDS = 24 * 3600.0
 DETAIL_CHARACTERS_MAX = 1000
 
 _log = logging.getLogger("healthd.trainer")
@@ -112,9 +109,7 @@ class Beacon:
         try:
             path = _free_name(path)
             _refuse_living_owner(path)
-            now = (clock or SystemClock()).wall()
-            remove_old(directory, now, KEEP_SECONDS)
-            identity = _identity(place, now)
+            identity = _identity(place, (clock or SystemClock()).wall())
             mapped, descriptor = _publish(path, identity)
             return cls(path, mapped, descriptor, identity, clock)
         except (OSError, FieldError) as error:

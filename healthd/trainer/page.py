@@ -65,6 +65,13 @@ class FieldError(Exception):
         self.problem = problem
 
 
+class TornError(FieldError):
+    """A block whose checksum does not fit: read in the middle of being written, or damaged."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field, "checksum does not match its content (torn or damaged)")
+
+
 class Identity(NamedTuple):
     """Who writes this page. `process_start` is field 22 of /proc/PID/stat: it tells a reused pid from the old one.
 
@@ -197,7 +204,7 @@ def unpack_frame(field: str, block: bytes) -> tuple[int, dict[str, Any] | None]:
         return 0, None
     text = block[FRAME_HEAD.size : FRAME_HEAD.size + length]
     if len(text) != length or crc32(text, crc32(_FRAME_CHECKED.pack(sequence, length))) != checksum:
-        raise FieldError(field, "checksum does not match its content (torn or damaged)")
+        raise TornError(field)
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -221,7 +228,7 @@ def unpack_state(block: bytes) -> State:
     body = block[: STATE.size]
     first, step, since, at, completed, phase, section, last = STATE.unpack(body)
     if first != last or CRC.unpack_from(block, STATE.size)[0] != crc32(body):
-        raise FieldError("state", "checksum does not match its content (torn or damaged)")
+        raise TornError("state")
     if not (abs(since) < NUMBER_MAX and abs(at) < NUMBER_MAX):
         raise FieldError("state", "holds a time that is none")
     try:

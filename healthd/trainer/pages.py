@@ -1,5 +1,5 @@
 # Descriptors and open flags are the subject here; pathlib has no words for them.
-# ruff: noqa: PTH101, PTH103, PTH108, PTH116, PTH118, PTH123, PTH208
+# ruff: noqa: PTH101, PTH103, PTH108, PTH116, PTH123
 """The reader's side of the beacon directory: the node daemon, `healthctl`, and a rank that looks before it writes.
 
 Pages belong to users the daemon does not trust. So: no symlinks, no shared write permission, the size must be exact,
@@ -9,22 +9,40 @@ truncates a mapped file kills its reader).
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from healthd.trainer import page
-from healthd.trainer.page import Acknowledgement, BeaconError, FieldError, Identity, MailboxOrder, State
+from healthd.trainer.directory import File, every_file
+from healthd.trainer.page import (
+    Acknowledgement,
+    BeaconError,
+    FieldError,
+    Identity,
+    MailboxOrder,
+    Phase,
+    State,
+    TornError,
+)
 from healthd.trainer.ring import ENTRIES, StepRecord, unpack
 
-SUFFIX = ".beacon"
 READ_TRIES = 20
 READ_PAUSE_SECONDS = 0.0005
+PATIENCE_PER_USER, PATIENCE = 4, 32  # pages that are waited for to be whole, at one look
+PAGES_AT_ONCE = 1024
+_UNTOLD = State(-1, Phase.STARTING, 0.0, 0.0, 0)
 
 
 class BeaconView(NamedTuple):
-    """One page as it stood at one instant. Works on the page of a dead process."""
+    """One page as it stood at one instant. Works on the page of a dead process.
+
+    `damaged` are the blocks that could not be read, and why, by name: `state` then says nothing, `acknowledgement` and
+    `order` are None. The rank is there all the same.
+    """
 
     path: str
     identity: Identity
@@ -35,6 +53,12 @@ class BeaconView(NamedTuple):
     alive: bool
     uid: int
     ring: bytes
+    damaged: dict[str, str] = {}  # noqa: RUF012 - nobody writes into it
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it, for people; empty if nothing is."""
+        return str(BeaconError(self.path, *next(iter(self.damaged.items())))) if self.damaged else ""
 
     @property
     def section_name(self) -> str:
@@ -46,40 +70,74 @@ class BeaconView(NamedTuple):
         return unpack(self.ring, self.state.completed, last)
 
 
-def read(path: str) -> BeaconView:
-    """Read one page.
+def read(path: str, tries: int = READ_TRIES) -> BeaconView:
+    """Read one page; up to `tries` times if it is torn, which heals within microseconds, as damage does not.
 
     Raises:
-        BeaconError: the file cannot be trusted or understood; names the file and the field.
+        BeaconError: the file cannot be trusted, or does not say whose it is; names the file and the field.
         FileNotFoundError: there is no such file (pages come and go).
     """
     descriptor = _open(path, os.O_RDONLY)
     try:
         uid = _check_file(path, descriptor)
-        for attempt in range(READ_TRIES):
+        for left in reversed(range(tries)):
             try:
-                return _view(path, os.pread(descriptor, page.PAGE_BYTES, 0), uid)
-            except FieldError as error:
-                if attempt == READ_TRIES - 1:  # torn blocks heal within microseconds, damaged ones do not
-                    raise BeaconError(path, error.field, error.problem) from error
-                time.sleep(READ_PAUSE_SECONDS)
+                view, torn = _view(path, os.pread(descriptor, page.PAGE_BYTES, 0), uid)
+            except TornError:
+                if not left:
+                    raise
+            else:
+                if not (torn and left):
+                    return view
+            time.sleep(READ_PAUSE_SECONDS)
         raise AssertionError("unreachable: the last try returns or raises")
+    except FieldError as error:
+        raise BeaconError(path, error.field, error.problem) from error
     finally:
         os.close(descriptor)
 
 
-def read_all(directory: str) -> tuple[list[BeaconView], list[BeaconError]]:
-    """Every page of a directory, by name, and what was wrong with the others. No directory: no trainers, no pages."""
+class Patience:
+    """What one look at many pages may wait for: pages that stay torn are cheap to make, and cost 10 ms each to tell."""
+
+    def __init__(self) -> None:
+        self._spent: dict[int, int] = {}
+
+    def read(self, file: File) -> BeaconView:
+        """As `read`, but a torn page is read once only where its user, or all users together, had their share of waiting."""
+        left = self._spent.get(file.uid, 0) < PATIENCE_PER_USER and sum(self._spent.values()) < PATIENCE
+        try:
+            view = read(file.path, 1)
+        except BeaconError as error:
+            if not left or not isinstance(error.__cause__, TornError):
+                raise
+        else:
+            if not left or not view.damaged:
+                return view
+        self._spent[file.uid] = self._spent.get(file.uid, 0) + 1
+        return read(file.path)
+
+
+def read_all(directory: str, only_uid: int | None = None) -> tuple[list[BeaconView], list[BeaconError]]:
+    """The pages of a directory, or of one user's there, by name, and what was wrong with the others.
+
+    Of more than `PAGES_AT_ONCE` each user's newest, as each takes 128 KiB. A page of which a part is damaged is in both.
+    No directory: no trainers, no pages.
+    """
     views: list[BeaconView] = []
     errors: list[BeaconError] = []
-    for path in _paths(directory):
+    patience = Patience()
+    for file in itertools.islice(every_file(directory, only_uid), PAGES_AT_ONCE):
         try:
-            views.append(read(path))
+            view = patience.read(file)
         except FileNotFoundError:
             continue
         except BeaconError as error:
             errors.append(error)
-    return views, errors
+        else:
+            views.append(view)
+            errors += [BeaconError(view.path, *each) for each in view.damaged.items()]
+    return sorted(views, key=lambda view: view.path), sorted(errors, key=lambda error: error.path)
 
 
 def post_order(path: str, order: MailboxOrder) -> int:
@@ -95,9 +153,7 @@ def post_order(path: str, order: MailboxOrder) -> int:
     descriptor = _open(path, os.O_RDWR)
     try:
         uid = _check_file(path, descriptor)
-        head = os.pread(descriptor, page.STATE_AT, 0)
-        page.check_header(head)
-        _check_owner(_identity(head), uid)
+        _check_owner(_identity_now(descriptor), uid)
         block = os.pread(descriptor, page.MAILBOX_BYTES, page.MAILBOX_AT)
         sequence = page.FRAME_HEAD.unpack_from(block)[0]
         if _held(block) == order:
@@ -113,21 +169,16 @@ def post_order(path: str, order: MailboxOrder) -> int:
         os.close(descriptor)
 
 
-def remove_old(directory: str, now: float, keep_seconds: float) -> list[str]:
-    """Delete the pages of dead processes that fell silent before `now - keep_seconds`, and what nobody can read.
-
-    Returns:
-        The paths that are gone. What may not be deleted (another user's) is left alone.
-    """
-    gone = []
-    for path in _paths(directory, suffixes=(SUFFIX, ".tmp")):
-        try:
-            if _last_sign_of_life(path, now) < now - keep_seconds:
-                os.unlink(path)
-                gone.append(path)
-        except OSError:
-            continue
-    return gone
+def remove(file: File) -> bool:
+    """Delete a file if it still is the one that was seen; whether it is gone. What may not be deleted is left alone."""
+    try:
+        status = os.lstat(file.path)
+        if (status.st_ino, status.st_ctime_ns) != (file.inode, file.changed_ns):
+            return False
+        os.unlink(file.path)
+    except OSError:
+        return False
+    return True
 
 
 def prepare_directory(directory: str) -> None:
@@ -185,14 +236,6 @@ def process_alive(pid: int, started: int) -> bool:
     return process_start(pid) == started
 
 
-def _paths(directory: str, suffixes: tuple[str, ...] = (SUFFIX,)) -> list[str]:
-    try:
-        names = sorted(os.listdir(directory))
-    except FileNotFoundError:
-        return []
-    return [os.path.join(directory, name) for name in names if name.endswith(suffixes)]
-
-
 def _open(path: str, flags: int) -> int:
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -225,6 +268,20 @@ def _identity(content: bytes) -> Identity:
     return page.identity_from(document)
 
 
+def _identity_now(descriptor: int) -> Identity:
+    """Who writes an open page; it says so a second time when it knows its GPU, and may be met in the middle of that."""
+    for left in reversed(range(READ_TRIES)):
+        head = os.pread(descriptor, page.STATE_AT, 0)
+        page.check_header(head)
+        try:
+            return _identity(head)
+        except TornError:
+            if not left:
+                raise
+        time.sleep(READ_PAUSE_SECONDS)
+    raise AssertionError("unreachable: the last try returns or raises")
+
+
 def _check_owner(identity: Identity, uid: int) -> bool:
     """Whether the page's process lives; if it does, it must be the file's owner that runs it."""
     if not process_alive(identity.pid, identity.process_start):
@@ -247,40 +304,57 @@ def _runs_as(pid: int, expected: int) -> int:
         return int(file.read().partition(b"\nUid:")[2].split()[1])
 
 
-def _view(path: str, content: bytes, uid: int) -> BeaconView:
+def _view(path: str, content: bytes, uid: int) -> tuple[BeaconView, bool]:
+    """A page, and whether reading it again may tell more."""
     if len(content) != page.PAGE_BYTES:
         raise FieldError("size", "shrank while being read")
     page.check_header(content)
     identity = _identity(content)
-    state = page.unpack_state(content[page.STATE_AT : page.STATE_AT + page.STATE_BYTES])
-    at = page.ACKNOWLEDGEMENT_AT
-    _, answer = page.unpack_frame("acknowledgement", content[at : at + page.ACKNOWLEDGEMENT_BYTES])
-    at = page.MAILBOX_AT
-    sequence, order = page.unpack_frame("mailbox", content[at : at + page.MAILBOX_BYTES])
-    return BeaconView(
+    damaged: list[FieldError] = []
+    view = BeaconView(
         path=path,
         identity=identity,
-        state=state,
-        acknowledgement=None if answer is None else page.acknowledgement_from(answer),
-        order=None if order is None else page.order_from(order),
-        order_sequence=sequence,
+        state=_part(damaged, content, _state) or _UNTOLD,
+        acknowledgement=_part(damaged, content, _answer),
+        order=_part(damaged, content, _order),
+        order_sequence=page.FRAME_HEAD.unpack_from(content, page.MAILBOX_AT)[0],
         alive=_check_owner(identity, uid),
         uid=uid,
         ring=content[page.RING_AT :],
+        damaged={error.field: error.problem for error in damaged},
     )
+    return view, any(isinstance(error, TornError) for error in damaged)
+
+
+_Part = TypeVar("_Part")
+
+
+def _part(damaged: list[FieldError], content: bytes, parse: Callable[[bytes], _Part | None]) -> _Part | None:
+    try:
+        return parse(content)
+    except FieldError as error:
+        damaged.append(error)
+        return None
+
+
+def _state(content: bytes) -> State:
+    return page.unpack_state(content[page.STATE_AT : page.STATE_AT + page.STATE_BYTES])
+
+
+def _answer(content: bytes) -> Acknowledgement | None:
+    at = page.ACKNOWLEDGEMENT_AT
+    _, answer = page.unpack_frame("acknowledgement", content[at : at + page.ACKNOWLEDGEMENT_BYTES])
+    return None if answer is None else page.acknowledgement_from(answer)
+
+
+def _order(content: bytes) -> MailboxOrder | None:
+    at = page.MAILBOX_AT
+    _, order = page.unpack_frame("mailbox", content[at : at + page.MAILBOX_BYTES])
+    return None if order is None else page.order_from(order)
 
 
 def _held(block: bytes) -> MailboxOrder | None:
     try:
-        _, document = page.unpack_frame("mailbox", block)
-        return None if document is None else page.order_from(document)
+        return _order(bytes(page.MAILBOX_AT) + block)
     except FieldError:
         return None  # damaged: the new order overwrites it
-
-
-def _last_sign_of_life(path: str, now: float) -> float:
-    try:
-        view = read(path)
-    except BeaconError:
-        return os.lstat(path).st_mtime
-    return now if view.alive else view.state.at

@@ -6,9 +6,10 @@ from healthd.samples.rank_steps import RankSteps, StepFacts
 from healthd.trainer.page import Identity, State
 from healthd.trainer.ring import ENTRIES, LATE_STEPS_MAX, StepRecord, unpack
 
-ENTRIES_PER_LOOK = 8 * ENTRIES  # any user may write pages, and say in each that all of it is new
+ENTRIES_PER_LOOK = 8 * ENTRIES  # any user may write pages, and say in each that all of it is new: users share them
+ENTRIES_MIN = 64
 
-_Rank = tuple[str, int, int, int]
+_Rank = tuple[int, str, int, int, int]
 
 
 class StepReader:
@@ -17,19 +18,25 @@ class StepReader:
     def __init__(self) -> None:
         self._next: dict[_Rank, int] = {}
         self._seen: set[_Rank] = set()
-        self._budget = ENTRIES_PER_LOOK
+        self._share = ENTRIES_PER_LOOK
+        self._spent: dict[int, int] = {}
 
-    def take(self, identity: Identity, state: State, ring: bytes, *, alive: bool) -> RankSteps:
-        """One page. A step whose numbers the GPU still owes is kept back, and those after it, as the page's document says."""
-        key = (identity.job, identity.attempt, identity.rank, identity.pid)
+    def begin_look(self, users: int) -> None:
+        """Pages of so many users are about to be taken."""
+        self._share = max(ENTRIES_MIN, ENTRIES_PER_LOOK // max(1, users))
+
+    def take(self, identity: Identity, state: State, ring: bytes, *, alive: bool, user: int = -1) -> RankSteps:
+        """One page of a user. A step whose numbers the GPU still owes is kept back, and those after it, as the page's document says."""
+        key = (user, identity.job, identity.attempt, identity.rank, identity.pid)
         self._seen.add(key)
         at = self._next.get(key, 0)
         at = 0 if at > state.completed else at  # another page of the same process
         new: list[StepFacts] = []
         for ordinal in range(max(at, state.completed - ENTRIES), state.completed):
-            if self._budget <= 0:
+            spent = self._spent.get(user, 0)
+            if spent >= self._share:
                 break  # the rest at the next look
-            self._budget -= 1
+            self._spent[user] = spent + 1
             found = unpack(ring, ordinal + 1, 1)
             may_wait = alive and ordinal >= state.completed - LATE_STEPS_MAX
             if may_wait and (not found or found[0].awaited):
@@ -56,7 +63,7 @@ class StepReader:
         """Forget the processes whose pages were not among those taken since the last call."""
         self._next = {key: at for key, at in self._next.items() if key in self._seen}
         self._seen = set()
-        self._budget = ENTRIES_PER_LOOK
+        self._spent = {}
 
 
 def _facts(ordinal: int, record: StepRecord) -> StepFacts:

@@ -26,7 +26,6 @@ from healthd.trainer.beacon import (
     post_order,
     read,
     read_all,
-    remove_old,
 )
 from healthd.trainer.page import Outcome
 from healthd.trainer.pages import prepare_directory, process_start
@@ -233,21 +232,6 @@ def test_a_page_that_claims_another_users_process_is_refused(beacon: Beacon) -> 
     finally:
         child.kill()
         child.wait()
-
-
-def test_old_pages_of_the_dead_go_and_others_stay(directory: str, clock: ManualClock) -> None:
-    living = Beacon.create(directory, PLACE)
-    in_child(f"""
-        from healthd.trainer.beacon import Beacon, Place
-        Beacon.create({directory!r}, Place("job-6", 1, 0, 1, 0, "n1"))
-    """)
-    dead = f"{directory}/{page_name('job-6', 1, 0)}"
-    said_last = read(dead).state.at
-
-    assert remove_old(directory, said_last + 50, 100) == []
-    assert remove_old(directory, said_last + 101, 100) == [dead]
-    assert list(Path(directory).iterdir()) == [Path(living.path)]
-    living.close()
 
 
 def _write_for_ever(directory: str, ready: Any) -> None:
