@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from healthd.trainer.page import MailboxOrder, Outcome
@@ -183,6 +184,12 @@ class Agreement:
             return
         vote.counted, vote.all_voted = True, votes == self._world
 
+    def _count(self, vote: _Vote) -> None:
+        """Whose own vote may have been the last one without its knowing looks here for that; without an answer it looks again later."""
+        with suppress(Exception):
+            votes = self._patience.once(lambda: self._store.add(self._key(vote.order, "votes"), 0), PROBE_SECONDS)
+            vote.all_voted = votes == self._world
+
     def _learn(
         self, vote: _Vote, number: int, now: float, agreed: list[tuple[MailboxOrder, int]], dropped: list[Dropped]
     ) -> None:
@@ -191,8 +198,7 @@ class Agreement:
             return
         order, over = vote.order, vote.unwanted or now > vote.order.expires_at
         if not vote.counted and not over:
-            votes = self._patience.insist(lambda: self._store.add(self._key(order, "votes"), 0), WORD_SECONDS)
-            vote.all_voted = votes == self._world
+            self._count(vote)
         wanted = number + 1 if vote.all_voted else _NEVER if over else _OPEN
         word = self._patience.insist(lambda: self._word(order, wanted), WORD_SECONDS)
         if word == _NEVER:

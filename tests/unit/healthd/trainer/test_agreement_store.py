@@ -101,6 +101,16 @@ def test_a_lost_reply_to_the_last_vote_is_found_out_and_the_order_comes_through(
     assert [each.at_boundary(5, 0.0).due for each in (first, last)] == [(order("a"),)] * 2
 
 
+def test_a_rank_whose_every_count_fails_still_learns_and_acts() -> None:
+    store = LocalStore()
+    first, last = voter(Scripted(store, "count", after=("vote",))), voter(store)
+    for step in (3, 4):
+        assert first.at_boundary(step, 0.0, order("a")) == ((), (), ())
+    last.at_boundary(4, 0.0, order("a"))
+
+    assert [each.at_boundary(5, 0.0).due for each in (first, last)] == [(order("a"),)] * 2
+
+
 def test_a_vote_that_never_arrived_is_not_cast_again_and_the_order_expires() -> None:
     store = LocalStore()
     first, last = voter(store), voter(Scripted(store, "vote"))
