@@ -13,7 +13,10 @@ from typing import NamedTuple
 
 VERSION = 1
 BYTES_MAX = 4096
-PER_S_MAX = 1.0  # a failure a second: whoever says more is not to be believed
+PER_S_MIN, PER_S_MAX = (
+    1e-12,
+    1.0,
+)  # a failure in 30 000 years, and one a second: nobody who says less or more is believed
 
 
 class PublishedHazard(NamedTuple):
@@ -81,5 +84,5 @@ def parse_hazard(content: bytes, job: str, now: float) -> PublishedHazard | None
         hazard = PublishedHazard(float(per_s), int(nodes), float(until))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
-    sound = isfinite(hazard.per_s) and 0 < hazard.per_s <= PER_S_MAX and hazard.nodes > 0
+    sound = isfinite(hazard.per_s) and PER_S_MIN <= hazard.per_s <= PER_S_MAX and hazard.nodes > 0
     return hazard if sound and isfinite(hazard.valid_until) and hazard.valid_until > now else None

@@ -1,17 +1,19 @@
 """When to save next. The whole job follows one plan, or its ranks would wait for each other in two different collectives.
 
 Rank 0 measures and decides; the others learn the number of steps through the job's own store, one review after it was
-written there. Between two reviews lies at least one step with a collective of all ranks, so the number has arrived:
-nobody ever waits, and between reviews there is no traffic.
+written there. Between reviews there is no traffic. A rank whose host is ahead of rank 0's (on GPUs hosts do not wait for
+collectives) waits for the number: never is a missing one taken for "as before". Who has waited too long decides that it is
+"as before", for all: number or not, the first to write it in the store is right.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from statistics import median
 from typing import NamedTuple
 
@@ -20,6 +22,7 @@ from healthd.trainer.environment import read_environment
 from healthd.trainer.interval.estimates import HazardEstimate, MedianCost
 from healthd.trainer.interval.optimum import daly_s
 from healthd.trainer.interval.published import read_hazard
+from healthd.trainer.patience import FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX, Patience, StoreGoneError
 from vocabulary.clock import Clock, SystemClock
 
 FIRST_REVIEW_STEPS = 8  # by then the first steps, which compile and warm up, are outnumbered
@@ -27,6 +30,10 @@ REVIEWS_PER_INTERVAL = 8  # so a node that turns sick shortens the present inter
 REVIEW_STEPS_MAX = 1000
 STEPS_KEPT = 64
 STEPS_MAX = 1 << 40
+WAIT_SECONDS = 30.0  # for rank 0's number: it is about as late as rank 0's host is behind this one
+WORD_SECONDS = 20.0  # for a word from the store, whose answers may be lost
+TRY_SECONDS = 1.0  # rank 0 tells its number; it insists one review later
+_KEEP, _NOTHING = 0, -1
 NODE_MTBF_S = 6500 * 3600.0  # 3.8 failures in 1000 node-days, the middle of what three fleets published
 
 _log = logging.getLogger("healthd.trainer")
@@ -82,6 +89,8 @@ class CheckpointInterval:
         self._steps_s: deque[float] = deque(maxlen=STEPS_KEPT)
         self._looked_at: float | None = None
         self._last_saved: int | None = None
+        self._patience = Patience()
+        self._wanted = _KEEP
         self._reviews = 0
         self._next_review = 0
         self.interval_steps = self._bounds.first_steps
@@ -163,15 +172,43 @@ class CheckpointInterval:
 
     def _review(self, step: int) -> None:
         """Take up the number that was written at the last review, and (rank 0) write the next one."""
-        agreed = self._store.add(f"{self._key}{self._reviews}", 0) if self._reviews else 0
+        try:
+            agreed = self._learn(self._reviews) if self._reviews else _KEEP
+        except StoreGoneError as error:
+            self._fixed = True
+            text = "%s; from now on %d steps lie between two saves, and training goes on"
+            _log.error(text, error, self.interval_steps)
+            return
         if agreed > 0:
             self.interval_steps = min(agreed, STEPS_MAX)
-        elif self._reviews:
-            _log.error("no plan for review %d in the store: do all ranks call due() in every step?", self._reviews)
         self._reviews += 1
         self._next_review = step + min(max(1, self.interval_steps // REVIEWS_PER_INTERVAL), REVIEW_STEPS_MAX)
         if self._rank == 0:
-            self._store.add(f"{self._key}{self._reviews}", self._wanted_steps())
+            self._wanted = self._wanted_steps()
+            with suppress(Exception):  # a store of any make
+                self._patience.once(self._deciding(self._reviews, self._wanted), TRY_SECONDS)
+
+    def _learn(self, review: int) -> int:
+        """What all ranks follow from now on; raises StoreGoneError."""
+        if self._rank == 0:
+            return self._patience.insist(self._deciding(review, self._wanted), WORD_SECONDS)
+        ends, pause = time.monotonic() + WAIT_SECONDS, FIRST_PAUSE_SECONDS
+        while (found := self._patience.insist(self._looking(review), WORD_SECONDS)) == _NOTHING:
+            if time.monotonic() >= ends:
+                text = "no plan of rank 0 within %g s, the last one goes on: do all ranks call due() in every step?"
+                _log.error(text, WAIT_SECONDS)
+                return self._patience.insist(self._deciding(review, _KEEP), WORD_SECONDS)
+            time.sleep(pause)
+            pause = min(2 * pause, PAUSE_SECONDS_MAX)
+        return found
+
+    def _deciding(self, review: int, steps: int) -> Callable[[], int]:
+        """Write it, unless something is there; what is there then. May be asked again, the first to decide stays it."""
+        return lambda: int(self._store.compare_set(f"{self._key}{review}", "", str(steps)))
+
+    def _looking(self, review: int) -> Callable[[], int]:
+        """What is there. A store answers with what was expected where there is nothing."""
+        return lambda: int(self._store.compare_set(f"{self._key}{review}", str(_NOTHING), str(_NOTHING)))
 
     def _wanted_steps(self) -> int:
         step_s = median(self._steps_s) if self._steps_s else 0.0
