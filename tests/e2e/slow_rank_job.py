@@ -52,8 +52,8 @@ def main() -> None:
     fsync = Slow(os.fsync, until_given_up)
     rename = Slow(Path.rename, until_given_up if case == "copying" else lambda: time.sleep(deadline_s + 2))
     rmtree = Slow(shutil.rmtree, lambda: time.sleep(deadline_s + 2))
-    os.fsync, shutil.rmtree = fsync, rmtree  # type: ignore[assignment]
-    Path.rename = lambda self, to: (rename if to.name.startswith("step-") else rename.real)(self, to)  # type: ignore[assignment,method-assign]
+    os.fsync, shutil.rmtree = fsync, rmtree  # type: ignore[assignment]  # a stand-in for the system
+    Path.rename = lambda self, to: (rename if to.name.startswith("step-") else rename.real)(self, to)  # type: ignore[assignment,method-assign]  # a stand-in for the system
     for step in range(4):
         fsync.armed = case == "writing" and (rank, step) == (1, 1)
         rename.armed = (case == "renaming" and (rank, step) == (0, 1)) or (case == "copying" and (rank, step) == (1, 1))

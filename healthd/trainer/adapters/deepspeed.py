@@ -20,8 +20,8 @@ import torch.distributed as dist
 
 from healthd.trainer.abandoned import allowed, forget, go_back, marked
 from healthd.trainer.adapters.hooks import StepHooks
-from healthd.trainer.adapters.process_group import guard_of_group
-from healthd.trainer.checkpoint_files import sync_directory
+from healthd.trainer.adapters.process_group import guard_of_group, on_every_rank
+from healthd.trainer.checkpoint_files import CheckpointError, sync_directory
 from healthd.trainer.guard import Guard
 
 COMPLETE = "healthd-complete"
@@ -102,17 +102,19 @@ class GuardedEngine:
 
         Returns:
             Its path: complete, and named by DeepSpeed's `latest`, which changes only when every rank's part is written.
+
+        Raises:
+            Exception: it went wrong, here or on another rank.
         """
         tag = f"{_PREFIX}{self._engine.global_steps}"
-        self._engine.save_checkpoint(
-            str(self._directory), tag=tag, client_state=self._client_state(), save_latest=False
-        )
-        dist.barrier()
-        if dist.get_rank() == 0:
-            (self._directory / tag / COMPLETE).touch()
-            self._name_latest(tag)
-        dist.barrier()
+        directory, state = str(self._directory), self._client_state()
+        on_every_rank(lambda: self._engine.save_checkpoint(directory, tag=tag, client_state=state, save_latest=False))
+        on_every_rank(lambda: self._complete(tag) if dist.get_rank() == 0 else None)
         return str(self._directory / tag)
+
+    def _complete(self, tag: str) -> None:
+        (self._directory / tag / COMPLETE).touch()
+        self._name_latest(tag)
 
     def _name_latest(self, tag: str) -> None:
         """In one go, and on disk."""
@@ -134,16 +136,30 @@ class GuardedEngine:
 
         Returns:
             Its client state; None where there is no checkpoint.
+
+        Raises:
+            CheckpointError: after an order to go back: nothing to go back to, or from where cannot be read.
         """
-        if not (self._directory / LATEST).exists():
+        found, *_ = on_every_rank(lambda: self._found() if dist.get_rank() == 0 else False)
+        if not found:  # rank 0's word: on a shared file system another rank may see it later
             return None
-        if dist.get_rank() == 0 and marked(self._directory) is not None:
-            complete = _complete(self._directory)
-            self._name_latest(allowed(self._directory, complete)[-1].name)
-            forget(self._directory, complete)
-        dist.barrier()
         _, client_state = self._engine.load_checkpoint(str(self._directory))
         return dict(client_state or {})
+
+    def _found(self) -> bool:
+        """Whether there is one to load; after going back it is one from before."""
+        if not (self._directory / LATEST).exists():
+            return False
+        if marked(self._directory) is not None:
+            complete = _complete(self._directory)
+            good = allowed(self._directory, complete)
+            if not good:
+                raise CheckpointError(
+                    f"{self._directory}: none of its checkpoints is from before the step to go back to"
+                )
+            self._name_latest(good[-1].name)
+            forget(self._directory, complete)
+        return True
 
 
 def _complete(directory: Path) -> dict[Path, int]:

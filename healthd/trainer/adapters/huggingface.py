@@ -20,7 +20,8 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from healthd.trainer.abandoned import allowed, forget, go_back
 from healthd.trainer.adapters.hooks import StepHooks
-from healthd.trainer.adapters.process_group import guard_of_group
+from healthd.trainer.adapters.process_group import guard_of_group, on_every_rank
+from healthd.trainer.checkpoint_files import CheckpointError
 from healthd.trainer.guard import Guard
 
 COMPLETE = "healthd-complete"
@@ -63,12 +64,21 @@ class GuardCallback(TrainerCallback):  # type: ignore[misc]  # transformers is n
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """This rank's part is written: wait for the others', mark the checkpoint complete, leave if that was ordered."""
         path = Path(args.output_dir) / f"{_PREFIX}{state.global_step}"
+        due = self._hooks is not None and self._hooks.due
         if dist.is_available() and dist.is_initialized():
             dist.barrier()
-        if args.should_save:
-            _mark(path)
-        if self._hooks is not None and self._hooks.due:
-            self._hooks.saved(path)
+        try:
+            on_every_rank(lambda: (path / COMPLETE).touch() if args.should_save else None)
+        except (
+            OSError,
+            CheckpointError,
+        ) as error:  # rotated away already, or the disk is full: the one before stays the newest
+            _log.warning("%s: cannot be marked complete: %s", path, error)
+            if due and self._hooks is not None:
+                self._hooks.failed(error)
+        else:
+            if due and self._hooks is not None:
+                self._hooks.saved(path)
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """The last step is trained."""
@@ -102,10 +112,3 @@ def _complete(root: Path) -> dict[Path, int]:
 
 def _go_back(root: Path, before_step: int) -> None:
     go_back(root, _complete(root), before_step)
-
-
-def _mark(path: Path) -> None:
-    try:
-        (path / COMPLETE).touch()
-    except OSError as error:  # rotated away already, or the disk is full: the checkpoint before stays the newest
-        _log.warning("%s: cannot be marked complete: %s", path, error)

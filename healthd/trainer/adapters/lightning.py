@@ -19,7 +19,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from healthd.trainer.adapters.hooks import StepHooks
-from healthd.trainer.adapters.process_group import guard_of_group
+from healthd.trainer.adapters.process_group import guard_of_group, on_every_rank
 from healthd.trainer.guard import Guard
 
 _PATTERN = "step-*.ckpt"
@@ -76,16 +76,15 @@ class GuardCallback(Callback):  # type: ignore[misc]  # lightning is not among w
         """Aside first, then renamed: what has its final name is complete."""
         final = self._directory / f"step-{trainer.global_step:09d}.ckpt"
         aside = self._directory / f".{final.name}.tmp"
-        if trainer.is_global_zero:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            _remove(aside)
-        trainer.strategy.barrier("healthd: nothing in the way")
-        trainer.save_checkpoint(aside)
-        if trainer.is_global_zero:
-            _remove(final)
-            aside.rename(final)
-        trainer.strategy.barrier("healthd: complete")
+        first = trainer.is_global_zero
+        on_every_rank(lambda: self._clear(aside) if first else None)
+        on_every_rank(lambda: trainer.save_checkpoint(aside))
+        on_every_rank(lambda: _take_place(aside, final) if first else None)
         return final
+
+    def _clear(self, aside: Path) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        _remove(aside)
 
 
 def latest_checkpoint(directory: str | os.PathLike[str]) -> str | None:
@@ -107,6 +106,13 @@ def _free_sigterm() -> None:
 def _step(path: Path) -> int | None:
     digits = path.name.removeprefix("step-").removesuffix(".ckpt")
     return int(digits) if digits.isascii() and digits.isdigit() else None
+
+
+def _take_place(aside: Path, final: Path) -> None:
+    """One that is there already holds the same step; a file is replaced in one go."""
+    if final.is_dir():
+        _remove(final)
+    aside.replace(final)
 
 
 def _remove(path: Path) -> None:

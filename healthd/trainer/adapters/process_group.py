@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import torch.distributed as dist
 
+from healthd.trainer.checkpoint_files import CheckpointError
 from healthd.trainer.environment import read_environment
 from healthd.trainer.guard import Guard
+
+T = TypeVar("T")
 
 
 class Shared(NamedTuple):
@@ -56,6 +59,33 @@ def shared_by_group(environ: Mapping[str, str] | None = None) -> Shared:
     place["HEALTHD_ATTEMPT"] = str(max(attempts))
     store = dist.PrefixStore(f"healthd/{names[0]}", dist.group.WORLD.get_group_store())
     return Shared(store, environ | place, len(set(nodes)))
+
+
+def on_every_rank(deed: Callable[[], T]) -> list[T]:
+    """Every rank of the default group does it, and all go on, or all raise: who raises alone leaves the others in a collective.
+
+    Returns:
+        What it came to, by rank; of this process alone where there is no group.
+
+    Raises:
+        Exception: what the deed raised here.
+        CheckpointError: it went wrong on another rank, which it names.
+    """
+    if not (dist.is_available() and dist.is_initialized()):
+        return [deed()]
+    mine: list[Any] = [None, ""]
+    caught: Exception | None = None
+    try:
+        mine[0] = deed()
+    except Exception as error:  # noqa: BLE001 - whatever it is: the others wait for an answer
+        caught, mine[1] = error, f"{type(error).__name__}: {error}"
+    everyone: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, mine)
+    if caught is not None:
+        raise caught
+    if failed := [f"rank {rank}: {why}" for rank, (_, why) in enumerate(everyone) if why]:
+        raise CheckpointError(failed[0])
+    return [result for result, _ in everyone]
 
 
 def _attempt(environ: Mapping[str, str]) -> int:
