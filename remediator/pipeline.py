@@ -9,16 +9,19 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from remediator import incidents, people
+from remediator.decide import breaker
 from remediator.decide.choose import decide, may_change
 from remediator.decide.lifecycle import IllegalTransition, move
 from remediator.decide.plan import advance, close, hand_over
 from remediator.decide.settings import Settings
+from remediator.decide.wide_ends import reset_breaker, review
 from remediator.holds import compare
 from remediator.model.hold import Result
 from remediator.model.inputs import (
     ActionEnded,
     AnyInput,
     Approved,
+    BreakerReset,
     FindingsReported,
     HoldsObserved,
     InventoryChanged,
@@ -30,7 +33,7 @@ from remediator.model.inputs import (
     Tick,
     TopologyObserved,
 )
-from remediator.model.records import Action, ActionState, AuditEvent, IncidentState, NodeRecord
+from remediator.model.records import Action, ActionState, IncidentState, NodeRecord
 from remediator.model.rules import NodeState
 from remediator.state import FOR_PEOPLE, SHOWN_S, ClusterState
 from vocabulary.architecture import architecture_of
@@ -61,26 +64,26 @@ def handle(state: ClusterState, item: AnyInput, settings: Settings) -> None:
             hand_over(state, state.incidents[incident_id], str(error), item.at)
         except Exception as error:  # noqa: BLE001 - a mistake of ours about one incident must not starve the others
             hand_over(state, state.incidents[incident_id], f"internal error, please report it: {error!r}", item.at)
+    breaker.after_failures(state, settings.budget, item.at)
 
 
 def _incidents_on(state: ClusterState, nodes: set[str] | None) -> list[str]:
     if nodes is None:
-        return sorted(state.incidents)
-    return sorted(i.id for i in map(state.incident_of, nodes) if i is not None)
+        return sorted(i.id for i in state.incidents.values() if not i.wide)
+    return sorted(i.id for i in map(state.incident_of, nodes) if i is not None and not i.wide)
 
 
 def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] | None:
     """Fold the input into the state. Returns the nodes it concerns, or None for all of them."""
     if isinstance(item, FindingsReported | PlacementChanged | InventoryChanged):
         return _node_says(state, item, settings)
-    if isinstance(item, Approved):
-        return _approved(state, item)
-    if isinstance(item, PersonSaid):
-        return people.said(state, item)
-    if isinstance(item, Reopened):
-        return people.reopened(state, item)
+    if isinstance(item, Approved | PersonSaid | Reopened):
+        return people.spoken(state, item)
     if isinstance(item, PolicyChanged):
         state.note(item.at, "policy", f"policy {item.digest} ({item.source}) is in force")
+        return None
+    if isinstance(item, BreakerReset):
+        reset_breaker(state, item)
         return None
     if isinstance(item, TopologyObserved):
         return _topology(state, item)
@@ -142,27 +145,6 @@ def _findings(state: ClusterState, item: FindingsReported, settings: Settings) -
     incidents.clear_unasserted(state, item.node, {f.id for f in item.active}, item.at)
 
 
-def _approved(state: ClusterState, item: Approved) -> set[str]:
-    incident = state.incidents.get(item.incident)
-    if incident is None or item.what in incident.approved:
-        return set()
-    approved = replace(incident, approved=(*incident.approved, item.what))
-    state.put_incident(approved)
-    state.changes.audit.append(
-        AuditEvent(
-            at=item.at,
-            kind="approved",
-            text=f"{item.actor} approved {item.what}",
-            actor=item.actor,
-            node=approved.node,
-            incident=approved.id,
-            injected=approved.injected,
-            data={"what": item.what, "address": item.address} if item.address else {"what": item.what},
-        )
-    )
-    return {incident.node}
-
-
 def _action_ended(state: ClusterState, item: ActionEnded) -> set[str]:
     action = state.actions.get(item.action)
     if action is None or action.state.final:
@@ -217,6 +199,8 @@ def _note_action(
 
 def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
     incidents.forget_old(state, item.at)
+    state.suspects.forget(item.at)
+    review(state, item.at)
     state.history.forget(item.at)
     incidents.open_missing(state, item.at)
     state.isolated_at[:] = [at for at in state.isolated_at if item.at - at < 86400.0]

@@ -12,13 +12,17 @@ from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 from functools import reduce
 
+from msgspec.structs import replace
+
 from remediator.history import History
 from remediator.index import NodeIndex
 from remediator.model.hold import NodeHold
 from remediator.model.occurrence import Occurrence
 from remediator.model.places import Places, merged
+from remediator.model.plan import Verb
 from remediator.model.records import (
     Action,
+    ActionState,
     Answer,
     AuditEvent,
     Decision,
@@ -29,11 +33,15 @@ from remediator.model.records import (
     NodeRecord,
 )
 from remediator.model.rules import NodeState
+from remediator.recent import DEED_DONE, DEED_FAILED, RESET, SUSPECTED, Streak, Suspects
 from vocabulary.finding import Finding, Severity
 
 ISOLATION = "node/isolated"  # in history: a node was taken out of service that was in it
+BREAKER = "cluster:breaker"  # what the incident is about that is open as long as the breaker is
 CONTEXT_S = 300.0  # what was seen so lately belongs to the present
 SHOWN_S = 86400.0  # for how long a decision stays with people that rests on what nothing asserts (info)
+_DEEDS = frozenset({Verb.CORDON.value, "resume", Verb.RESET_GPU.value, Verb.REBOOT.value, Verb.EXEC.value})
+_SAYS = frozenset({ActionState.SUCCEEDED, ActionState.FAILED, ActionState.EXPIRED})
 FOR_PEOPLE = {Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND}
 
 
@@ -71,6 +79,9 @@ class ClusterState:
     changes: Changes = dataclasses.field(default_factory=Changes)
     _with_job: dict[JobRef, set[str]] = dataclasses.field(default_factory=dict)
     index: NodeIndex = dataclasses.field(default_factory=NodeIndex)
+    suspects: Suspects = dataclasses.field(default_factory=Suspects)
+    streak: Streak = dataclasses.field(default_factory=Streak)
+    _wide: set[str] = dataclasses.field(default_factory=set)
     _on_node: dict[str, dict[str, Finding]] = dataclasses.field(default_factory=dict)
     _incident_on: dict[str, str] = dataclasses.field(default_factory=dict)
     _actions_of: dict[str, list[str]] = dataclasses.field(default_factory=dict)
@@ -95,7 +106,7 @@ class ClusterState:
         for action in actions:
             state.put_action(action)
         for occurrence in occurrences:
-            state.history.add(occurrence)
+            state._count(occurrence)
             if occurrence.kind == ISOLATION:
                 insort(state.isolated_at, occurrence.at)
         state.changes = Changes()
@@ -146,27 +157,52 @@ class ClusterState:
 
     def put_incident(self, incident: Incident) -> None:
         """Store an incident; a closed one leaves the state, and its findings are settled."""
+        if incident.wide and incident.state is IncidentState.CLOSED:
+            incident = replace(incident, findings=())  # they are the nodes' own, which nobody has dealt with by this
         self.changes.incidents[incident.id] = incident
         if incident.state is not IncidentState.CLOSED:
             self.incidents[incident.id] = incident
             self._incident_on[incident.node] = incident.id
+            (self._wide.add if incident.wide else self._wide.discard)(incident.id)
             return
         self.incidents.pop(incident.id, None)
+        self._wide.discard(incident.id)
         self._incident_on.pop(incident.node, None)
         self.settled.update(dict.fromkeys(incident.findings, incident.id))
         for action_id in self._actions_of.pop(incident.id, ()):
             del self.actions[action_id]
+        if incident.node == BREAKER:  # however a person closed it
+            self.remember(Occurrence(incident.closed_at or 0.0, RESET, BREAKER, incident=incident.id))
 
     def put_action(self, action: Action) -> None:
         """Store an action as it stands now."""
-        if action.id not in self.actions:
+        before = self.actions.get(action.id)
+        if before is None:
             self._actions_of.setdefault(action.incident, []).append(action.id)
+        elif not before.state.final:
+            self._ended(action)
         self.actions[action.id] = self.changes.actions[action.id] = action
+
+    def _ended(self, action: Action) -> None:
+        """Deeds that fail one after another say that something is wrong with us; a trainer or a test that fails does not."""
+        at = action.finished_at or 0.0
+        if action.verb not in _DEEDS or action.state not in _SAYS:
+            return
+        if action.state is not ActionState.SUCCEEDED:
+            self.remember(Occurrence(at, DEED_FAILED, action.node, action.verb, incident=action.incident))
+        elif action.verb in self.streak.failed:
+            self.remember(Occurrence(at, DEED_DONE, action.node, action.verb, incident=action.incident))
 
     def remember(self, occurrence: Occurrence) -> None:
         """Something happened that rules may count."""
-        self.history.add(occurrence)
+        self._count(occurrence)
         self.changes.occurrences.append(occurrence)
+
+    def _count(self, occurrence: Occurrence) -> None:
+        self.history.add(occurrence)
+        self.streak.take(occurrence)
+        if occurrence.kind == SUSPECTED and occurrence.node in self.nodes:
+            self.suspects.take(occurrence, self.nodes[occurrence.node].places.keys)
 
     def remember_deed(self, at: float, kind: str, incident: Incident, component: str = "") -> None:
         """The same for something that we did because of an incident."""
@@ -219,6 +255,14 @@ class ClusterState:
         """What the scheduler said of a node is no longer so, and it has not been asked since."""
         self.holds.pop(node, None)
         self.index.weigh(self.nodes[node], None)
+
+    def wide(self) -> list[Incident]:
+        """Open incidents about more than one node, by id."""
+        return [self.incidents[i] for i in sorted(self._wide)]
+
+    def width_of(self, job: str) -> int:
+        """Nodes with ranks of any attempt of a job."""
+        return len({node for ref, nodes in self._with_job.items() if ref.job == job for node in nodes})
 
     @property
     def held(self) -> AbstractSet[str]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from remediator.decide import common_cause
 from remediator.decide.budget import isolation_guards
 from remediator.decide.guards import Guarded, ask
 from remediator.decide.lifecycle import move
 from remediator.decide.policy import Answered, Policy, Rule
 from remediator.decide.settings import Settings
+from remediator.decide.stops import stops
 from remediator.model.plan import ONLY_TELLING, Mode, StepRun
 from remediator.model.records import ActionState, Answer, Decision, Incident, IncidentState
 from remediator.model.rules import NodeState
@@ -34,6 +36,10 @@ def decide(state: ClusterState, incident: Incident, settings: Settings, now: flo
     found = settings.policy.answer(findings, state, now, incident.told)
     if found is None or _stands(state, incident, found, settings.policy):
         return
+    if found.rule.isolates and not incident.suspected:
+        incident = replace(incident, suspected=True)
+        state.put_incident(incident)
+        common_cause.suspect(state, incident, found.finding, settings.budget, now)
     guards = _guards(state, incident, found, settings, now)
     answer = _answer(incident, found.rule, guards, settings)
     if _changes_something(incident) and answer is not Answer.ACT:
@@ -138,4 +144,5 @@ def _guards(
     own = ask(found.rule.guards, found.finding, state, now)
     if not found.rule.isolates or state.nodes[incident.node].held:
         return own
-    return (*own, *isolation_guards(state, state.nodes[incident.node], found.finding, settings.budget, now))
+    node = state.nodes[incident.node]
+    return (*own, *stops(state, node), *isolation_guards(state, node, found.finding, settings.budget, now))

@@ -68,8 +68,8 @@ def close(state: ClusterState, incident: Incident, outcome: str, now: float) -> 
             replace(action, state=ActionState.CANCELLED, finished_at=now, detail=f"incident closed: {outcome}")
         )
     state.put_incident(replace(incident, state=IncidentState.CLOSED, closed_at=now, outcome=outcome))
-    node = state.nodes[incident.node]
-    if node.state is NodeState.SUSPECT and not node.held:
+    node = state.nodes.get(incident.node)
+    if node is not None and node.state is NodeState.SUSPECT and not node.held:
         state.put_node(move(node, NodeState.HEALTHY, now, f"{incident.id} closed: {outcome}"))
     state.note(now, "incident_closed", f"{incident.id} on {incident.node}: {outcome}", incident=incident)
 

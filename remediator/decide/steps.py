@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from remediator.decide import trouble
+from remediator.decide import breaker, trouble
 from remediator.decide.budget import isolation_guards
 from remediator.decide.context import Context, after_actions, failed, succeeded
+from remediator.decide.stops import stops
 from remediator.model.plan import ONLY_TELLING, StepRun, StepState, Verb
 from remediator.model.records import ActionState, JobRef
 from remediator.model.rules import NodeState
@@ -35,6 +36,7 @@ def cordon(context: Context, run: StepRun) -> StepRun:
             context.state.put_node(replace(context.node, held=True, isolated_at=context.now))
             insort(context.state.isolated_at, context.now)
             context.remember(ISOLATION)
+            breaker.after_isolation(context.state, context.budget, context.now)
         if context.node.state is not NodeState.DRAINING:
             context.enter(NodeState.DRAINING)
         return context.plan_action(run, Verb.CORDON.value, context.incident.node)
@@ -50,7 +52,9 @@ def cordon(context: Context, run: StepRun) -> StepRun:
 
 def _over_budget(context: Context) -> str:
     """Asked again where it counts: much may have happened between the decision and this step."""
-    guards = isolation_guards(context.state, context.node, context.because(), context.budget, context.now)
+    node = context.node
+    guards = isolation_guards(context.state, node, context.because(), context.budget, context.now)
+    guards = (*stops(context.state, node), *guards)
     return "; ".join(str(guard) for guard in guards if not guard.passed)
 
 

@@ -113,6 +113,13 @@ class PolicyChanged(Input, frozen=True, tag="policy"):
     mode: Mode
 
 
+class BreakerReset(Input, frozen=True, tag="breaker_reset"):
+    """A person has looked, and lets nodes be isolated again."""
+
+    actor: str
+    text: str = ""
+
+
 class TopologyObserved(Input, frozen=True, tag="topology"):
     """Where nodes stand by one source's word: a file, the scheduler, labels. It replaces what the same source said before."""
 
@@ -136,5 +143,6 @@ AnyInput = (
     | Reopened
     | PolicyChanged
     | TopologyObserved
+    | BreakerReset
     | Tick
 )

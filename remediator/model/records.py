@@ -84,6 +84,9 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     closed_at: float | None = None
     outcome: str = ""
     injected: bool = False
+    suspected: bool = False  # a rule has asked to take its node out
+    wide: bool = False  # about what `members` share; `node` says what that is, rack:r12
+    members: tuple[str, ...] = ()
     acknowledged_by: str = ""
     acknowledged_at: float | None = None
     kept_open: bool = False  # a person opened it again, so a person closes it

@@ -1,0 +1,15 @@
+"""What forbids to isolate a node beside the numbers: the breaker, and a cause it shares with others."""
+
+from __future__ import annotations
+
+from remediator.decide.guards import Guarded
+from remediator.model.records import NodeRecord
+from remediator.state import BREAKER, ClusterState
+
+
+def stops(state: ClusterState, node: NodeRecord) -> tuple[Guarded, ...]:
+    """The answers of the breaker, and of every open incident about more than one node that names this one."""
+    breaker = state.incident_of(BREAKER)
+    first = Guarded("breaker", breaker is None, "closed" if breaker is None else f"open: {breaker.id}, {breaker.title}")
+    shared = [i for i in state.wide() if i.node != BREAKER and node.node in i.members]
+    return (first, *(Guarded(i.rule, passed=False, text=f"{i.id}: {i.title}") for i in shared))
