@@ -15,6 +15,7 @@ from remediator.act.slurm import SlurmOptions
 from remediator.act.webhooks.telling import Telling, words_of_alerts
 from remediator.decide.budget import Budget
 from remediator.detect.hazard import NODE_MTBF_H
+from remediator.door import Limits, Tls, is_loopback
 from remediator.model.plan import Mode
 from remediator.playbook.load import SHIPPED
 from remediator.store.retention import Retention
@@ -51,6 +52,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alerts: Telling = Telling()
     hooks: dict[str, Hook] = {}  # programs that playbooks may start, by name
     retention: Retention = Retention()
+    limits: Limits = Limits()
+    tls: Tls | None = None
+    insecure: bool = False  # answer in the clear to others than this machine
 
     @property
     def playbook_paths(self) -> list[Path]:
@@ -86,6 +90,11 @@ def load_config(path: Path) -> Config:
         raise ConfigError(f"{path}: scheduler.kind is '{config.scheduler.kind}'; known: slurm, local")
     if re.fullmatch(r".+:\d{1,5}", config.listen) is None:
         raise ConfigError(f"{path}: listen is '{config.listen}'; write HOST:PORT, e.g. 127.0.0.1:15180")
+    if config.tls is None and not config.insecure and not is_loopback(config.address[0]):
+        raise ConfigError(
+            f"{path}: listen is '{config.listen}', and tokens would travel in the clear; add 'tls: {{certificate: …, key: …}}', "
+            "or say 'insecure: true' where something before it speaks TLS"
+        )
     return config
 
 
@@ -95,7 +104,9 @@ def _nearest(message: str, document: Any) -> str:
     if match is None or not isinstance(document, dict):
         return ""
     known = [
-        f for kind in (Config, SchedulerConfig, SlurmOptions, Budget, Hook, Retention) for f in kind.__struct_fields__
+        f
+        for kind in (Config, SchedulerConfig, SlurmOptions, Budget, Hook, Retention, Limits, Tls)
+        for f in kind.__struct_fields__
     ]
     known += words_of_alerts()
     near = difflib.get_close_matches(match[1], known, n=1)

@@ -11,6 +11,7 @@ from remediator.act.local import LocalScheduler
 from remediator.act.scheduler import Scheduler
 from remediator.act.slurm import SlurmScheduler
 from remediator.act.webhooks.outbox import Outbox
+from remediator.api.limits import Gate
 from remediator.api.service import Service, Wakeups
 from remediator.config import Config, SchedulerConfig
 from remediator.decide.policy import Policy
@@ -23,6 +24,7 @@ from remediator.store.deliveries import DeliveryStore
 from remediator.store.journal import Journal
 from remediator.store.retention import Housekeeper
 from remediator.store.tokens import Tokens
+from remediator.token_watch import TokenWatch
 from vocabulary.clock import Clock, SystemClock
 
 log = logging.getLogger(__name__)
@@ -59,13 +61,14 @@ class Term:
         tidy = Housekeeper(journal.engine, config.retention, clock)
         engine = Engine(journal, settings, clock, published, ended, tidy)
         reload = PolicyReload(config, engine)
-        self.service = Service(
-            config, clock, engine, journal, performer, roster, Tokens(journal.engine), wakeups, reload
-        )
+        tokens, gate = Tokens(journal.engine), Gate(config.limits, clock.monotonic)
+        self.service = Service(config, clock, engine, journal, performer, roster, tokens, wakeups, reload, gate)
+        self._token_watch = TokenWatch(tokens, wakeups.wake)
 
     def start(self) -> None:
         """Begin to decide and to act. Playbooks may have changed since this process began to stand by."""
         service = self.service
+        self._token_watch.start()
         service.engine.start()
         service.performer.start(service.engine)
         service.reload.run()
@@ -81,6 +84,7 @@ class Term:
 
     def stop(self) -> None:
         """End in good order: what is under way finishes, and its outcome is written down."""
+        self._token_watch.stop()
         self.service.performer.stop()
         self.service.engine.stop()
 

@@ -13,7 +13,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from remediator.api.app import Readiness, build_app
+from remediator.api.app import build_app
+from remediator.api.health import Readiness
 from remediator.api.metrics import render_standby_metrics
 from remediator.api.service import Service, Wakeups, reply
 from vocabulary.wire import Problem

@@ -5,15 +5,16 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remediator.api.service import Refusal, identify, reply, service_of
+from remediator.api.access import who
+from remediator.api.service import Refusal, reply, service_of
 from remediator.detect.hazard import job_hazard
-from remediator.store.tokens import Role
+from remediator.model.credentials import Role
 from vocabulary.finding import Finding
 
 
 async def hazard(request: Request) -> Response:
-    """`GET /v1/jobs/{job}/hazard`: for operators, and for the nodes that hold its ranks."""
-    identity = await identify(request)
+    """`GET /v1/jobs/{job}/hazard`: for people, and for the nodes that hold its ranks."""
+    identity = who(request)
     service = service_of(request)
     job = request.path_params["job"]
     snapshot = service.engine.snapshot

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from remediator.api.access import still_welcome, who
 from remediator.api.service import (
     WAIT_MAX_S,
     Refusal,
@@ -17,9 +19,9 @@ from remediator.api.service import (
     admit,
     body_of,
     durable,
+    message_of,
     number,
     reply,
-    require_node,
     service_of,
     submit,
 )
@@ -28,15 +30,26 @@ from remediator.roster import Entry
 from remediator.store.leadership import LEASE_S
 from vocabulary.finding import Finding
 from vocabulary.order import Order, OrderUpdate
-from vocabulary.wire import REPORT_BYTES_MAX, WIRE_VERSION, OrdersReply, Report, ReportReply, WireError, decode
+from vocabulary.wire import (
+    CHANGES_PER_REPORT_MAX,
+    REPORT_BYTES_MAX,
+    WIRE_VERSION,
+    OrdersReply,
+    Report,
+    ReportReply,
+    WireError,
+    decode,
+)
 
 UPDATE_BYTES_MAX = 64 << 10
+ACTIVE_MAX = 10_000
+RANKS_MAX = 4096
 FINDING_ID = re.compile(r"[!-~]{1,64}")
 
 
 async def report(request: Request) -> Response:
     """`POST /v1/nodes/{node}/report`: acknowledged once every change in it is on the disk."""
-    node = await require_node(request)
+    node = who(request).name
     service = service_of(request)
     message = _decode_report(await body_of(request, REPORT_BYTES_MAX), node)
     admit(service)  # before the roster takes it: what it knows, it does not tell the engine again
@@ -50,22 +63,23 @@ async def report(request: Request) -> Response:
 
 async def orders(request: Request) -> Response:
     """`GET /v1/nodes/{node}/orders?wait_s=N`: the open ones; waits up to N seconds for the first."""
-    node = await require_node(request)
+    node = who(request).name
     service = service_of(request)
     wait_s = number(request, "wait_s", 0, 0, WAIT_MAX_S)
     known = frozenset(request.query_params.getlist("known"))
-    return reply(OrdersReply(orders=await _orders_within(service, node, known, wait_s)))
+    with service.gate.polls.one(node) as seated:
+        if not seated:
+            raise Refusal(429, f"node {node} has {service.gate.limits.polls_per_node} open polls already", "", 1)
+        found = await _orders_within(service, node, known, wait_s, lambda: still_welcome(request))
+    return reply(OrdersReply(orders=found))
 
 
 async def answer(request: Request) -> Response:
     """`POST /v1/nodes/{node}/orders/{id}`: how far the node is with an order."""
-    node = await require_node(request)
+    node = who(request).name
     service = service_of(request)
     admit(service)
-    try:
-        update = decode(await body_of(request, UPDATE_BYTES_MAX), OrderUpdate)
-    except WireError as error:
-        raise Refusal(400, str(error)) from error
+    update = await message_of(request, OrderUpdate, UPDATE_BYTES_MAX)
     if update.id != request.path_params["order"]:
         raise Refusal(400, f"the path names order {request.path_params['order']}, the body {update.id}")
     await durable(service, submit(service, OrderAnswered(at=service.clock.wall(), node=node, update=update)))
@@ -89,6 +103,13 @@ def _decode_report(body: bytes, node: str) -> Report:
     stranger = next((f.node for f in findings if f.node != node), message.node)
     if stranger != node:
         raise Refusal(403, f"node {node} may not report on node {stranger}")
+    if (
+        len(message.changes) > CHANGES_PER_REPORT_MAX
+        or len(message.active) > ACTIVE_MAX
+        or len(message.ranks) > RANKS_MAX
+    ):
+        most = f"{CHANGES_PER_REPORT_MAX} changes, {ACTIVE_MAX} active findings and {RANKS_MAX} ranks"
+        raise Refusal(413, f"a report holds at most {most}")
     odd = next((f.id for f in findings if FINDING_ID.fullmatch(f.id) is None), None)
     if odd is not None:  # it is a key of the database, and one that PostgreSQL cannot take would stop every batch
         raise Refusal(400, f"{odd[:80]!r} is no id of a finding", "ids are 1 to 64 printable ASCII characters")
@@ -115,13 +136,15 @@ def _hand_in(service: Service, message: Report, before: Entry | None, entry: Ent
     return written
 
 
-async def _orders_within(service: Service, node: str, known: frozenset[str], wait_s: float) -> tuple[Order, ...]:
+async def _orders_within(
+    service: Service, node: str, known: frozenset[str], wait_s: float, welcome: Callable[[], None] = lambda: None
+) -> tuple[Order, ...]:
     """The open orders, as soon as there is one the node does not know yet.
 
     An order that is handed out is an outside effect: only who leads beyond doubt may say what is to be done.
 
     Raises:
-        Refusal: 503, the lead is in doubt.
+        Refusal: 503, the lead is in doubt. What `welcome` raises, asked again at every wake-up.
     """
     deadline = service.clock.monotonic() + max(wait_s, LEASE_S)
     asked_until = service.clock.monotonic() + wait_s
@@ -138,3 +161,4 @@ async def _orders_within(service: Service, node: str, known: frozenset[str], wai
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(woken.wait(), pause)
             woken.clear()
+            welcome()

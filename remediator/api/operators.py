@@ -9,16 +9,17 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from remediator.api.access import address, still_welcome, who
+from remediator.api.actions import etag
 from remediator.api.render import event_view, incident_view, node_view, status_view
 from remediator.api.service import (
     WAIT_MAX_S,
     Refusal,
     admit,
-    body_of,
     durable,
+    message_of,
     number,
     reply,
-    require_operator,
     service_of,
     submit,
 )
@@ -26,7 +27,7 @@ from remediator.decide.approval import awaiting
 from remediator.model.inputs import Approved
 from remediator.model.records import AuditEvent
 from remediator.model.views import Approval, EventList, IncidentList, NodeList
-from vocabulary.wire import WireError, decode
+from remediator.store.story import StoryStore
 
 INCIDENTS_LISTED = 200
 EVENTS_PER_ANSWER = 1000
@@ -36,7 +37,6 @@ APPROVAL_BYTES_MAX = 4096
 
 async def status(request: Request) -> Response:
     """`GET /v1/status`."""
-    await require_operator(request)
     service = service_of(request)
     now = service.clock.wall()
     view = status_view(
@@ -60,7 +60,6 @@ async def status(request: Request) -> Response:
 
 async def nodes(request: Request) -> Response:
     """`GET /v1/nodes`, by name."""
-    await require_operator(request)
     service = service_of(request)
     snapshot, now = service.engine.snapshot, service.clock.wall()
     return reply(
@@ -72,7 +71,6 @@ async def nodes(request: Request) -> Response:
 
 async def node(request: Request) -> Response:
     """`GET /v1/nodes/{node}`, with GPUs, ranks and findings."""
-    await require_operator(request)
     service = service_of(request)
     name = request.path_params["node"]
     record = service.engine.snapshot.nodes.get(name)
@@ -83,30 +81,25 @@ async def node(request: Request) -> Response:
 
 async def incidents(request: Request) -> Response:
     """`GET /v1/incidents`, newest first."""
-    await require_operator(request)
     found = await asyncio.to_thread(service_of(request).journal.recent_incidents, INCIDENTS_LISTED)
-    return reply(IncidentList(tuple(incident_view(i, [], [], []) for i in found)))
+    return reply(IncidentList(tuple(incident_view(i) for i in found)))
 
 
 async def incident(request: Request) -> Response:
     """`GET /v1/incidents/{id}`, whole."""
-    await require_operator(request)
-    name = request.path_params["incident"]
-    found = await asyncio.to_thread(service_of(request).journal.incident, name)
+    name, journal = request.path_params["incident"], service_of(request).journal
+    found = await asyncio.to_thread(journal.incident, name)
     if found is None:
         raise Refusal(404, f"there is no incident {name}", "see 'healthctl incidents list'")
-    return reply(incident_view(*found))
+    events = await asyncio.to_thread(StoryStore(journal.engine).events, name)
+    return reply(incident_view(*found, events), headers={"etag": etag(found[0])})
 
 
 async def approve(request: Request) -> Response:
     """`POST /v1/incidents/{id}/approve`, body `{"what": ID}`: one of the ids that the incident says it waits for."""
-    who = await require_operator(request)
     service = service_of(request)
     name = request.path_params["incident"]
-    try:
-        wanted = decode(await body_of(request, APPROVAL_BYTES_MAX), Approval)
-    except WireError as error:
-        raise Refusal(400, str(error)) from error
+    wanted = await message_of(request, Approval, APPROVAL_BYTES_MAX)
     incident = service.engine.snapshot.incidents.get(name)
     if incident is None:
         raise Refusal(404, f"there is no open incident {name}", "see 'healthctl incidents list'")
@@ -115,14 +108,15 @@ async def approve(request: Request) -> Response:
     if wanted.what not in waiting:
         todo = f"it waits for {', '.join(waiting)}" if waiting else "it waits for nobody's approval"
         raise Refusal(409, f"{name} does not wait for {wanted.what!r}", todo)
-    item = Approved(at=service.clock.wall(), incident=name, what=wanted.what, actor=who.name)
+    item = Approved(
+        at=service.clock.wall(), incident=name, what=wanted.what, actor=who(request).name, address=address(request)
+    )
     await durable(service, submit(service, item))
     return Response(status_code=204)
 
 
 async def events(request: Request) -> Response:
     """`GET /v1/events?after=SEQ&wait_s=N`: the audit log after SEQ; waits up to N seconds for the first line."""
-    await require_operator(request)
     service = service_of(request)
     after = int(number(request, "after", 0, 0, SEQ_MAX))
     deadline = service.clock.monotonic() + number(request, "wait_s", 0, 0, WAIT_MAX_S)
@@ -139,3 +133,4 @@ async def events(request: Request) -> Response:
             except asyncio.TimeoutError:
                 return reply(EventList(()))
             woken.clear()
+            still_welcome(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from remediator.decide.approval import awaiting
 from remediator.decide.budget import level_max
@@ -16,6 +17,7 @@ from remediator.model.views import (
     EventView,
     IncidentView,
     NodeView,
+    NoteView,
     StatusView,
     StepView,
 )
@@ -47,7 +49,11 @@ def node_view(record: NodeRecord, snapshot: Snapshot, roster: Roster, now: float
 
 
 def incident_view(
-    incident: Incident, findings: list[Finding], decisions: list[Decision], actions: list[Action]
+    incident: Incident,
+    findings: Sequence[Finding] = (),
+    decisions: Sequence[Decision] = (),
+    actions: Sequence[Action] = (),
+    events: Sequence[AuditEvent] = (),
 ) -> IncidentView:
     """One incident with what belongs to it."""
     return IncidentView(
@@ -59,6 +65,9 @@ def incident_view(
         closed_at=incident.closed_at,
         outcome=incident.outcome,
         injected=incident.injected,
+        acknowledged_by=incident.acknowledged_by,
+        acknowledged_at=incident.acknowledged_at,
+        notes=tuple(NoteView(e.at, e.actor, str(e.data.get("note", ""))) for e in events if e.kind == "note"),
         awaits=awaiting(incident),
         steps=tuple(StepView(str(run.step), run.state.value, run.detail) for stage in incident.plan for run in stage),
         findings=tuple(findings),

@@ -7,11 +7,13 @@ import contextlib
 import queue
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from typing import TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from remediator.api.limits import Gate
 from remediator.config import Config
 from remediator.engine import Engine
 from remediator.model.inputs import AnyInput
@@ -19,9 +21,11 @@ from remediator.performer import Performer
 from remediator.policy_reload import PolicyReload
 from remediator.roster import Roster
 from remediator.store.journal import Journal, StoreError
-from remediator.store.tokens import Identity, Role, Tokens
+from remediator.store.tokens import Tokens
 from vocabulary.clock import Clock
-from vocabulary.wire import Problem
+from vocabulary.wire import Problem, WireError, decode
+
+T = TypeVar("T")
 
 WAIT_MAX_S = 60.0
 DURABLE_WAIT_S = 20.0
@@ -78,6 +82,7 @@ class Service(msgspec.Struct, frozen=True):
     tokens: Tokens
     wakeups: Wakeups
     reload: PolicyReload
+    gate: Gate
 
 
 class Refusal(Exception):
@@ -96,69 +101,42 @@ def service_of(request: Request) -> Service:
     return service
 
 
-async def identify(request: Request) -> Identity:
-    """Whoever holds the bearer token.
-
-    Raises:
-        Refusal: 401, there is none or it is not known.
-    """
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not token:
-        raise Refusal(
-            401, "no token was sent", "send 'Authorization: Bearer TOKEN'; a token comes from 'remediator token issue'"
-        )
-    identity = await asyncio.to_thread(service_of(request).tokens.identify, token.strip())
-    if identity is None:
-        raise Refusal(401, "this token is not known, or was revoked", "issue a new one with 'remediator token issue'")
-    return identity
-
-
-async def require_node(request: Request) -> str:
-    """The node in the path, if the token speaks for it.
-
-    Raises:
-        Refusal: 401 without a good token, 403 with another's.
-    """
-    identity = await identify(request)
-    node: str = request.path_params["node"]
-    if identity.role is not Role.NODE or identity.name != node:
-        raise Refusal(
-            403,
-            f"this token is {identity.role.value} {identity.name}'s and cannot speak for node {node}",
-            f"issue one with 'remediator token issue --node {node}'",
-        )
-    return node
-
-
-async def require_operator(request: Request) -> Identity:
-    """An operator.
-
-    Raises:
-        Refusal: 401 without a good token, 403 with a node's.
-    """
-    identity = await identify(request)
-    if identity.role is not Role.OPERATOR:
-        raise Refusal(
-            403,
-            f"this token is node {identity.name}'s; only operators may look here",
-            "issue one with 'remediator token issue --operator NAME'",
-        )
-    return identity
-
-
 async def body_of(request: Request, bytes_max: int) -> bytes:
     """The request's body.
 
     Raises:
-        Refusal: 413, longer than `bytes_max`.
+        Refusal: 413, longer than `bytes_max`; 408, it does not come to its end in time.
     """
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > bytes_max:
-            raise Refusal(413, f"the body is longer than {bytes_max} bytes")
-        chunks.append(chunk)
+    chunks: list[bytes] = []
+
+    async def read() -> None:
+        size = 0
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > bytes_max:
+                raise Refusal(413, f"the body is longer than {bytes_max} bytes")
+            chunks.append(chunk)
+
+    limit_s = service_of(request).gate.limits.body_s
+    try:
+        await asyncio.wait_for(read(), limit_s)
+    except asyncio.TimeoutError:
+        raise Refusal(408, f"the body did not come to its end within {limit_s:g} s") from None
+    except ClientDisconnect:
+        raise Refusal(400, "the body was cut off") from None
     return b"".join(chunks)
+
+
+async def message_of(request: Request, kind: type[T], bytes_max: int) -> T:
+    """The request's body, read as a message.
+
+    Raises:
+        Refusal: 400, it is none; 408, 413 as `body_of`.
+    """
+    try:
+        return decode(await body_of(request, bytes_max), kind)
+    except WireError as error:
+        raise Refusal(400, str(error)) from error
 
 
 def number(request: Request, name: str, default: float, least: float, most: float) -> float:

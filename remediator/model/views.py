@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+from remediator.model.credentials import Role
 from remediator.model.records import Considered
 from vocabulary.finding import Finding
 from vocabulary.wire import Gpu, RankStatus
+
+MONTH_S = 31 * 86400.0
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=100 * 365 * 86400.0)]
 
 
 class NodeView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,6 +83,50 @@ class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     what: str
 
 
+class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a person says of an incident; needed for a note, else as a reason."""
+
+    text: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+
+
+class NoteView(msgspec.Struct, frozen=True):
+    """A person's note."""
+
+    at: float
+    actor: str
+    text: str
+
+
+class TokenWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`POST /v1/tokens`. `uses` and `replaces` are for join secrets; `name` is a pattern there, like `gpu-*`."""
+
+    role: Role
+    name: Name
+    expires_s: Positive | None = None
+    uses: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    replaces: bool = False
+
+
+class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`POST /v1/tokens/rotate`: the tokens that the name has end after `overlap_s`."""
+
+    role: Role
+    name: Name
+    overlap_s: Annotated[float, msgspec.Meta(ge=0, le=MONTH_S)] = 86400.0
+
+
+class Enrolment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`POST /v1/enrol`: a node asks for a token of its own."""
+
+    node: Name
+
+
+class NewToken(msgspec.Struct, frozen=True):
+    """A token, told this once."""
+
+    token: str
+
+
 class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One incident. In listings `findings`, `decisions` and `actions` are left empty."""
 
@@ -86,7 +138,10 @@ class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
     closed_at: float | None = None
     outcome: str = ""
     injected: bool = False
+    acknowledged_by: str = ""
+    acknowledged_at: float | None = None
     awaits: tuple[Awaited, ...] = ()
+    notes: tuple[NoteView, ...] = ()
     steps: tuple[StepView, ...] = ()
     findings: tuple[Finding, ...] = ()
     decisions: tuple[DecisionView, ...] = ()

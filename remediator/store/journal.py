@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Engine, Table, select
+from sqlalchemy import Connection, Engine, Table, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -173,6 +173,11 @@ class Journal:
         )
         with self.engine.connect() as db:
             return [(seq, msgspec.json.decode(body, type=AuditEvent)) for seq, body in db.execute(query)]
+
+    def last_event(self) -> int:
+        """Sequence of the newest audit event, 0 before the first."""
+        with self.engine.connect() as db:
+            return int(db.execute(select(func.coalesce(func.max(schema.audit.c.seq), 0))).scalar_one())
 
     def recent_incidents(self, limit: int) -> list[Incident]:
         """The latest incidents, open or closed, newest first."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, false
 
-REVISION = "0004"  # the newest of `migrations/versions`
+REVISION = "0005"  # the newest of `migrations/versions`
 
 metadata = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")
@@ -41,6 +41,11 @@ tokens = Table(
     Column("name", String(255), nullable=False),
     Column("issued_at", Float, nullable=False),
     Column("revoked_at", Float),
+    Column("expires_at", Float),
+    _text("issued_by"),
+    Column("uses_left", Integer),  # of a join secret
+    _flag("replaces"),  # a join secret that may give a node a token in place of the one it has
+    Index("tokens_by_name", "role", "name"),
 )
 
 nodes = Table(

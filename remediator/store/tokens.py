@@ -1,67 +1,214 @@
-"""Credentials: a node's speaks for that node alone, an operator's reads. Only digests are stored."""
+"""Credentials: issue, rotate, revoke, and know them again. Only digests are stored; every change is audited with its actor.
+
+Valid tokens are kept in memory, so a request costs no question to the database; a word in `meta` changes with every change
+of a token, and is looked at often (`refresh`).
+"""
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import secrets
+import threading
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any
 
-from sqlalchemy import Engine, select
+from msgspec.structs import replace
+from sqlalchemy import ColumnElement, Connection, Engine, and_, or_, select
 
-from remediator.store import schema
+from remediator.model.credentials import Identity, Role, TokenView
+from remediator.model.records import AuditEvent
+from remediator.store import audit, schema
+from remediator.store.meta import get_meta, set_meta
+
+__all__ = ["EnrolmentRefused", "Identity", "Role", "Tokens"]
 
 PREFIX = "ghd_"
-KNOWN_FOR_S = 5.0  # how long a looked-up token is believed; so revocation takes at most this long
-CACHE_MAX = 100_000
+ID_CHARS = 12
+CHANGED = "tokens"  # the word in `meta`
+_T = schema.tokens.c
 
 
-class Role(str, enum.Enum):
-    """What a token may do."""
-
-    NODE = "node"
-    OPERATOR = "operator"
-
-
-class Identity(NamedTuple):
-    """Whom a token speaks for."""
-
-    role: Role
-    name: str
+class EnrolmentRefused(Exception):
+    """A node gets no token of its own, and why."""
 
 
 class Tokens:
-    """Issue and check tokens."""
+    """The tokens of one cluster. Any thread may use it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, wall: Callable[[], float] = time.time) -> None:
         self._engine = engine
-        self._known: dict[str, tuple[float, Identity | None]] = {}
-
-    def issue(self, role: Role, name: str, now: float) -> str:
-        """A new token; this is the only time its text is seen."""
-        token = PREFIX + secrets.token_urlsafe(32)
-        row = {"digest": _digest(token), "role": role.value, "name": name, "issued_at": now}
-        with self._engine.begin() as db:
-            db.execute(schema.tokens.insert(), [row])
-        return token
+        self._wall = wall
+        self._known: dict[str, Identity] = {}
+        self._ids: frozenset[str] = frozenset()
+        self._version: str | None = None
+        self._loaded = False
+        self._reading = threading.Lock()
 
     def identify(self, token: str) -> Identity | None:
-        """Whose token this is, or None. Lookup is by digest, so its timing says nothing about any token's text."""
-        digest, now = _digest(token), time.monotonic()
-        known = self._known.get(digest)
-        if known is not None and now - known[0] < KNOWN_FOR_S:
-            return known[1]
-        query = select(schema.tokens.c.role, schema.tokens.c.name)
-        query = query.where(schema.tokens.c.digest == digest, schema.tokens.c.revoked_at.is_(None))
+        """Whose valid token this is, as far as memory knows.
+
+        It is looked up by its digest, so the time that takes says nothing about any token's text.
+        """
+        identity = self._known.get(_digest(token))
+        return identity if identity is not None and identity.valid(self._wall()) else None
+
+    def holds(self, identity: Identity) -> bool:
+        """Whether what was let in with this identity may stay: the token was not revoked and has not ended."""
+        return identity.valid(self._wall()) and identity.id in self._ids
+
+    def refresh(self) -> bool:
+        """Read what changed. Returns whether anything did. Raises what the database raises."""
+        with self._reading, self._engine.connect() as db:
+            version = get_meta(db, CHANGED)
+            if self._loaded and version == self._version:
+                return False
+            rows = db.execute(select(schema.tokens).where(_T.revoked_at.is_(None)))
+            self._known = {
+                r.digest: Identity(Role(r.role), r.name, r.digest[:ID_CHARS], r.expires_at)
+                for r in rows
+                if r.uses_left is None or r.uses_left > 0
+            }
+            self._ids = frozenset(identity.id for identity in self._known.values())
+            self._version, self._loaded = version, True
+            return True
+
+    def issue(
+        self,
+        role: Role,
+        name: str,
+        now: float,
+        *,
+        actor: str = "",
+        expires_at: float | None = None,
+        uses: int | None = None,
+        replaces: bool = False,
+    ) -> str:
+        """A new token; this is the only time its text is seen. `uses` and `replaces` are for join secrets."""
+        with self._engine.begin() as db:
+            grant = TokenView("", role, name, now, _by(actor), expires_at=expires_at, uses_left=uses, replaces=replaces)
+            token = _insert(db, grant)
+            _note(db, "token_issued", f"a token of {role.value} {name} was issued", grant, _digest(token), now)
+        self.refresh()
+        return token
+
+    def rotate(self, role: Role, name: str, now: float, overlap_s: float, *, actor: str = "") -> str:
+        """A new token for a name. Those it has end after `overlap_s`; so two are valid meanwhile.
+
+        Raises:
+            LookupError: the name has no valid token.
+        """
+        with self._engine.begin() as db:
+            mine = and_(_valid(now), _T.role == role.value, _T.name == name)
+            longest = db.execute(select(_T.expires_at).where(mine)).all()
+            if not longest:
+                raise LookupError(f"{role.value} {name} has no valid token; issue one")
+            over = now + overlap_s
+            later = or_(_T.expires_at.is_(None), _T.expires_at > over)
+            db.execute(schema.tokens.update().where(mine, later).values(expires_at=over))
+            grant = TokenView("", role, name, now, _by(actor))
+            token = _insert(db, grant)
+            text = f"{role.value} {name} got a new token, those before end in {overlap_s:g} s"
+            _note(db, "token_rotated", text, grant, _digest(token), now)
+        self.refresh()
+        return token
+
+    def revoke(
+        self, now: float, *, actor: str = "", token_id: str = "", role: Role | None = None, name: str = ""
+    ) -> list[TokenView]:
+        """End tokens now: the one with this id, or all of a role and name. Returns those that were valid until now."""
+        which = (
+            _T.digest.startswith(token_id, autoescape=True)
+            if token_id
+            else and_(_T.role == (role and role.value), _T.name == name)
+        )
+        if token_id and len(token_id) != ID_CHARS:
+            return []
+        with self._engine.begin() as db:
+            rows = db.execute(select(schema.tokens).where(which, _T.revoked_at.is_(None))).all()
+            digests = [row.digest for row in rows]
+            db.execute(schema.tokens.update().where(_T.digest.in_(digests)).values(revoked_at=now))
+            for row in rows:
+                text = f"a token of {row.role} {row.name} was revoked"
+                _note(db, "token_revoked", text, replace(_view(row), issued_by=_by(actor)), row.digest, now)
+        self.refresh()
+        return [_view(row) for row in rows]
+
+    def all(self) -> list[TokenView]:
+        """Every token there ever was, oldest first."""
         with self._engine.connect() as db:
-            row = db.execute(query).first()
-        identity = Identity(Role(row.role), row.name) if row else None
-        if len(self._known) >= CACHE_MAX:
-            self._known.clear()
-        self._known[digest] = (now, identity)
-        return identity
+            return [_view(row) for row in db.execute(select(schema.tokens).order_by(_T.issued_at, _T.digest))]
+
+    def enrol(self, secret: str, node: str, now: float, *, actor: str = "") -> str:
+        """Give a node its own token, once per use of the join secret.
+
+        Raises:
+            EnrolmentRefused: the secret is used up, over, or for other nodes; or the node has a token already.
+        """
+        digest = _digest(secret)
+        with self._engine.begin() as db:
+            mine = and_(_T.digest == digest, _T.role == Role.JOIN.value, _valid(now), _T.uses_left > 0)
+            used = schema.tokens.update().where(mine).values(uses_left=_T.uses_left - 1)
+            if not db.execute(used).rowcount:  # one statement: two nodes cannot share the last use
+                raise EnrolmentRefused("this join secret is not known, used up, or over")
+            join = db.execute(select(schema.tokens).where(_T.digest == digest)).one()
+            if not fnmatchcase(node, join.name):
+                raise EnrolmentRefused(f"this join secret is for nodes {join.name}, not for {node}")
+            has = and_(_valid(now), _T.role == Role.NODE.value, _T.name == node)
+            if db.execute(select(_T.digest).where(has)).first() is not None:
+                if not join.replaces:
+                    raise EnrolmentRefused(f"node {node} has a token already; an admin may revoke it, or rotate it")
+                db.execute(schema.tokens.update().where(has).values(revoked_at=now))
+            grant = TokenView("", Role.NODE, node, now, _by(actor))
+            token = _insert(db, grant)
+            text = f"node {node} enrolled with the join secret {digest[:ID_CHARS]}"
+            _note(db, "node_enrolled", text, grant, _digest(token), now)
+        self.refresh()
+        return token
+
+
+def _valid(now: float) -> ColumnElement[bool]:
+    return and_(_T.revoked_at.is_(None), or_(_T.expires_at.is_(None), _T.expires_at > now))
+
+
+def _insert(db: Connection, grant: TokenView) -> str:
+    """Keep a new token's digest beside what it grants. Returns its text."""
+    token = PREFIX + secrets.token_urlsafe(32)
+    row = {name: getattr(grant, name) for name in TokenView.__struct_fields__ if name != "id"}
+    db.execute(schema.tokens.insert(), [row | {"digest": _digest(token), "role": grant.role.value}])
+    return token
+
+
+def _note(db: Connection, kind: str, text: str, grant: TokenView, digest: str, now: float) -> None:
+    data: dict[str, str | int | float | bool] = {
+        "token": digest[:ID_CHARS],
+        "role": grant.role.value,
+        "name": grant.name,
+    }
+    node = grant.name if grant.role is Role.NODE else ""
+    event = AuditEvent(at=now, kind=kind, text=text, actor=grant.issued_by, node=node, data=data)
+    audit.append(db, [event], int(get_meta(db, "epoch") or 0))
+    set_meta(db, CHANGED, secrets.token_hex(8))
+
+
+def _view(row: Any) -> TokenView:
+    return TokenView(
+        id=row.digest[:ID_CHARS],
+        role=Role(row.role),
+        name=row.name,
+        issued_at=row.issued_at,
+        issued_by=row.issued_by,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+        uses_left=row.uses_left,
+        replaces=row.replaces,
+    )
+
+
+def _by(actor: str) -> str:
+    return actor[:255] or "remediator"
 
 
 def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
+    return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,142 @@
+"""Who may call what. A handler runs only after its route's rule was held against the caller's token."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import math
+
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.requests import Request
+
+from remediator.api.service import Refusal, service_of
+from remediator.model.credentials import Identity, Role
+
+NAME_MAX = 255  # of a node or a person, as the database keeps them
+
+
+class Access(enum.Enum):
+    """The least that a caller must be."""
+
+    ANYONE = "anyone"
+    JOIN = "a join secret"
+    NODE = "that node"
+    JOB = "viewer, or a node with ranks of the job"
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+_PEOPLE = {
+    Access.JOB: {Role.VIEWER, Role.OPERATOR, Role.ADMIN},
+    Access.VIEWER: {Role.VIEWER, Role.OPERATOR, Role.ADMIN},
+    Access.OPERATOR: {Role.OPERATOR, Role.ADMIN},
+    Access.ADMIN: {Role.ADMIN},
+}
+
+
+def allows(access: Access, identity: Identity, node: str | None) -> bool:
+    """Whether the rule lets somebody in; `node` is the one in the path, if there is one there."""
+    if access is Access.NODE:
+        return identity.role is Role.NODE and identity.name == node
+    if access is Access.JOIN:
+        return identity.role is Role.JOIN
+    if access is Access.JOB and identity.role is Role.NODE:
+        return True  # the handler asks whether it holds a rank of the job
+    return identity.role in _PEOPLE.get(access, set())
+
+
+async def let_in(request: Request, access: Access) -> None:
+    """Hold a request against its route's rule; leaves the identity with the request.
+
+    Raises:
+        Refusal: 401 without a good token, 403 with another's, 429 too often.
+    """
+    if access is Access.ANYONE:
+        return
+    identity, token = await _identify(request)
+    gate = service_of(request).gate
+    bucket = gate.nodes if identity.role is Role.NODE else gate.people
+    if (wait_s := bucket.wait_s(identity.id)) > 0:
+        raise _too_often(f"{identity.role.value} {identity.name} asks too often", wait_s)
+    node = request.path_params.get("node")
+    if not allows(access, identity, node):
+        raise _forbidden(access, identity, node)
+    if access is Access.NODE:
+        _certificate_fits(request, identity)
+    request.state.identity = identity
+    request.state.secret = token if access is Access.JOIN else ""
+
+
+def who(request: Request) -> Identity:
+    """Who was let in."""
+    identity: Identity = request.state.identity
+    return identity
+
+
+def actor(request: Request) -> str:
+    """Who was let in, and from where, for the audit log."""
+    return f"{who(request).name} ({address(request)})"
+
+
+def address(request: Request) -> str:
+    """The caller's address; empty where there is none (a UNIX socket)."""
+    return request.client.host if request.client else ""
+
+
+def still_welcome(request: Request) -> None:
+    """Whether an open request may go on.
+
+    Raises:
+        Refusal: 401, its token was revoked or has ended meanwhile.
+    """
+    if not service_of(request).tokens.holds(who(request)):
+        raise Refusal(401, "this token was revoked or has ended meanwhile", "ask an admin for a new one")
+
+
+async def _identify(request: Request) -> tuple[Identity, str]:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    token = token.strip()
+    tokens = service_of(request).tokens
+    if scheme.lower() == "bearer" and token and (known := tokens.identify(token)) is not None:
+        return known, token  # asked before any limit: nobody can be locked out by a neighbour behind the same address
+    if (wait_s := service_of(request).gate.unknown.wait_s(address(request))) > 0:
+        raise _too_often("too many requests without a good token from this address", wait_s)
+    if scheme.lower() != "bearer" or not token:
+        todo = "send 'Authorization: Bearer TOKEN'; a token comes from 'remediator token issue'"
+        raise Refusal(401, "no token was sent", todo)
+    try:
+        await asyncio.to_thread(tokens.refresh)  # it may have been issued just now, by another process
+    except SQLAlchemyError as error:
+        raise Refusal(503, "the token cannot be looked up: the database is away", "try again later", 1) from error
+    identity = tokens.identify(token)
+    if identity is None:
+        todo = "issue a new one with 'remediator token issue'"
+        raise Refusal(401, "this token is not known, has ended, or was revoked", todo)
+    return identity, token
+
+
+def _too_often(words: str, wait_s: float) -> Refusal:
+    return Refusal(429, words, "ask less often", math.ceil(wait_s))
+
+
+def _forbidden(access: Access, identity: Identity, node: str | None) -> Refusal:
+    mine = f"this token is {identity.role.value} {identity.name}'s"
+    if access is Access.NODE:
+        todo = f"issue one with 'remediator token issue --node {node}'"
+        return Refusal(403, f"{mine} and cannot speak for node {node}", todo)
+    if access is Access.JOIN:
+        return Refusal(403, f"{mine} and is no join secret", "make one with 'remediator token issue --join PATTERN'")
+    todo = f"issue one with 'remediator token issue --{access.value} NAME'"
+    return Refusal(403, f"{mine}; {access.value} is needed here", todo)
+
+
+def _certificate_fits(request: Request, identity: Identity) -> None:
+    tls = service_of(request).config.tls
+    if tls is None or not tls.nodes_by_certificate:
+        return
+    names = request.scope.get("client_certificate_names", ())
+    if identity.name not in names:
+        had = f"the client certificate names {', '.join(names)}" if names else "no client certificate was shown"
+        todo = "give healthd 'remediator.certificate' and 'remediator.certificate_key' with the node's name in them"
+        raise Refusal(403, f"{had}, the token is node {identity.name}'s", todo)

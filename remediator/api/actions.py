@@ -1,0 +1,123 @@
+"""What operators do with incidents besides approving: acknowledge, note, resolve, open again. Inputs of the pipeline, all of them.
+
+Each may be repeated without harm. `If-Match` with the `ETag` of `GET /v1/incidents/{id}` says: only if it is still as I saw it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remediator.api.access import address, who
+from remediator.api.service import Refusal, admit, durable, message_of, service_of, submit
+from remediator.model.inputs import IncidentWord, PersonSaid, Reopened
+from remediator.model.records import Incident, IncidentState
+from remediator.model.views import Words
+from remediator.store.story import StoryStore
+from vocabulary.finding import Finding
+from vocabulary.wire import encode
+
+WORDS_BYTES_MAX = 16 << 10
+KEY_CHARS_MAX = 128
+
+
+async def acknowledge(request: Request) -> Response:
+    """`POST /v1/incidents/{id}/acknowledge`: I look after it."""
+    words = await message_of(request, Words, WORDS_BYTES_MAX)
+    incident, _ = await _incident(request)
+    if incident.state is IncidentState.CLOSED:
+        raise Refusal(409, f"{incident.id} is closed", "nobody needs to look after it")
+    return await _say(request, incident, IncidentWord.ACKNOWLEDGE, words.text)
+
+
+async def note(request: Request) -> Response:
+    """`POST /v1/incidents/{id}/notes`: with `Idempotency-Key`, a repetition is known and not written twice."""
+    words = await message_of(request, Words, WORDS_BYTES_MAX)
+    if not words.text.strip():
+        raise Refusal(400, "the note is empty", 'send {"text": …}')
+    incident, _ = await _incident(request)
+    key = request.headers.get("idempotency-key", "")
+    if len(key) > KEY_CHARS_MAX:
+        raise Refusal(400, f"Idempotency-Key is longer than {KEY_CHARS_MAX} characters")
+    if key:
+        store = StoryStore(service_of(request).journal.engine)
+        events = await asyncio.to_thread(store.events, incident.id)
+        if any(e.kind == "note" and e.data.get("key") == key and e.actor == who(request).name for e in events):
+            return Response(status_code=204)
+    return await _say(request, incident, IncidentWord.NOTE, words.text, key)
+
+
+async def resolve(request: Request) -> Response:
+    """`POST /v1/incidents/{id}/resolve`: it is over; what was planned and not done is cancelled."""
+    words = await message_of(request, Words, WORDS_BYTES_MAX)
+    incident, _ = await _incident(request)
+    if incident.state is IncidentState.CLOSED:
+        return Response(status_code=204)
+    if incident.state is IncidentState.ACTING:
+        todo = "wait for it to end, or take the node into your own hands (drain it yourself in the scheduler)"
+        raise Refusal(409, f"a plan of {incident.id} is under way", todo)
+    return await _say(request, incident, IncidentWord.RESOLVE, words.text)
+
+
+async def reopen(request: Request) -> Response:
+    """`POST /v1/incidents/{id}/reopen`: it was not over. It is decided upon anew, and only a person closes it again."""
+    words = await message_of(request, Words, WORDS_BYTES_MAX)
+    incident, findings = await _incident(request)
+    if incident.state is not IncidentState.CLOSED:
+        return Response(status_code=204)
+    service = service_of(request)
+    other = next((i.id for i in service.engine.snapshot.incidents.values() if i.node == incident.node), None)
+    if other is not None:
+        raise Refusal(409, f"node {incident.node} has another open incident, {other}", "go on there")
+    admit(service)
+    item = Reopened(
+        at=service.clock.wall(),
+        incident=incident,
+        findings=tuple(findings),
+        actor=who(request).name,
+        address=address(request),
+        text=words.text,
+    )
+    await durable(service, submit(service, item))
+    return Response(status_code=204)
+
+
+def etag(incident: Incident) -> str:
+    """Names one state of an incident."""
+    return f'"{hashlib.sha256(encode(incident)).hexdigest()[:16]}"'
+
+
+async def _incident(request: Request) -> tuple[Incident, list[Finding]]:
+    """The incident of the path as it is on the disk.
+
+    Raises:
+        Refusal: 404, there is none; 412, it is not as the caller saw it.
+    """
+    name = request.path_params["incident"]
+    found = await asyncio.to_thread(service_of(request).journal.incident, name)
+    if found is None:
+        raise Refusal(404, f"there is no incident {name}", "see 'healthctl incidents list'")
+    seen = request.headers.get("if-match", "*")
+    if seen != "*" and etag(found[0]) not in [each.strip() for each in seen.split(",")]:
+        raise Refusal(412, f"{name} is not as you saw it any more", "look at it again")
+    return found[0], found[1]
+
+
+async def _say(request: Request, incident: Incident, word: IncidentWord, text: str, key: str = "") -> Response:
+    service = service_of(request)
+    admit(service)
+    item = PersonSaid(
+        at=service.clock.wall(),
+        incident=incident.id,
+        node=incident.node,
+        word=word,
+        actor=who(request).name,
+        address=address(request),
+        text=text,
+        key=key,
+    )
+    await durable(service, submit(service, item))
+    return Response(status_code=204)

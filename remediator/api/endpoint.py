@@ -1,0 +1,47 @@
+"""One route: its path, who may call it, what goes in and out. The routes, their rules and the published document are made of these."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from remediator.api.access import Access, let_in
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Query(NamedTuple):
+    """One word of the query. `kind` is number, integer or string; a list may be given several times."""
+
+    name: str
+    kind: str
+    about: str
+    many: bool = False
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """`answer` is the type of a 200's body or its media type; None: 204 without a body."""
+
+    method: str
+    path: str
+    access: Access
+    handler: Handler
+    about: str
+    body: Any = None
+    answer: Any = None
+    query: tuple[Query, ...] = ()
+    headers: tuple[Query, ...] = ()
+
+    def route(self) -> Route:
+        """For the router: the handler behind its rule."""
+
+        async def guarded(request: Request) -> Response:
+            await let_in(request, self.access)
+            return await self.handler(request)
+
+        return Route(self.path, guarded, methods=[self.method])

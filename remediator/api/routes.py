@@ -1,0 +1,121 @@
+"""Every route, in one table: who may call it, what goes in, what comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remediator.api import actions, credentials, evidence, health, jobs, nodes, operators, postmortems, stream
+from remediator.api.access import Access
+from remediator.api.endpoint import Endpoint, Handler, Query
+from remediator.model.credentials import TokenList
+from remediator.model.evidence import EvidenceList
+from remediator.model.views import (
+    Approval,
+    Enrolment,
+    EventList,
+    IncidentList,
+    IncidentView,
+    NewToken,
+    NodeList,
+    NodeView,
+    Rotation,
+    StatusView,
+    TokenWish,
+    Words,
+)
+from vocabulary.hazard import JobHazard
+from vocabulary.order import OrderUpdate
+from vocabulary.wire import OrdersReply, Report, ReportReply
+
+WAIT = Query("wait_s", "number", "wait up to so many seconds for something new")
+AFTER = Query("after", "integer", "number of the last event that is known")
+IF_MATCH = Query("If-Match", "string", "the incident's ETag: only if it is still so")
+KEY = Query("Idempotency-Key", "string", "names this request, so that it can be repeated")
+RESUME = Query("Last-Event-ID", "string", "go on after this event")
+
+
+def _get(
+    path: str, access: Access, handler: Handler, answer: Any, about: str, query: tuple[Query, ...] = (), **more: Any
+) -> Endpoint:
+    return Endpoint(
+        method="GET", path=path, access=access, handler=handler, answer=answer, about=about, query=query, **more
+    )
+
+
+def _post(
+    path: str, access: Access, handler: Handler, body: Any, answer: Any, about: str, headers: tuple[Query, ...] = ()
+) -> Endpoint:
+    return Endpoint(
+        method="POST", path=path, access=access, handler=handler, body=body, answer=answer, about=about, headers=headers
+    )
+
+
+_NODE, _ADMIN, _OPERATOR, _VIEWER, _ANYONE = Access.NODE, Access.ADMIN, Access.OPERATOR, Access.VIEWER, Access.ANYONE
+_INCIDENT = "/v1/incidents/{incident}"
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    _post("/v1/enrol", Access.JOIN, credentials.enrol, Enrolment, NewToken, "A node's own token for a join secret."),
+    _post("/v1/nodes/{node}/report", _NODE, nodes.report, Report, ReportReply, "Durable when answered."),
+    _get(
+        "/v1/nodes/{node}/orders",
+        _NODE,
+        nodes.orders,
+        OrdersReply,
+        "Every open order; waits for one that is not known.",
+        (WAIT, Query("known", "string", "id of an order that the node has", many=True)),
+    ),
+    _post("/v1/nodes/{node}/orders/{order:path}", _NODE, nodes.answer, OrderUpdate, None, "How far an order is."),
+    _post(
+        "/v1/nodes/{node}/evidence/{order:path}",
+        _NODE,
+        evidence.take,
+        "application/gzip",
+        None,
+        "The bundle that an order asked for.",
+    ),
+    _get("/v1/jobs/{job:path}/hazard", Access.JOB, jobs.hazard, JobHazard, "How likely a job's nodes are to fail."),
+    _get("/v1/status", _VIEWER, operators.status, StatusView, "The cluster in one look."),
+    _get("/v1/nodes", _VIEWER, operators.nodes, NodeList, "Nodes, by name."),
+    _get("/v1/nodes/{node}", _VIEWER, operators.node, NodeView, "One node, with GPUs, ranks and findings."),
+    _get("/v1/incidents", _VIEWER, operators.incidents, IncidentList, "Incidents, newest first."),
+    _get(_INCIDENT, _VIEWER, operators.incident, IncidentView, "One incident, whole; its state is named by ETag."),
+    _get(
+        f"{_INCIDENT}/postmortem",
+        _VIEWER,
+        postmortems.show,
+        "text/markdown",
+        "The incident told afterwards.",
+        (Query("format", "string", "md, html or json"),),
+    ),
+    _get(
+        f"{_INCIDENT}/evidence",
+        _OPERATOR,
+        evidence.show,
+        EvidenceList,
+        "What bundles there are; with 'order', that bundle.",
+        (Query("order", "string", "the order that asked for it"),),
+    ),
+    _post(f"{_INCIDENT}/approve", _OPERATOR, operators.approve, Approval, None, "Let what it waits for be done."),
+    _post(f"{_INCIDENT}/acknowledge", _OPERATOR, actions.acknowledge, Words, None, "I look after it.", (IF_MATCH,)),
+    _post(f"{_INCIDENT}/notes", _OPERATOR, actions.note, Words, None, "Write a note.", (IF_MATCH, KEY)),
+    _post(f"{_INCIDENT}/resolve", _OPERATOR, actions.resolve, Words, None, "It is over.", (IF_MATCH,)),
+    _post(f"{_INCIDENT}/reopen", _OPERATOR, actions.reopen, Words, None, "It was not over.", (IF_MATCH,)),
+    _get("/v1/events", _VIEWER, operators.events, EventList, "The audit log, in order.", (AFTER, WAIT)),
+    _get(
+        "/v1/events/stream",
+        _VIEWER,
+        stream.stream,
+        "text/event-stream",
+        "The audit log as it grows.",
+        (AFTER,),
+        headers=(RESUME,),
+    ),
+    _get("/v1/tokens", _ADMIN, credentials.listed, TokenList, "All tokens, without their text."),
+    _post("/v1/tokens", _ADMIN, credentials.issue, TokenWish, NewToken, "A new token, told this once."),
+    _post("/v1/tokens/rotate", _ADMIN, credentials.rotate, Rotation, NewToken, "A new token; the old ones end soon."),
+    _post("/v1/tokens/{token}/revoke", _ADMIN, credentials.revoke, None, None, "End a token now."),
+    _get("/v1/openapi.json", _ANYONE, health.openapi, "application/json", "This document."),
+    _get("/healthz", _ANYONE, health.healthz, health.Readiness, "Is this the one to ask?"),
+    _get("/livez", _ANYONE, health.livez, "text/plain", "Does it live?"),
+    _get("/metrics", _ANYONE, health.metrics, "text/plain", "Prometheus' metrics."),
+)

@@ -1,0 +1,97 @@
+"""`GET /v1/events/stream`: the audit log as server-sent events.
+
+Nothing is buffered for a reader but what the socket holds: each asks the log itself, from where it is. Who does not read for a
+while is cut off, and resumes with `Last-Event-ID`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from remediator.api.access import still_welcome, who
+from remediator.api.render import event_view
+from remediator.api.service import Refusal, service_of
+from vocabulary.wire import encode
+
+EVENTS_AT_ONCE = 200
+HEARTBEAT_S = 15.0
+UNREAD_S = 10.0  # a reader that takes nothing for so long is cut off
+SEQ_MAX = 2**53
+
+
+class _Stream(Response):
+    """Sends as fast as the reader takes, and lets go of one who takes nothing."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, request: Request, after: int) -> None:
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._request = request
+        self._after = after
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        gate = service_of(self._request).gate
+        with gate.streams.one(who(self._request).id) as seated:
+            if not seated:
+                raise Refusal(429, "too many streams are open", "close one", 5)
+            await asyncio.wait_for(
+                send({"type": "http.response.start", "status": 200, "headers": self.raw_headers}), UNREAD_S
+            )
+            gone = asyncio.create_task(_gone(receive))
+            try:
+                await self._run(send, gone)
+            finally:
+                gone.cancel()
+
+    async def _run(self, send: Send, gone: asyncio.Task[None]) -> None:
+        with contextlib.suppress(asyncio.TimeoutError, Refusal):
+            async for part in _parts(self._request, self._after):
+                if gone.done():
+                    return
+                body = {"type": "http.response.body", "body": part, "more_body": True}
+                await asyncio.wait_for(send(body), UNREAD_S)
+            await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), UNREAD_S)
+
+
+async def stream(request: Request) -> Response:
+    """After the event in `Last-Event-ID`, or `after`; without either, from now on."""
+    service = service_of(request)
+    text = request.headers.get("last-event-id") or request.query_params.get("after")
+    if text is None:
+        after = await asyncio.to_thread(service.journal.last_event)
+    elif text.isascii() and text.isdecimal() and int(text[:20]) <= SEQ_MAX:
+        after = int(text)
+    else:
+        raise Refusal(400, f"{text[:40]!r} is no number of an event")
+    return _Stream(request, after)
+
+
+async def _parts(request: Request, after: int) -> AsyncIterator[bytes]:
+    service = service_of(request)
+    yield b"retry: 2000\n\n"
+    with service.wakeups.subscription() as woken:
+        while not service.wakeups.ended:
+            still_welcome(request)
+            woken.clear()
+            found = await asyncio.to_thread(service.journal.events, after, EVENTS_AT_ONCE)
+            for seq, event in found:
+                yield b"id: %d\ndata: %b\n\n" % (seq, encode(event_view(seq, event)))
+                after = seq
+            if len(found) == EVENTS_AT_ONCE:
+                continue
+            try:
+                await asyncio.wait_for(woken.wait(), HEARTBEAT_S)
+            except asyncio.TimeoutError:
+                yield b": still here\n\n"
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

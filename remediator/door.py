@@ -1,0 +1,55 @@
+"""What the configuration says about the door: limits for callers, TLS, and who may speak in the clear."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated
+
+import msgspec
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one credential may ask for, and what an address may get wrong. Rates are per second."""
+
+    node_per_s: Positive = 20.0
+    node_burst: Count = 100
+    person_per_s: Positive = 20.0
+    person_burst: Count = 200
+    unknown_per_s: Positive = 1.0  # requests without a good token, of one address
+    unknown_burst: Count = 30
+    polls_per_node: Count = 4
+    streams: Count = 64  # of events, in all
+    streams_per_person: Count = 4
+    body_s: Positive = 30.0  # for a request's body to arrive
+    headers_s: Positive = 10.0  # for its head
+
+
+class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The server's certificate, and what is asked of callers. Files are PEM, read again at SIGHUP."""
+
+    certificate: str
+    key: str
+    client_ca: str = ""  # who signs clients' certificates
+    client_certificate: str = "none"  # none, optional, required
+    nodes_by_certificate: bool = False  # a node's token counts only with a certificate that names the node
+
+    def __post_init__(self) -> None:
+        if self.client_certificate not in {"none", "optional", "required"}:
+            raise ValueError(f"client_certificate is '{self.client_certificate}'; known: none, optional, required")
+        if (self.client_certificate != "none") != bool(self.client_ca):
+            raise ValueError("client_ca and client_certificate (optional, required) belong together")
+        if self.nodes_by_certificate and self.client_certificate == "none":
+            raise ValueError("nodes_by_certificate needs client_certificate: optional or required")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody outside this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
