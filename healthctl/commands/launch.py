@@ -95,6 +95,13 @@ from vocabulary.clock import SystemClock
     help="How long a rank may stay after its first peer has left; then it is killed.",
 )
 @click.option(
+    "--done-seconds",
+    type=click.FloatRange(min=0),
+    default=3600.0,
+    show_default=True,
+    help="How long a rank may go on after its first peer has ended with 0; then it is killed. 0: for ever.",
+)
+@click.option(
     "--stop-seconds",
     type=click.FloatRange(min=0.1),
     default=30.0,
@@ -122,7 +129,7 @@ def launch(*, backend: str, node_names: str, events: Path | None, command: tuple
     """Run COMMAND once per rank, or once per node; on an eject or abort start it again at once, without the condemned nodes.
 
     Exit codes: 0 done; 75 too few fit nodes are left, queue the job again (inside Slurm it already is); 93 the job says
-    never again; 128 + N stopped by signal N; otherwise the code of the rank that failed.
+    never again; 128 + N stopped by signal N; 1 ranks ended with 90 to 92 without an order; otherwise the code of the rank that failed.
     """
     try:
         chosen = _backend(backend, node_names)
@@ -158,6 +165,7 @@ def _job(  # the rest of the options, by name
         Gate(rest["gate"]),
         limits,
         rest["leave_seconds"],
+        rest["done_seconds"],
         rest["stop_seconds"],
         least=min_nodes,
         socket_template=os.environ.get("HEALTHD_SOCKET") or DEFAULT_SOCKET,

@@ -14,7 +14,10 @@ class BackendError(Exception):
 
 
 class Attempt(NamedTuple):
-    """One start of the job: a process per rank, or, `per_node`, one per node that makes `ranks_per_node` ranks itself."""
+    """One start of the job: a process per rank, or, `per_node`, one per node that makes `ranks_per_node` ranks itself.
+
+    `patience_seconds` after the first has ended, however, the backend may end the others; 0: never.
+    """
 
     number: int
     job: str
@@ -22,6 +25,7 @@ class Attempt(NamedTuple):
     ranks_per_node: int
     command: tuple[str, ...]
     per_node: bool = False
+    patience_seconds: float = 0.0
 
     @property
     def tasks_per_node(self) -> int:
@@ -96,6 +100,7 @@ class Backend(Protocol):
 
     name: str
     attempts_before: int  # that somebody else has made for this job
+    requeues_before: int  # how often this job was given back to its queue, where anybody counts
 
     def job(self) -> str:
         """The name under which the ranks publish their pages; the same after a requeue."""

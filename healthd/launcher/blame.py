@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from healthd.launcher.plan import Fitness, Limits, NodeVerdict, Outcome, RankEnd, Result, worse
+from healthd.trainer.exits import Exit
 
 NEARLY_ALL = 0.9  # of the ranks: the last ones may find their peers gone before they fail themselves
 SIGNAL_CODES = 128
@@ -13,11 +14,13 @@ SIGNAL_CODES = 128
 def common_code(ends: Sequence[RankEnd], share: float = NEARLY_ALL) -> int | None:
     """The exit code that (nearly) all ranks ended with by themselves; None if there is none, or it is no program's own.
 
-    Codes from 128 on are a shell's words for a signal, and a signal may be a machine's doing.
+    Codes from 128 on are a shell's words for a signal, and a signal may be a machine's doing. The guard's own ask for
+    another start: a user error never does.
     """
     own = [end.code for end in ends if end.code is not None and not end.killed]
     code = max(set(own), key=own.count, default=0)
-    return code if 0 < code < SIGNAL_CODES and own.count(code) >= share * len(ends) else None
+    users = 0 < code < SIGNAL_CODES and code not in set(Exit)
+    return code if users and own.count(code) >= share * len(ends) else None
 
 
 def may_be_user_error(result: Result, ends: Sequence[RankEnd], seconds: float, limits: Limits) -> bool:

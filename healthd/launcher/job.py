@@ -19,6 +19,7 @@ class Job(NamedTuple):
     gate: Gate = Gate.PREFER
     limits: Limits = Limits()
     leave_seconds: float = 30.0  # for a rank to leave after the first of its peers has
+    done_seconds: float = 3600.0  # for a rank to be done after the first of its peers is; 0: for ever
     stop_seconds: float = 30.0  # for the ranks to save and leave after the launcher was told to stop
     least: int | None = None
     socket_template: str = DEFAULT_SOCKET
@@ -30,7 +31,8 @@ class Job(NamedTuple):
 
     def attempt(self, number: int, name: str, nodes: tuple[str, ...]) -> Attempt:
         """One start of this job."""
-        return Attempt(number, name, nodes, self.ranks_per_node, self.command, self.per_node)
+        patience = max(self.done_seconds, self.leave_seconds, self.stop_seconds) if self.done_seconds else 0.0
+        return Attempt(number, name, nodes, self.ranks_per_node, self.command, self.per_node, patience)
 
     @property
     def choosing(self) -> Gate:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from healthd.launcher import voice
 from vocabulary.clock import Clock
@@ -21,21 +22,31 @@ class Journal:
         self._job = job
         self._clock = clock
 
-    def last_attempt(self) -> int:
-        """The number of this job's last attempt; 0 for none. Lines that are no events are passed over."""
-        last = 0
+    @property
+    def keeps(self) -> bool:
+        """Whether what is written can be read again."""
+        return self._path is not None
+
+    def events(self) -> list[dict[str, Any]]:
+        """This job's events, oldest first. Lines that are no events are passed over."""
+        found = []
         try:
             text = self._path.read_text(encoding="utf-8", errors="replace") if self._path else ""
         except OSError:
-            return 0
+            return []
         for line in text.splitlines():
             try:
                 event = json.loads(line)
-                if event["event"] == "attempt_started" and event["job"] == self._job:
-                    last = max(last, int(event["attempt"]))
-            except (ValueError, KeyError, TypeError):
+                if event["job"] == self._job and isinstance(event["event"], str):
+                    found.append(event)
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue
-        return last
+        return found
+
+    def last_attempt(self) -> int:
+        """The number of this job's last attempt; 0 for none."""
+        numbers = [event.get("attempt") for event in self.events() if event["event"] == "attempt_started"]
+        return max((number for number in numbers if isinstance(number, int)), default=0)
 
     def write(self, event: str, text: str, **facts: object) -> None:
         """One event: `text` for people, `facts` for programs. A file that cannot be written stops no training."""

@@ -85,7 +85,7 @@ class LocalBackend:
     """This machine, under one name or several."""
 
     name = "local"
-    attempts_before = 0
+    attempts_before = requeues_before = 0
 
     def __init__(self, node_names: Sequence[str] = ()) -> None:
         self._nodes = tuple(node_names) or (socket.gethostname(),)

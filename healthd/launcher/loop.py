@@ -10,7 +10,8 @@ from healthd.launcher.blame import blame_user, doubted, may_be_user_error
 from healthd.launcher.inquiry import Inquiry
 from healthd.launcher.job import Job
 from healthd.launcher.journal import Journal
-from healthd.launcher.pages import RankPage, ends_from_pages, progress_of
+from healthd.launcher.memory import history_of
+from healthd.launcher.pages import ends_from_pages, progress_of
 from healthd.launcher.plan import (
     NO_PROGRESS,
     REQUEUE_EXIT,
@@ -28,6 +29,7 @@ from healthd.launcher.plan import (
     judge,
     next_move,
 )
+from healthd.launcher.proof import proven
 from healthd.launcher.stop import Stop
 from healthd.launcher.watch import Watch
 from vocabulary.clock import Clock
@@ -57,7 +59,7 @@ class Launcher:
             return self._attempts()
 
     def _attempts(self) -> int:
-        history, name = History(), self._backend.job()
+        history, name = history_of(self._journal.events()), self._backend.job()
         number = max(self._journal.last_attempt(), self._backend.attempts_before)
         while True:
             history, verdicts = self._proven(history)
@@ -72,10 +74,10 @@ class Launcher:
             if self._stop.asked():
                 return self._stopped()
             if choice.nodes is None:
-                return self._requeue(choice.why)
+                return self._requeue(choice.why) if self._may_requeue(history, choice.why) else 1
             number += 1
             attempt = self._job.attempt(number, name, choice.nodes)
-            result, progress = self._attempt(attempt, choice.why, verdicts)
+            result, progress = self._attempt(attempt, choice.why, verdicts, history)
             if self._stop.asked() and result.outcome is not Outcome.DONE:
                 return self._stopped()
             history = history.after(result, progress)
@@ -95,29 +97,30 @@ class Launcher:
         failed = {verdict.node for verdict in preflight if verdict.fitness is Fitness.UNFIT}
         return history.without(failed), combine(gate, preflight, self._job.gate)
 
-    def _attempt(self, attempt: Attempt, why: str, verdicts: Sequence[NodeVerdict]) -> tuple[Result, Progress]:
+    def _attempt(
+        self, attempt: Attempt, why: str, verdicts: Sequence[NodeVerdict], history: History
+    ) -> tuple[Result, Progress]:
         world = len(attempt.nodes) * attempt.ranks_per_node
         text = f"attempt {attempt.number}: {world} ranks on {', '.join(attempt.nodes)} ({why})"
         facts = {"attempt": attempt.number, "nodes": attempt.nodes, "ranks_per_node": attempt.ranks_per_node}
         self._journal.write("attempt_started", text, **facts)
         began, since, mark = self._clock.monotonic(), self._clock.wall(), _changed_at(self._job.progress_file)
         ends: Sequence[RankEnd] = []
+        progress = NO_PROGRESS
         try:
             ends = self._watch.ends(self._backend.start(attempt), attempt)
             result = judge(ends)
         except BackendError as error:
             result = Result(Outcome.CRASHED, frozenset(), 1, str(error))
         seconds = self._clock.monotonic() - began
-        pages: Sequence[RankPage] = ()
-        if self._job.per_node and ends and result.outcome is not Outcome.DONE:
+        if ends and result.outcome is not Outcome.DONE and (self._job.per_node or not self._stop.asked()):
             pages = self._inquiry.pages(attempt, since)
-            ends = ends_from_pages(ends, pages)
-            result = judge(ends)
-        progress = NO_PROGRESS
-        if result.outcome is Outcome.CRASHED and not self._stop.asked():
-            touched = _changed_at(self._job.progress_file) != mark
-            progress = progress_of(pages or self._inquiry.pages(attempt, since), touched=touched)
-            if may_be_user_error(result, ends, seconds, self._job.limits) and not History().advanced(progress):
+            progress = progress_of(pages, touched=_changed_at(self._job.progress_file) != mark)
+            if self._job.per_node:
+                ends = ends_from_pages(ends, pages)
+            result = proven(judge(ends), ends, pages, asked=self._stop.asked())
+            early = may_be_user_error(result, ends, seconds, self._job.limits) and not History().advanced(progress)
+            if early and not self._stop.asked():
                 result = self._blamed(result, ends, attempt, verdicts)
         self._journal.write(
             "attempt_ended",
@@ -127,6 +130,7 @@ class Launcher:
             condemned=sorted(result.condemned),
             ranks=[end._asdict() for end in ends],
             step=progress.step,
+            advanced=history.advanced(progress),
             seconds=round(seconds, 3),
         )
         return result, progress
@@ -151,6 +155,15 @@ class Launcher:
             return self._requeue(self._stop.why)
         self._journal.write("stopped", f"stopped by {self._stop.why}", code=self._stop.code)
         return self._stop.code
+
+    def _may_requeue(self, history: History, why: str) -> bool:
+        """Not when this job only crashes, and each time on other nodes; where no journal tells of it, its queue's count does."""
+        known = history.crashes + (0 if self._journal.keeps else self._backend.requeues_before)
+        if history.crashes == 0 or known < self._job.limits.crashes:
+            return True
+        text = f"crashed without progress, queued again {self._backend.requeues_before} times already; {why}"
+        self._journal.write("stopped", f"{Outcome.CRASHED.value}: {text}", outcome=Outcome.CRASHED.value, code=1)
+        return False
 
     def _requeue(self, why: str) -> int:
         if self._backend.requeue():

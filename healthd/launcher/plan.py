@@ -9,7 +9,7 @@ from typing import NamedTuple
 from healthd.trainer.exits import Exit
 
 REQUEUE_EXIT = 75  # EX_TEMPFAIL: try again later, elsewhere
-_ORDERED = (Exit.CONDEMNED, Exit.RELAUNCH, Exit.ABORTED)
+ORDERED_CODES = (Exit.CONDEMNED, Exit.RELAUNCH, Exit.ABORTED)
 
 
 class Fitness(str, enum.Enum):
@@ -124,9 +124,10 @@ class History(NamedTuple):
         return progress.touched or progress.step > self.step
 
     def after(self, result: Result, progress: Progress = NO_PROGRESS) -> History:
-        """One attempt later."""
-        crashed = result.outcome in (Outcome.CRASHED, Outcome.USER_ERROR)
-        crashes = self.crashes + 1 if crashed and not self.advanced(progress) else 0
+        """One attempt later. A node that is lost speaks neither for the job nor against it."""
+        crashes = 0
+        if not self.advanced(progress) and result.outcome is not Outcome.ORDERED:
+            crashes = self.crashes + (result.outcome in (Outcome.CRASHED, Outcome.USER_ERROR))
         excluded = self.excluded | result.condemned
         return History(self.restarts + 1, crashes, excluded, max(self.step, progress.step))
 
@@ -136,22 +137,24 @@ class History(NamedTuple):
 
 
 def judge(ends: Sequence[RankEnd]) -> Result:
-    """What an attempt came to, by how its ranks ended (all of them, in any order)."""
+    """What an attempt came to, by how its ranks ended (all of them, in any order); see `proof` for an ordered leave."""
     codes = {end.code for end in ends}
     if codes == {Exit.DONE}:
         return Result(Outcome.DONE, frozenset(), 0, f"all {len(ends)} ranks are done")
     if Exit.NEVER_AGAIN in codes:
         ranks = [end.rank for end in ends if end.code == Exit.NEVER_AGAIN]
         return Result(Outcome.NEVER_AGAIN, frozenset(), int(Exit.NEVER_AGAIN), f"never again, says rank {_list(ranks)}")
-    if codes & set(_ORDERED):
+    if codes & set(ORDERED_CODES):
         condemned = {end.node for end in ends if end.code == Exit.CONDEMNED or end.killed}
-        code = max(int(each) for each in codes & set(_ORDERED) if each is not None)
-        return Result(Outcome.ORDERED, frozenset(condemned), code, _ordered_text(ends, condemned))
+        code = max(int(each) for each in codes & set(ORDERED_CODES) if each is not None)
+        return Result(Outcome.ORDERED, frozenset(condemned), code, ordered_text(ends, condemned))
     if None in codes:
         lost = {end.node for end in ends if end.code is None}
         return Result(Outcome.LOST, frozenset(lost), REQUEUE_EXIT, f"lost {_list(lost)}")
-    first = next(end for end in ends if end.code and not end.killed) if _crashed(ends) else ends[0]
-    code = 1 if first.code is None else first.code if first.code > 0 else 128 - first.code
+    failed = [end for end in ends if end.code]
+    first = next((end for end in failed if not end.killed), failed[0])
+    code = first.code or 1
+    code = code if code > 0 else 128 - code
     return Result(Outcome.CRASHED, frozenset(), code, f"rank {first.rank} on {first.node} {_code_text(first)}")
 
 
@@ -228,7 +231,8 @@ def backoff(history: History, limits: Limits) -> float:
     return min(limits.backoff_most_seconds, limits.backoff_seconds * 2.0**doublings)
 
 
-def _ordered_text(ends: Sequence[RankEnd], condemned: Collection[str]) -> str:
+def ordered_text(ends: Sequence[RankEnd], condemned: Collection[str]) -> str:
+    """An ordered leave in words."""
     aborted = sum(end.code == Exit.ABORTED for end in ends)
     killed = sorted({end.node for end in ends if end.killed})
     parts = [f"{aborted} ranks aborted" if aborted else "all saved and left"]
@@ -239,11 +243,9 @@ def _ordered_text(ends: Sequence[RankEnd], condemned: Collection[str]) -> str:
     return "; ".join(parts)
 
 
-def _crashed(ends: Sequence[RankEnd]) -> bool:
-    return any(end.code and not end.killed for end in ends)
-
-
 def _code_text(end: RankEnd) -> str:
+    if end.killed:
+        return "stayed after its peers and was killed"
     if end.code is not None and end.code < 0:
         return f"was ended by signal {-end.code}"
     return f"exited with {end.code}"

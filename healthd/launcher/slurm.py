@@ -8,6 +8,7 @@ killed through scancel, which reaches its tasks even when srun itself is stuck.
 from __future__ import annotations
 
 import json
+import math
 import re
 import secrets
 import signal
@@ -153,6 +154,8 @@ class SlurmBackend:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
         self._job_id = self._need("SLURM_JOB_ID")
+        count = self._environ.get("SLURM_RESTART_COUNT", "")
+        self.requeues_before = int(count) if count.isascii() and count.isdigit() else 0
         self._nodes = tuple(
             _run(["scontrol", "show", "hostnames", self._need("SLURM_JOB_NODELIST")], check=True).split()
         )
@@ -174,7 +177,8 @@ class SlurmBackend:
     def start(self, attempt: Attempt) -> SlurmRun:
         """One step, one task per rank."""
         step_name = f"healthd-{attempt.number}-{secrets.token_hex(3)}"
-        argv = [*self._srun(attempt.nodes, attempt.tasks_per_node), f"--job-name={step_name}", "--wait=0"]
+        argv = [*self._srun(attempt.nodes, attempt.tasks_per_node), f"--job-name={step_name}"]
+        argv += [f"--wait={math.ceil(attempt.patience_seconds)}"]  # of a task that ends well srun tells us nothing
         argv += ["--kill-on-bad-exit=0", sys.executable, "-m", "healthd.launcher.rank", *attempt.command]
         address, port = self._address(attempt.nodes[0]), PORT_FIRST + secrets.randbelow(PORT_COUNT)
         environ = {**self._clean(), **attempt.shared_environment(address, port)}

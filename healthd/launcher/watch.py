@@ -15,6 +15,7 @@ from vocabulary.clock import Clock
 
 POLL_SECONDS = 0.02
 KILL_SECONDS = 30.0  # how long a killed step may take to be gone: a process in the driver's hands may never be
+_NEVER = float("inf")
 
 
 class Watch:
@@ -27,8 +28,8 @@ class Watch:
         self._stop = stop
 
     def ends(self, run: Run, attempt: Attempt) -> Sequence[RankEnd]:
-        """How each rank ended; one that stays too long after its first peer has left is killed."""
-        told, kill_at = False, float("inf")
+        """How each rank ended; one that stays too long after its first peer has left, or is done, is killed."""
+        told, kill_at, give_up_at = False, _NEVER, _NEVER
         try:
             while not run.over():
                 now = self._clock.monotonic()
@@ -37,10 +38,15 @@ class Watch:
                     text = f"told to stop by {self._stop.why}: asking the ranks to save and leave"
                     run.terminate()  # first the deed: a record may lie on a disk that hangs
                     self._journal.write("stopping", text, attempt=attempt.number)
-                if kill_at == float("inf") and any(end.code != Exit.DONE for end in run.ended()):
+                ends = run.ended()
+                if kill_at == _NEVER and any(end.code != Exit.DONE for end in ends):
                     kill_at = now + self._job.leave_seconds
+                if give_up_at == _NEVER and ends and self._job.done_seconds:
+                    give_up_at = now + self._job.done_seconds
                 if now >= kill_at:
-                    return self._kill(run, attempt)
+                    return self._kill(run, attempt, "after their peers had left")
+                if now >= give_up_at:
+                    return self._kill(run, attempt, f"{self._job.done_seconds:g} s after the first was done")
                 time.sleep(POLL_SECONDS)
             return run.ended()
         finally:
@@ -54,10 +60,10 @@ class Watch:
         while self._clock.monotonic() < end and not self._stop.asked():
             time.sleep(POLL_SECONDS)
 
-    def _kill(self, run: Run, attempt: Attempt) -> Sequence[RankEnd]:
+    def _kill(self, run: Run, attempt: Attempt, when: str) -> Sequence[RankEnd]:
         left = attempt.world - len(run.ended())
         run.kill()
-        text = f"killing {left} ranks that stayed after their peers had left"
+        text = f"killing {left} ranks that stayed {when}"
         self._journal.write("killing", text, attempt=attempt.number)
         give_up_at = self._clock.monotonic() + KILL_SECONDS
         while not run.over() and self._clock.monotonic() < give_up_at:

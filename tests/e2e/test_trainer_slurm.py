@@ -18,6 +18,7 @@ from healthctl.demo.slurm_cluster import SlurmCluster
 pytestmark = pytest.mark.slurm
 DEADLINE_S = 90.0
 ROOT = Path(__file__).parents[2]
+LEAVES = f"{sys.executable} {ROOT}/tests/unit/healthd/launcher/leaving_rank.py"  # a rank that obeys an order
 
 
 class Batch:
@@ -63,7 +64,10 @@ class Batch:
 
 
 @pytest.fixture
-def submit(slurm_cluster: SlurmCluster, tmp_path: Path) -> Iterator[Callable[..., Batch]]:
+def submit(
+    slurm_cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Batch]]:
+    monkeypatch.setenv("HEALTHD_BEACON_DIR", str(tmp_path / "beacons"))  # sbatch hands it on
     jobs: list[Batch] = []
 
     def make(nodes: int, options: str, rank_script: str, *, exec_launcher: bool = False) -> Batch:
@@ -83,7 +87,8 @@ Submit = Callable[..., Batch]
 
 
 def test_the_condemned_node_is_replaced_within_the_allocation(submit: Submit) -> None:
-    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$RANK" = 2 ] && exit 90; exit 91'
+    condemns = f'[ "$RANK" = 2 ] && exec {LEAVES} $HEALTHD_NODE; exec {LEAVES} another'
+    script = f'[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; {condemns}'
     job = submit(3, "--spares 1 --ranks-per-node 2", script)
 
     assert job.code() == 0, job.log()
@@ -103,7 +108,9 @@ def test_the_condemned_node_is_replaced_within_the_allocation(submit: Submit) ->
 
 
 def test_a_frozen_rank_is_killed_with_its_step_and_its_node_left_out(submit: Submit) -> None:
-    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$RANK" = 1 ] && kill -STOP $$; exit 92'
+    script = (
+        '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$RANK" = 1 ] && kill -STOP $$; exec ' + f"{LEAVES} another aborted 92"
+    )
     job = submit(3, "--spares 1 --leave-seconds 1", script)
 
     assert job.code() == 0, job.log()
@@ -114,13 +121,38 @@ def test_a_frozen_rank_is_killed_with_its_step_and_its_node_left_out(submit: Sub
 
 
 def test_without_a_spare_the_job_is_queued_again(submit: Submit) -> None:
-    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$RANK" = 0 ] && exit 90; exit 91'
-    job = submit(2, "", script)
+    condemns = f'[ "$RANK" = 0 ] && exec {LEAVES} $HEALTHD_NODE; exec {LEAVES} another'
+    job = submit(2, "", f'[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; {condemns}')
 
     job.until(lambda: len(job.all("attempt_ended")) == 2, "a second attempt after the requeue")
 
     assert len(job.all("requeued")) == 1
     assert [event["outcome"] for event in job.all("attempt_ended")] == ["ordered", "done"]
+
+
+def test_crashes_are_counted_on_after_a_requeue(submit: Submit, tmp_path: Path) -> None:
+    notice = tmp_path / "notice"
+    noticed = f"trap 'kill -SEGV $$' TERM; touch {notice}; while :; do sleep 0.1; done"
+    script = f'[ "$HEALTHD_ATTEMPT" = 2 ] && {{ {noticed}; }}; kill -SEGV $$'
+    job = submit(1, f"--max-crashes 3 --backoff-seconds 0.01 --notice-file {notice} --gate off", script)
+
+    job.until(lambda: job.all("stopped"), "the launcher to give up")
+
+    assert [event["outcome"] for event in job.all("attempt_ended")] == ["crashed"] * 3
+    assert "3 crashes in a row without progress" in job.all("stopped")[0]["text"]
+    assert job.all("stopped")[0]["code"] == 128 + signal.SIGSEGV
+
+
+def test_a_rank_that_is_not_done_long_after_the_first_is_ended(submit: Submit) -> None:
+    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$RANK" = 0 ] && exit 0; exec sleep 300'
+    job = submit(2, "--done-seconds 1 --leave-seconds 0.5 --stop-seconds 1 --backoff-seconds 0.01", script)
+
+    assert job.code() == 0, job.log()
+
+    first, second = job.all("attempt_ended")
+    assert (first["outcome"], second["outcome"]) == ("crashed", "done"), job.log()
+    assert first["ranks"][0]["code"] == 0
+    assert first["ranks"][1]["code"] < 0
 
 
 def test_ranks_are_placed_by_slurm_and_share_an_address(submit: Submit, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def ends(*codes: int | None, killed: tuple[int, ...] = ()) -> list[RankEnd]:
         (ends(1, -9, -9, killed=(1, 2)), None),
         (ends(1, None), None),
         (ends(0, 0), None),
+        (ends(92, 92), None),  # the guard's codes ask for another start
     ],
 )
 def test_ranks_that_end_alike_have_a_common_code(ranks: list[RankEnd], code: int | None) -> None:

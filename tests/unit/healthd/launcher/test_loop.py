@@ -2,57 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from healthd.launcher.journal import Journal
 from healthd.launcher.voice import drain
+from tests.unit.healthd.launcher.launching import (
+    DEADLINE_S,
+    LEAVES,
+    QUICK,
+    argv,
+    attempts,
+    gone,
+    launch,
+    read_events,
+    wait_until,
+)
 from vocabulary.clock import ManualClock
-
-DEADLINE_S = 30.0
-
-
-def argv(*options: str, nodes: str = "n0,n1,n2", events: Path | None = None) -> list[str]:
-    record = ["--events", str(events)] if events else []
-    return [
-        sys.executable,
-        "-m",
-        "healthctl.main",
-        "launch",
-        "--backend",
-        "local",
-        "--node-names",
-        nodes,
-        *record,
-        *options,
-    ]
-
-
-def launch(*options: str, nodes: str = "n0,n1,n2", events: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv(*options, nodes=nodes, events=events), capture_output=True, text=True, check=False, timeout=DEADLINE_S
-    )
-
-
-def read_events(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def attempts(path: Path) -> list[object]:
-    return [event["nodes"] for event in read_events(path) if event["event"] == "attempt_started"]
 
 
 def test_the_condemned_node_is_replaced_by_the_spare(tmp_path: Path) -> None:
     events = tmp_path / "events"
-    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$HEALTHD_NODE" = n1 ] && exit 90; exit 91'
+    script = f'[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; exec {LEAVES} n1'
 
     done = launch("--spares", "1", "--", "sh", "-c", script, events=events)
 
@@ -104,7 +80,7 @@ def test_a_command_per_node_is_told_how_to_make_its_ranks(tmp_path: Path) -> Non
 
 def test_without_a_spare_it_asks_to_be_queued_again(tmp_path: Path) -> None:
     events = tmp_path / "events"
-    done = launch("--", "sh", "-c", '[ "$RANK" = 0 ] && exit 90; exit 91', events=events)
+    done = launch("--", "sh", "-c", f"exec {LEAVES} n0", events=events)
 
     assert done.returncode == 75
     assert "3 nodes needed, 2 usable of 3; not n0" in done.stderr
@@ -113,7 +89,7 @@ def test_without_a_spare_it_asks_to_be_queued_again(tmp_path: Path) -> None:
 
 def test_a_rank_that_stays_is_killed_and_its_node_left_out(tmp_path: Path) -> None:
     events = tmp_path / "events"
-    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$RANK" = 1 ] && sleep 300; exit 92'
+    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$RANK" = 1 ] && sleep 300; exec ' + f"{LEAVES} n9 aborted 92"
 
     done = launch("--spares", "1", "--leave-seconds", "0.3", "--", "sh", "-c", script, events=events)
 
@@ -122,52 +98,9 @@ def test_a_rank_that_stays_is_killed_and_its_node_left_out(tmp_path: Path) -> No
     assert "had to kill what stayed on n1" in done.stderr
 
 
-QUICK = ("--backoff-seconds", "0.01", "--gate", "off")
-
-
-def test_a_crash_loop_ends_with_the_users_own_code(tmp_path: Path) -> None:
-    events = tmp_path / "events"
-    script = '[ "$RANK" = 1 ] && kill -SEGV $$; exit 7'
-    done = launch("--max-crashes", "2", *QUICK, "--", "sh", "-c", script, events=events)
-
-    assert done.returncode == 7
-    assert len(attempts(events)) == 2
-    assert "2 crashes in a row without progress" in done.stderr
-    assert [event["seconds"] for event in read_events(events) if event["event"] == "waiting"] == [0.01]
-
-
-def test_what_fails_alike_on_all_ranks_at_once_is_the_users_error(tmp_path: Path) -> None:
-    events = tmp_path / "events"
-    done = launch("--", "sh", "-c", "exit 7", events=events)
-
-    assert done.returncode == 7
-    assert len(attempts(events)) == 1
-    assert "3 of 3 ranks exited with 7 soon after their start, no node shows a fault" in done.stderr
-    assert [event["outcome"] for event in read_events(events) if event["event"] == "stopped"] == ["user_error"]
-
-
-def test_user_errors_may_be_tried_again(tmp_path: Path) -> None:
-    events = tmp_path / "events"
-    done = launch("--user-error-seconds", "0", "--max-crashes", "2", *QUICK, "--", "sh", "-c", "exit 7", events=events)
-
-    assert done.returncode == 7
-    assert len(attempts(events)) == 2
-
-
-def test_crashes_after_progress_do_not_count(tmp_path: Path) -> None:
-    events, progress = tmp_path / "events", tmp_path / "progress"
-    script = '[ "$HEALTHD_ATTEMPT" = 4 ] && exit 93; echo "$HEALTHD_ATTEMPT" >> "$0"; exit 7'
-    options = ("--max-crashes", "1", "--progress-file", str(progress), *QUICK)
-
-    done = launch(*options, "--", "sh", "-c", script, str(progress), events=events)
-
-    assert done.returncode == 93
-    assert len(attempts(events)) == 4
-
-
 def test_a_job_shrinks_when_it_may_and_says_so(tmp_path: Path) -> None:
     events = tmp_path / "events"
-    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit $((10 - WORLD_SIZE)); [ "$RANK" = 0 ] && exit 90; exit 91'
+    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit $((10 - WORLD_SIZE)); exec ' + f"{LEAVES} n0"
 
     done = launch("--min-nodes", "2", *QUICK, "--", "sh", "-c", script, events=events)
 
@@ -234,7 +167,7 @@ def test_a_node_is_proven_once(tmp_path: Path) -> None:
     count = f'echo x >> {tmp_path}/$HEALTHD_NODE; echo \'{{"verdict": "pass"}}\''
     site = tmp_path / "site.sh"
     site.write_text(count)
-    script = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; [ "$RANK" = 0 ] && exit 90; exit 91'
+    script = f'[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; exec {LEAVES} n0'
 
     done = launch("--spares=1", f"--preflight-command=sh {site}", *QUICK, "--", "sh", "-c", script)
 
@@ -256,28 +189,14 @@ def test_the_products_own_preflight_reads_well() -> None:
     assert "preflight: n0 unfit (" in done.stderr
 
 
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-def wait_until(what: Callable[[], bool], why: str) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not what():
-        assert time.monotonic() < end, why
-        time.sleep(0.01)
-
-
 def test_ranks_in_sessions_of_their_own_are_killed_with_their_program(tmp_path: Path) -> None:
     stays = 'trap "" TERM; setsid sh -c "echo \\$\\$ > $0/pid; exec sleep 300" & wait; sleep 300'
-    script = f'[ "$NODE_RANK" = 1 ] && {{ {stays}; }}; while [ ! -s "$0/pid" ]; do sleep 0.05; done; exit 92'
+    script = f'[ "$NODE_RANK" = 1 ] && {{ {stays}; }}; while [ ! -s "$0/pid" ]; do sleep 0.05; done; exit 7'
     options = ("--per-node", "--max-restarts", "0", "--leave-seconds", "0.2", *QUICK)
 
     done = launch(*options, "--", "sh", "-c", script, str(tmp_path), nodes="a,b")
 
-    assert done.returncode == 92, done.stderr
+    assert done.returncode == 7, done.stderr
     wait_until(lambda: gone(int((tmp_path / "pid").read_text())), "a rank is still there")
 
 

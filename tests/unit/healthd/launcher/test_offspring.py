@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.launcher.offspring import Process, below
-from tests.unit.healthd.launcher.test_loop import DEADLINE_S, argv, gone, wait_until
+from tests.unit.healthd.launcher.launching import DEADLINE_S, argv, gone, wait_until
 
 TELL = 'cd "{place}"; echo $$ > "{place}/{name}.new"; mv "{place}/{name}.new" "{place}/{name}"; exec sleep 300'
 WAYS = {

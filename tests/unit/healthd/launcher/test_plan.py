@@ -44,6 +44,7 @@ def ends(*codes: int | None, killed: tuple[int, ...] = ()) -> list[RankEnd]:
         (ends(1, -9, -9, killed=(1, 2)), Outcome.CRASHED, set(), 1),
         (ends(None, 1, 1), Outcome.LOST, {"n1"}, 75),
         (ends(-9, -9, killed=(0, 1)), Outcome.CRASHED, set(), 137),
+        (ends(0, -9, 0, killed=(1,)), Outcome.CRASHED, set(), 137),
     ],
 )
 def test_how_ranks_end_says_what_an_attempt_came_to(
@@ -132,6 +133,13 @@ def test_crashes_in_a_row_stop_the_job_and_an_ordered_leave_forgives_them() -> N
     moves = play(CRASH, CRASH, ORDERED, CRASH, CRASH, CRASH, limits=Limits(20, 3))
 
     assert moves == [Move.START] * 5 + [Move.STOP]
+
+
+def test_a_lost_node_neither_counts_as_a_crash_nor_forgives_one() -> None:
+    lost = Result(Outcome.LOST, frozenset({"n2"}), 75, "lost n2")
+
+    assert play(CRASH, lost, CRASH, lost, lost, limits=Limits(20, 2)) == [Move.START] * 2 + [Move.STOP] * 3
+    assert History(crashes=2).after(lost, Progress(3)).crashes == 0
 
 
 def test_restarts_are_bounded() -> None:

@@ -18,6 +18,7 @@ from healthd.launcher.backend import BackendError
 from healthd.launcher.plan import REQUEUE_EXIT
 from healthd.launcher.pod import PodBackend
 from healthd.trainer.exits import Exit
+from tests.unit.healthd.launcher.launching import LEAVES
 
 DEPLOY = Path(__file__).parents[4] / "deploy" / "kubernetes"
 POD = {
@@ -148,15 +149,18 @@ def test_a_program_that_makes_its_ranks_is_told_which_pod_it_is() -> None:
     ("script", "code"),
     [
         ("exit 0", 0),
-        ("exit 90", 90),
-        ("exit 91", 91),
-        ("exit $((91 + LOCAL_RANK))", 92),
+        (f"exec {LEAVES} gpu-17", 90),
+        (f"exec {LEAVES} gpu-18", 91),
+        (f"exec {LEAVES} gpu-18 aborted $((91 + LOCAL_RANK))", 92),
+        ("exit 90", 1),  # obeyed no order: the Job must count this pod
+        ("exit 92", 1),
         ("[ $LOCAL_RANK = 0 ] && exit 93; exit 1", 93),
         ("exit 7", 7),
     ],
 )
-def test_a_pod_ends_once_with_the_code_its_job_reads(script: str, code: int) -> None:
-    done = launch("--ranks-per-node=2", script=script)
+def test_a_pod_ends_once_with_the_code_its_job_reads(tmp_path: Path, script: str, code: int) -> None:
+    told = {"HEALTHD_BEACON_DIR": str(tmp_path / "beacons"), "PYTHONPATH": str(DEPLOY.parents[1])}
+    done = launch("--ranks-per-node=2", script=script, **told)
 
     assert done.returncode == code, done.stderr
     assert done.stderr.count("ranks on gpu-17") == 1

@@ -15,7 +15,7 @@ from healthd.launcher.backend import Attempt
 from healthd.launcher.plan import RankEnd
 from healthd.launcher.slurm import SlurmRun
 from healthd.launcher.voice import Voice
-from tests.unit.healthd.launcher.test_loop import DEADLINE_S, argv, wait_until
+from tests.unit.healthd.launcher.launching import DEADLINE_S, argv, wait_until
 
 SAVES = """
 trap 'sleep 0.2; echo SAVED > "$0/saved"; exit 91' TERM

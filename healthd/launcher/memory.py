@@ -1,0 +1,27 @@
+"""What a launcher knows of the attempts that others made before it for the same job: it was queued again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from healthd.launcher.plan import REQUEUE_EXIT, History, Outcome, Progress, Result
+
+
+def history_of(events: Iterable[Mapping[str, Any]]) -> History:
+    """The crashes in a row and the highest step, as the events of this job tell them, oldest first.
+
+    A job that was stopped for another reason than to be queued again begins anew. How often it was started, and which
+    nodes it must not use, is of one allocation. Events without the members they should have are passed over.
+    """
+    history = History()
+    for event in events:
+        try:
+            if event["event"] == "attempt_ended":
+                result = Result(Outcome(event["outcome"]), frozenset(), 0, "")
+                history = history.after(result, Progress(int(event["step"]), touched=event.get("advanced") is True))
+            elif event["event"] == "stopped" and event["code"] != REQUEUE_EXIT:
+                history = History()
+        except (ValueError, KeyError, TypeError, OverflowError):
+            continue
+    return History(crashes=history.crashes, step=history.step)

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from healthd.launcher.backend import Answers, Attempt
+from healthd.launcher.job import Job
+from healthd.launcher.journal import Journal
+from healthd.launcher.loop import Launcher
+from healthd.launcher.memory import history_of
+from healthd.launcher.plan import Gate, Limits, RankEnd
+from vocabulary.clock import SystemClock
+
+
+def ended(outcome: str = "crashed", step: int = -1, **more: Any) -> dict[str, Any]:
+    return {"event": "attempt_ended", "outcome": outcome, "step": step, **more}
+
+
+def stopped(code: int) -> dict[str, Any]:
+    return {"event": "stopped", "code": code}
+
+
+REQUEUED = {"event": "requeued", "code": 75}
+
+
+@pytest.mark.parametrize(
+    ("events", "crashes", "step"),
+    [
+        ([], 0, -1),
+        ([ended(), REQUEUED, ended()], 2, -1),
+        ([ended(), stopped(75), ended()], 2, -1),
+        ([ended(), ended("lost"), REQUEUED, ended()], 2, -1),
+        ([ended(step=5), ended(step=5), REQUEUED, ended(step=4)], 2, 5),
+        ([ended(), ended(step=5), REQUEUED], 0, 5),
+        ([ended(), ended(advanced=True)], 0, -1),
+        ([ended(), ended("ordered"), REQUEUED], 0, -1),
+        ([ended(), ended(), stopped(1), ended()], 1, -1),
+        ([ended(), stopped(143)], 0, -1),
+        ([ended(), {"event": "attempt_ended"}, ended("unheard of"), {"event": "stopped"}, ended(step="x")], 1, -1),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_remembered(events: list[dict[str, Any]], crashes: int, step: int) -> None:
+    history = history_of(events)
+
+    assert (history.crashes, history.step) == (crashes, step)
+    assert history.restarts == 0
+    assert not history.excluded
+
+
+values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.just([])
+names = st.sampled_from(["event", "outcome", "step", "advanced", "code"])
+words = st.sampled_from(["attempt_ended", "stopped", "crashed", "lost"])
+
+
+@given(st.lists(st.dictionaries(names, values | words), max_size=9))
+def test_no_event_breaks_the_memory(events: list[dict[str, Any]]) -> None:
+    assert history_of(events).crashes >= 0
+
+
+class CrashesThenTooFew:
+    """A backend of one node: the ranks crash, then that node is gone. It counts what is asked of it."""
+
+    name, attempts_before = "pretended", 0
+
+    def __init__(self, requeues_before: int) -> None:
+        self.requeues_before = requeues_before
+        self.left = ["n0"]
+        self.requeued = 0
+
+    def job(self) -> str:
+        return "j"
+
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(self.left)
+
+    def ask(self, *_: object) -> Answers:
+        return {}
+
+    def start(self, attempt: Attempt) -> CrashesThenTooFew:
+        assert attempt.nodes == ("n0",)
+        self.left = []
+        return self
+
+    def ended(self) -> list[RankEnd]:
+        return [RankEnd(0, "n0", -11)]
+
+    def over(self) -> bool:
+        return True
+
+    def terminate(self) -> None:
+        """Nothing runs."""
+
+    kill = clear = terminate
+
+    def requeue(self) -> bool:
+        self.requeued += 1
+        return True
+
+
+@pytest.mark.parametrize(
+    ("before", "events", "code", "requeued"), [(0, "", 75, 1), (1, "", 75, 1), (2, "", 1, 0), (9, "events", 75, 1)]
+)
+def test_a_job_that_only_crashes_is_not_queued_again_for_ever(
+    tmp_path: Path, before: int, events: str, code: int, requeued: int
+) -> None:
+    """Where no journal tells how the times before ended, the queue's own count stands for it."""
+    backend, clock = CrashesThenTooFew(before), SystemClock()
+    journal = Journal(tmp_path / events if events else None, "j", clock)
+    job = Job(("x",), 1, gate=Gate.OFF, limits=Limits(crashes=3, backoff_seconds=0.0))
+
+    assert Launcher(job, backend, journal, clock).run() == code
+    assert backend.requeued == requeued
