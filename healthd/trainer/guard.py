@@ -41,6 +41,7 @@ __all__ = ["GRACEFUL", "REVERT", "Guard", "Step"]
 # The values of vocabulary.order.OrderKind, which needs a codec.
 GRACEFUL, STOP, REVERT, ABORT = "checkpoint_then_eject", "checkpoint_then_stop", "revert", "abort"
 WATCH_SECONDS = 0.05
+LATE_LOOKS = 4  # in a row: what was asked for in time may be agreed on between two of them
 SNAPSHOT_SECONDS = 5.0
 NOTICE_SNAPSHOT_SECONDS = 3.0  # what TERMINATION_SECONDS leave of those 30 s, with a second for the communicator
 COMMUNICATOR_SECONDS = 1.0
@@ -329,11 +330,18 @@ class Guard:
 
     def _watch(self) -> None:
         """The watcher thread: an abort, and an end told by a signal, must work while the main thread is stuck in a collective."""
+        late = 0
         while not self._stop.wait(WATCH_SECONDS):
             self._abort_ordered(self._watched.poll())
             overdue = self._termination.overdue()
-            if overdue is not None and not self._decided(overdue):
+            late = late + 1 if overdue is not None and self._out_of_time() else 0
+            if overdue is not None and late >= LATE_LOOKS:
                 self._abort_unless_leaving(overdue, NOTICE_SNAPSHOT_SECONDS)
+
+    def _out_of_time(self) -> bool:
+        """Whether a notice that ran out is to end this rank: not while all are about to act on an order, or do, within reason."""
+        agreed = self._due or (self._agreement is not None and self._agreement.agreed)
+        return not agreed or self._termination.out_of_time
 
     def _abort_ordered(self, order: MailboxOrder | None) -> None:
         if order is None or order.kind != ABORT or order.cancelled or order.expires_at < self._clock.wall():
@@ -344,11 +352,6 @@ class Guard:
         with self._ending:  # one thread aborts, and never one that is leaving in good order
             if not self._leaving:
                 self._abort(order, snapshot_seconds)
-
-    def _decided(self, order: MailboxOrder) -> bool:
-        """The ranks have agreed on a step for it: they may take their time to save."""
-        answer = self._answers.get(order.id)
-        return answer is not None and answer.agreed_step >= 0
 
     def _abort(self, order: MailboxOrder, snapshot_seconds: float) -> None:
         _log.error("order %s: aborting: %s", order.id, order.reason)

@@ -2,6 +2,7 @@
 
 SIGTERM always is one. `HEALTHD_TERMINATION_SIGNALS=USR2,XCPU` names more, such as the one a scheduler sends ahead of a
 time limit; `HEALTHD_TERMINATION_SECONDS` is how long the ranks may then take to agree, if that is not the guard's default.
+What they agreed on may take longer, up to `HEALTHD_KILL_SECONDS` after the signal: then whoever sent it is known to kill.
 
 Python's handlers run in the main thread, and not while that is stuck in a collective. So a signal is also written to a pipe, by
 the interpreter itself, from which the guard's watcher hears of it. Who has that pipe already (asyncio) keeps it.
@@ -21,7 +22,10 @@ from vocabulary.clock import Clock
 
 ORDER_ID = "sigterm"  # the same on every rank, whichever signal it got: that is how they meet in the vote
 SIGNALS_VARIABLE, SECONDS_VARIABLE = "HEALTHD_TERMINATION_SIGNALS", "HEALTHD_TERMINATION_SECONDS"
+KILL_VARIABLE = "HEALTHD_KILL_SECONDS"
 SECONDS_MAX = 24 * 3600.0
+SAVE_SECONDS = 1800.0  # a save that takes so long after a signal hangs; the watchdogs say so, too
+BEFORE_KILL_SECONDS = 5.0  # what a rank needs to flush its last snapshot and leave
 _KIND = "checkpoint_then_eject"
 _ALLOWED = {name.removeprefix("SIG"): getattr(signal, name) for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGXCPU")}  # fmt: skip
 _UNTOUCHED = (signal.SIG_DFL, signal.default_int_handler)
@@ -41,16 +45,16 @@ def notice_signals(environ: Mapping[str, str]) -> tuple[signal.Signals, ...]:
     return tuple(found)
 
 
-def notice_seconds(environ: Mapping[str, str], default: float) -> float:
+def notice_seconds(environ: Mapping[str, str], default: float, variable: str = SECONDS_VARIABLE) -> float:
     """How long the ranks may take to agree; a number that makes no sense is passed over, with a warning."""
-    text = environ.get(SECONDS_VARIABLE, "")
+    text = environ.get(variable, "")
     try:
         seconds = float(text or default)
     except ValueError:
         seconds = -1.0
     if 0 <= seconds <= SECONDS_MAX:
         return seconds
-    _log.warning("%s: %r is no number of seconds up to a day; passed over", SECONDS_VARIABLE, text)
+    _log.warning("%s: %r is no number of seconds up to a day; passed over", variable, text)
     return default
 
 
@@ -61,6 +65,8 @@ class Termination:
         environ = os.environ if environ is None else environ
         self._clock = clock
         self._grace_seconds = notice_seconds(environ, grace_seconds) if grace_seconds > 0 else 0.0
+        kill_seconds = notice_seconds(environ, SAVE_SECONDS + BEFORE_KILL_SECONDS, KILL_VARIABLE)
+        self._end_seconds = max(self._grace_seconds, kill_seconds - BEFORE_KILL_SECONDS)
         self._under_torchrun = "TORCHELASTIC_RUN_ID" in environ
         self._pid = os.getpid()
         self._order: MailboxOrder | None = None
@@ -86,14 +92,20 @@ class Termination:
         return bool(self._previous)
 
     def overdue(self) -> MailboxOrder | None:
-        """For the watcher: the order of a notice after which this rank should be gone by now, one way or another."""
+        """For the watcher: the order of a notice on which the ranks should have agreed by now."""
         now = self._clock.monotonic()
         for number in self._ears.heard():
             again = number in self._heard and not self._under_torchrun
             if number in self._previous:
-                self._heard[number] = now - self._grace_seconds if again else now
+                self._heard[number] = now - self._end_seconds if again else now
         late = [number for number, at in self._heard.items() if now - at >= self._grace_seconds]
         return self._order_of(late[0]) if late else None
+
+    @property
+    def out_of_time(self) -> bool:
+        """For the watcher: whether this rank should be gone by now, whatever was agreed: so long ago was the signal, or it came twice."""
+        now = self._clock.monotonic()
+        return any(now - at >= self._end_seconds for at in self._heard.values())
 
     def take(self) -> MailboxOrder | None:
         """The order the first notice stands for, once."""

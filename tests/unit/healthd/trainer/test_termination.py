@@ -66,6 +66,7 @@ def test_signals_are_chosen_by_name(
 def test_no_words_break_the_choice(text: str) -> None:
     assert TERM in notice_signals({SIGNALS_VARIABLE: text})
     assert 0 <= notice_seconds({"HEALTHD_TERMINATION_SECONDS": text}, 25.0) <= 86400
+    assert 0 <= notice_seconds({"HEALTHD_KILL_SECONDS": text}, 1800.0, "HEALTHD_KILL_SECONDS") <= 86400
 
 
 @pytest.mark.parametrize("signals", ["'SIGUSR2'", "'SIGUSR2', 'SIGTERM'", "'SIGTERM', 'SIGUSR2'"])
