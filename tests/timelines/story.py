@@ -103,6 +103,7 @@ class Story:
     ) -> Finding:
         check, code = kind.split("/")
         origin = f"b:{next(self._origins)}"
+        seen_at = more.pop("seen_at", self.now)
         finding = Finding(
             id=finding_id(node, check, code, component, origin),
             node=node,
@@ -111,8 +112,8 @@ class Story:
             component=component,
             severity=severity,
             summary=f"{kind} was seen",
-            first_seen=self.now,
-            last_seen=self.now,
+            first_seen=seen_at,
+            last_seen=seen_at,
             origin=origin,
             active=severity is not Severity.INFO,
             **more,
