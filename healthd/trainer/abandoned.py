@@ -127,7 +127,7 @@ def marked(root: Path) -> int | None:
         step = json.loads((root / MARK).read_text(encoding="utf-8"))["before_step"]
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise CheckpointError(
             f"{root / MARK}: cannot be read ({error}); look which checkpoints are good, then delete it"
         ) from error

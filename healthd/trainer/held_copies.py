@@ -9,13 +9,17 @@ and one job's; the ranks of a node may share it. No framework in here.
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, measure
 
+_log = logging.getLogger("healthd.trainer")
 _NAME = re.compile(r"step-(\d{9,})-of-(\d+)-rank-(\d+)-([0-9a-f]{64})\.copy")
 
 
@@ -41,8 +45,11 @@ class HeldCopies:
         self.directory = directory
 
     def held(self) -> list[HeldCopy]:
-        """Those whose writing was finished."""
+        """Those whose writing was finished; none in a directory that others may write to: what is in a copy is unpickled."""
         try:
+            if foreign := self._foreign():
+                _log.warning("copies in memory not used: %s", foreign)
+                return []
             names = sorted(path.name for path in self.directory.iterdir())
         except FileNotFoundError:
             return []
@@ -54,9 +61,22 @@ class HeldCopies:
         return self.directory / copy.name
 
     def aside(self, what: str, rank: int) -> Path:
-        """The name under which a rank writes a copy; what a crash left there is written over."""
+        """The name under which a rank writes a copy; what a crash left there is written over.
+
+        Raises:
+            CheckpointError: the directory is not this user's alone.
+        """
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if foreign := self._foreign():
+            raise CheckpointError(foreign)
         return self.directory / f".{what}-{rank}"
+
+    def _foreign(self) -> str:
+        status = self.directory.lstat()
+        if not stat.S_ISDIR(status.st_mode):
+            return f"{self.directory}: no directory"
+        ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+        return "" if ours else f"{self.directory}: belongs to another user, or others may write to it"
 
     def finish(self, aside: Path, copy: HeldCopy) -> None:
         """What was written aside is this copy, whole."""

@@ -193,7 +193,7 @@ def test_a_run_with_nothing_to_go_back_to_says_so(tmp_path: Path, kept: list[int
     assert not checkpoints.going_back
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"before_step": "7"}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"before_step": "7"}', b"\xff", b"[" * 100_000])
 def test_a_mark_that_cannot_be_read_stops_everything(tmp_path: Path, content: bytes) -> None:
     checkpoints = Checkpoints(tmp_path)
     save(checkpoints, 7)

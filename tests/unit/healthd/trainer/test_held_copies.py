@@ -71,3 +71,23 @@ def test_copies_are_known_by_their_names_and_trusted_by_their_content(tmp_path: 
     assert copies.held() == []
     with pytest.raises(CheckpointError, match="No such file"):
         copies.check(whole)
+
+
+def test_a_directory_that_others_may_write_to_is_not_trusted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    copies = HeldCopies(tmp_path / "m")
+    copy = HeldCopy(3, 1, 0, "0" * 64)
+    aside = copies.aside("own", 0)
+    aside.write_bytes(b"")
+    copies.finish(aside, copy)
+    assert copies.held() == [copy]
+    assert (tmp_path / "m").stat().st_mode & 0o777 == 0o700
+
+    (tmp_path / "m").chmod(0o777)
+    assert copies.held() == []
+    assert "others may write to it" in caplog.text
+    with pytest.raises(CheckpointError, match="others may write to it"):
+        copies.aside("own", 0)
+
+    (tmp_path / "m").chmod(0o700)
+    (tmp_path / "l").symlink_to(tmp_path / "m")
+    assert HeldCopies(tmp_path / "l").held() == []

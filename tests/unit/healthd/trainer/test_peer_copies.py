@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -104,3 +106,27 @@ def test_who_goes_back_forgets_what_is_in_memory_too(tmp_path: Path) -> None:
         assert checkpoints.load_latest(copies) == 4
         checkpoints.save(6)
         assert checkpoints.load_latest(copies) == 7
+
+
+class Remembering(nn.Linear):
+    """Its extra state is no tensor."""
+
+    seen = np.zeros(3)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {"seen": self.seen}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self.seen = state["seen"]
+
+
+def test_what_a_module_keeps_beside_its_tensors_comes_back_from_memory(tmp_path: Path) -> None:
+    model = Remembering(2, 2)
+    model.seen = np.ones(3)
+    copies = PeerCopies(tmp_path / "m", state_of(model))
+    copies.save(3)
+    copies.close()
+
+    fresh = Remembering(2, 2)
+    assert PeerCopies(tmp_path / "m", state_of(fresh)).load() == 4
+    assert fresh.seen.tolist() == [1, 1, 1]
