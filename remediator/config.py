@@ -11,6 +11,7 @@ import msgspec
 import yaml
 
 from remediator.act.deeds import Hook
+from remediator.act.kubernetes.options import KubernetesOptions
 from remediator.act.slurm import SlurmOptions
 from remediator.act.webhooks.telling import Telling, words_of_alerts
 from remediator.decide.budget import Budget
@@ -31,6 +32,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: str = "local"
     state_file: str = "/var/lib/gpu-healthd/holds.json"  # of the local backend
     slurm: SlurmOptions = SlurmOptions()
+    kubernetes: KubernetesOptions = KubernetesOptions()
     poll_s: float = 5.0
     poll_busy_s: float = 0.5
 
@@ -86,8 +88,8 @@ def load_config(path: Path) -> Config:
         config = msgspec.convert({} if document is None else document, Config)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}{_nearest(str(error), document)}") from error
-    if config.scheduler.kind not in {"slurm", "local"}:
-        raise ConfigError(f"{path}: scheduler.kind is '{config.scheduler.kind}'; known: slurm, local")
+    if config.scheduler.kind not in {"slurm", "kubernetes", "local"}:
+        raise ConfigError(f"{path}: scheduler.kind is '{config.scheduler.kind}'; known: slurm, kubernetes, local")
     if re.fullmatch(r".+:\d{1,5}", config.listen) is None:
         raise ConfigError(f"{path}: listen is '{config.listen}'; write HOST:PORT, e.g. 127.0.0.1:15180")
     if config.tls is None and not config.insecure and not is_loopback(config.address[0]):
@@ -105,7 +107,7 @@ def _nearest(message: str, document: Any) -> str:
         return ""
     known = [
         f
-        for kind in (Config, SchedulerConfig, SlurmOptions, Budget, Hook, Retention, Limits, Tls)
+        for kind in (Config, SchedulerConfig, SlurmOptions, KubernetesOptions, Budget, Hook, Retention, Limits, Tls)
         for f in kind.__struct_fields__
     ]
     known += words_of_alerts()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from remediator.act.deeds import Deeds
+from remediator.act.kubernetes.scheduler import KubernetesScheduler
 from remediator.act.local import LocalScheduler
 from remediator.act.scheduler import Scheduler
 from remediator.act.slurm import SlurmScheduler
@@ -93,4 +94,6 @@ def scheduler(config: SchedulerConfig, clock: Clock, roster: Roster) -> Schedule
     """The backend the configuration names."""
     if config.kind == "slurm":
         return SlurmScheduler(config.slurm)
+    if config.kind == "kubernetes":
+        return KubernetesScheduler(config.kubernetes, clock)
     return LocalScheduler(Path(config.state_file), clock, lambda: roster.running(clock.wall()))

@@ -11,10 +11,12 @@ import pytest
 
 from healthctl.demo.programs import wait_for
 from healthctl.demo.slurm_cluster import SlurmCluster
+from remediator.act.kubernetes.scheduler import KubernetesScheduler
 from remediator.act.local import LocalHold, LocalHolds, LocalScheduler
 from remediator.act.scheduler import Scheduler
 from remediator.act.slurm import SlurmOptions, SlurmScheduler
 from remediator.model.hold import NodeHold, Outcome, Owner, Result
+from tests.nodes.fake_kubernetes.cluster import Cluster, running
 from vocabulary.clock import ManualClock
 
 OURS = "gpu-healthd: inc-1f3a XID 79 on GPU 3 (0000:3b:00.0), [root@2026-01-01T00:00:00] State=IDLE"
@@ -109,10 +111,48 @@ class SlurmWorld:
         wait_for(lambda: set(self.cluster.node_states().values()) == {"idle"}, 60, "idle nodes")
 
 
-@pytest.fixture(params=["local", pytest.param("slurm", marks=pytest.mark.slurm)])
+class KubernetesWorld:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.scheduler = KubernetesScheduler(cluster.options())
+
+    def operator_holds(self, node: str, reason: str) -> None:
+        self.cluster.cordon(node, reason)
+
+    def operator_lifts(self, node: str) -> None:
+        self.cluster.uncordon(node)
+
+    def start_work(self, node: str) -> str:
+        self.cluster.pod(node, maker=self.cluster.made("jobs", "train"))
+        wait_for(lambda: self.scheduler.observe([node])[node].jobs != (), 30, f"work on {node}")
+        return "Job/research/train"
+
+    def end_work(self) -> None:
+        for namespace, name in list(self.cluster.store.things["pods"]):
+            self.cluster.store.delete("pods", namespace, name)
+
+    def go_dark(self) -> None:
+        self.cluster.server.dark.set()
+        wait_for(lambda: self._answers() == {None}, 30, "the watches to be stale")
+
+    def come_back(self) -> None:
+        self.cluster.server.dark.clear()
+        wait_for(lambda: None not in self._answers(), 30, "the watches to be current")
+
+    def _answers(self) -> set[bool | None]:
+        return {hold.schedulable for hold in self.scheduler.observe(NODES).values()}
+
+
+@pytest.fixture(params=["local", "kubernetes", pytest.param("slurm", marks=pytest.mark.slurm)])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     if request.param == "local":
         yield LocalWorld(tmp_path)
+        return
+    if request.param == "kubernetes":
+        with running(tmp_path) as cluster:
+            kubernetes = KubernetesWorld(cluster)
+            yield kubernetes
+            kubernetes.scheduler.close()
         return
     slurm = SlurmWorld(request.getfixturevalue("slurm_cluster"))
     slurm.clean()

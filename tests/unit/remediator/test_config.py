@@ -27,7 +27,7 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
         ("budget: {isolated_mx: 3}", "did you mean 'isolated_max'?"),
         ("mode: actt", "Invalid enum value 'actt'"),
         ("listen: 15180x", "write HOST:PORT"),
-        ("scheduler: {kind: pbs}", "known: slurm, local"),
+        ("scheduler: {kind: pbs}", "known: slurm, kubernetes, local"),
         ("a: [", "while parsing"),
         ("- 1", "Expected `object`"),
     ],

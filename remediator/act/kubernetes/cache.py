@@ -1,0 +1,206 @@
+"""What the API server has of one kind, kept current by a list and a watch.
+
+A reader learns at once when it has gone stale; nothing decides to lift a hold by what stands here.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from remediator.act.kubernetes.connection import CHUNK, Answer, Connection, ServerAwayError
+from remediator.act.kubernetes.objects import Event, Marked, Page, Status
+from remediator.act.kubernetes.options import KubernetesOptions
+
+log = logging.getLogger(__name__)
+PAGE = "500"
+BACK_OFF_FIRST_S = 0.25
+BACK_OFF_MAX_S = 30.0
+WATCH_S = 300  # the server ends a watch after this long, and up to twice that: not all of them at once
+GONE = 410
+_chance = secrets.SystemRandom()
+
+
+class _GoneError(Exception):
+    """The server no longer knows what happened since the version that we have seen."""
+
+
+class Kept(Protocol):
+    """An object with a name, of which a newer version replaces an older one."""
+
+    @property
+    def key(self) -> str:
+        """Its name among its kind."""
+        ...
+
+
+T = TypeVar("T", bound=Kept)
+
+
+class Cache(Generic[T]):
+    """Every object at `path` that `query` selects. A thread of its own keeps it; `close` ends it."""
+
+    def __init__(
+        self, connection: Connection, options: KubernetesOptions, path: str, query: Mapping[str, str], kind: type[T]
+    ) -> None:
+        self._connection = connection
+        self._options = options
+        self._path = path
+        self._query = dict(query)
+        self._kind = msgspec.json.Decoder(kind)
+        self._changed = threading.Condition()
+        self._items: dict[str, tuple[str, T]] = {}
+        self._version = ""
+        self._synced = False
+        self._connected = False
+        self._heard_at = 0.0
+        self._trouble = "not asked yet"
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"watch {path}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to list and watch."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End; the thread leaves when the server next says something, or after `quiet_s`."""
+        self._stopping.set()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until everything was listed once, or for `timeout_s`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._synced, timeout_s)
+
+    def stale(self) -> str:
+        """Why what stands here must not be believed, or nothing."""
+        with self._changed:
+            if not self._synced:
+                return self._trouble
+            silent = time.monotonic() - self._heard_at
+            allowed = self._options.stale_after_s + (self._options.quiet_s if self._connected else 0.0)
+            return "" if silent <= allowed else f"nothing heard for {silent:.0f} s: {self._trouble}"
+
+    def items(self) -> dict[str, T]:
+        """Everything, by key."""
+        with self._changed:
+            return {key: item for key, (_, item) in self._items.items()}
+
+    def put(self, item: T, version: str) -> None:
+        """What a call of ours brought, if it is newer than what stands here; otherwise the watch brings it."""
+        with self._changed:
+            known = self._items.get(item.key)
+            if known is not None and _newer(version, known[0]):
+                self._items[item.key] = (version, item)
+
+    def _run(self) -> None:
+        failed = 0
+        while not self._stopping.is_set():
+            try:
+                if not self._version:
+                    self._list()
+                self._watch()
+                failed = 0
+                continue
+            except _GoneError:
+                self._version = ""
+                trouble = "the watch fell too far behind"
+            except ServerAwayError as error:
+                trouble = str(error)
+            except Exception as error:
+                log.exception("watching %s failed", self._path)
+                trouble, self._version = repr(error), ""
+            failed = 1 if self._connected else failed + 1
+            self._lost(trouble)
+            pause = min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2 ** min(failed - 1, 10))
+            self._stopping.wait(pause * _chance.uniform(0.5, 1.0))
+
+    def _lost(self, trouble: str) -> None:
+        with self._changed:
+            if self._connected or trouble != self._trouble:
+                log.warning("%s: %s", self._path, trouble)
+            self._connected, self._trouble = False, trouble
+
+    def _heard(self) -> None:
+        self._connected = True
+        self._heard_at = time.monotonic()
+
+    def _list(self) -> None:
+        """From the newest state, never from another replica's memory: what stands here must not go back in time."""
+        found: dict[str, tuple[str, T]] = {}
+        query = {**self._query, "limit": PAGE}
+        while True:
+            page = _read(self._connection.call("GET", self._path, query))
+            for raw in page.items or ():
+                item = self._kind.decode(raw)
+                found[item.key] = (_version(raw), item)
+            if not page.metadata.next:
+                break
+            query["continue"] = page.metadata.next
+        with self._changed:
+            self._items, self._version, self._synced = found, page.metadata.resource_version, True
+            self._heard()
+            self._changed.notify_all()
+
+    def _watch(self) -> None:
+        query = {
+            **self._query,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(_chance.randint(WATCH_S, 2 * WATCH_S)),
+        }
+        with self._connection.stream(self._path, query, self._options.quiet_s) as response:
+            if response.status != 200:
+                raise _refused(Answer(response.status, response.read(CHUNK)).refusal, response.status)
+            with self._changed:
+                self._heard()
+            rest = b""
+            for part in response.stream(CHUNK):
+                *lines, rest = (rest + part).split(b"\n")
+                for line in lines:
+                    if line.strip():
+                        self._take(msgspec.json.decode(line, type=Event))
+                if self._stopping.is_set():
+                    return
+
+    def _take(self, event: Event) -> None:
+        if event.type == "ERROR":
+            status = msgspec.json.decode(event.object, type=Status)
+            raise _refused(status, status.code or 0)
+        version = _version(event.object)
+        with self._changed:
+            self._heard()
+            self._version = version
+            if event.type == "BOOKMARK":
+                return
+            item = self._kind.decode(event.object)
+            if event.type == "DELETED":
+                self._items.pop(item.key, None)
+            elif (known := self._items.get(item.key)) is None or not _newer(known[0], version):
+                self._items[item.key] = (version, item)
+
+
+def _read(answer: Answer) -> Page:
+    if not answer.good:
+        raise _refused(answer.refusal, answer.status)
+    return msgspec.json.decode(answer.body, type=Page)
+
+
+def _refused(status: Status, code: int) -> Exception:
+    if code == GONE or status.reason in {"Expired", "Gone"}:
+        return _GoneError()
+    return ServerAwayError(f"the API server refuses: {status.message or status.reason or code}")
+
+
+def _version(raw: msgspec.Raw) -> str:
+    return msgspec.json.decode(raw, type=Marked).metadata.resource_version
+
+
+def _newer(version: str, than: str) -> bool:
+    return version.isdecimal() and than.isdecimal() and int(version) > int(than)

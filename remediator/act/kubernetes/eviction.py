@@ -1,0 +1,63 @@
+"""Ask the pods of one node to leave, by the eviction API alone: a disruption budget that says no is obeyed, never got round.
+
+One pass over the node. What was refused is asked again by the engine, with its back-off and until the step's deadline; after
+that it is for people.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from remediator.act.kubernetes.connection import Answer, Connection, ServerAwayError
+from remediator.act.kubernetes.objects import Pod
+from remediator.act.kubernetes.options import KubernetesOptions
+from remediator.model.hold import Outcome, Result
+
+NAMED_MAX = 5
+BUDGET = "DisruptionBudget"
+
+
+def evict(connection: Connection, options: KubernetesOptions, node: str, work: Sequence[Pod]) -> Outcome:
+    """Ask each of `work` that is not leaving already. DONE when all were asked or are gone."""
+    asked, refused = 0, []
+    until = time.monotonic() + 3 * options.deadline_s
+    for pod in work:
+        if pod.metadata.deletion_timestamp:
+            continue
+        if time.monotonic() > until:
+            refused.append(f"{pod.key}: no time left in this pass")
+            continue
+        try:
+            path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/eviction"
+            answer = connection.call("POST", path, body=eviction(pod, options.grace_s), busy_is_an_answer=True)
+        except ServerAwayError as error:
+            return Outcome(Result.FAILED, str(error))
+        if answer.good or answer.status == 404:
+            asked += 1
+        elif answer.status != 409:  # a conflict is the uid: another pod took the name, and ours is gone
+            refused.append(f"{pod.key}: {_why(answer)}")
+    if refused:
+        more = f" and {len(refused) - NAMED_MAX} more" if len(refused) > NAMED_MAX else ""
+        return Outcome(Result.FAILED, f"not evicted from {node}: {'; '.join(refused[:NAMED_MAX])}{more}")
+    if not work:
+        return Outcome(Result.ALREADY, f"no work on {node}")
+    return Outcome(Result.DONE, f"{asked} pods asked to leave {node}")
+
+
+def eviction(pod: Pod, grace_s: int) -> dict[str, Any]:
+    """The request: this very pod, with at least `grace_s` to save itself."""
+    options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}}
+    own = pod.spec.termination_grace_period_seconds
+    if own is not None and own < grace_s:
+        options["gracePeriodSeconds"] = grace_s
+    meta = {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}
+
+
+def _why(answer: Answer) -> str:
+    refusal = answer.refusal
+    causes = (refusal.details.causes if refusal.details else None) or ()
+    said = next((cause.message for cause in causes if cause.reason == BUDGET), "")
+    return said or refusal.message or f"HTTP {answer.status}"

@@ -1,0 +1,118 @@
+"""A node of Kubernetes as a hold, and a hold as what is written on the node. Pure.
+
+A hold is ours only while every mark of it is as we left it: whoever changed one has taken the node over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+
+from remediator.act.kubernetes import names
+from remediator.act.kubernetes.objects import Condition, Node
+from remediator.model.hold import REASON_PREFIX, NodeHold, Owner
+
+
+def describe(node: Node, us: str) -> NodeHold:
+    """The hold on `node` without what runs there; `us` is our owner name."""
+    name, notes = node.metadata.name, node.metadata.annotations
+    if node.metadata.labels.hands_off is not UNSET:
+        return NodeHold(name, False, owner=Owner.OPERATOR, reason=f"the label {names.HANDS_OFF} keeps us off")
+    if node.spec.unschedulable:
+        changed = changed_by_hand(node, us)
+        if not changed:
+            return NodeHold(name, False, owner=Owner.US, reason=notes.reason)
+        theirs = notes.reason if not notes.reason.startswith(REASON_PREFIX) else ""
+        return NodeHold(name, False, owner=Owner.OPERATOR, reason=theirs or changed)
+    ready = next((c for c in node.status.conditions if c.type == "Ready"), None)
+    if ready is None or ready.status != "True":
+        said = f"{ready.reason}: {ready.message}" if ready else "its kubelet has said nothing yet"
+        return NodeHold(name, False, owner=Owner.SCHEDULER, reason=f"not ready ({' '.join(said.split())})")
+    return NodeHold(name, True)
+
+
+def changed_by_hand(node: Node, us: str) -> str:
+    """What of a cordoned node says that the hold is not ours (any more), or nothing."""
+    notes = node.metadata.annotations
+    taint = _our_taint(node)
+    if not notes.owner and taint is None:
+        return _cordoned_by(node, us)
+    if notes.owner != us:
+        return f"held by {notes.owner or 'someone'}, not by {us}"
+    if notes.node_uid != node.metadata.uid:
+        return "the marks of our hold were copied from another node"
+    if not notes.reason.startswith(REASON_PREFIX):
+        return "the reason of our hold was removed"
+    if taint is None:
+        return f"our taint {names.TAINT} was removed"
+    if taint.get("timeAdded") != notes.since:
+        return "the time of our hold was changed"
+    writers = _writers(node)
+    if writers and us not in writers:
+        return f"cordoned anew by {' and '.join(sorted(writers))}"
+    return ""
+
+
+def left_behind(node: Node, us: str) -> bool:
+    """Whether somebody uncordoned a node of ours, and our taint still keeps work away."""
+    return not node.spec.unschedulable and node.metadata.annotations.owner == us and _our_taint(node) is not None
+
+
+def hold_patch(node: Node, us: str, reason: str, at: str) -> dict[str, Any]:
+    """A merge patch that takes exactly this version of `node` out of service; `at` in RFC 3339, whole seconds."""
+    taint = {"key": names.TAINT, "effect": "NoSchedule", "timeAdded": at}
+    notes = {names.OWNER: us, names.REASON: reason, names.SINCE: at, names.NODE_UID: node.metadata.uid}
+    return _patch(node, notes, {"unschedulable": True, "taints": [*_others(node), taint]})
+
+
+def lift_patch(node: Node) -> dict[str, Any]:
+    """A merge patch that removes every mark of ours from exactly this version of `node`."""
+    notes = dict.fromkeys((names.OWNER, names.REASON, names.SINCE, names.NODE_UID))
+    return _patch(node, notes, {"unschedulable": None, "taints": _others(node) or None})
+
+
+def condition_of(node: Node) -> Condition | None:
+    """What our condition says now."""
+    return next((c for c in node.status.conditions if c.type == names.CONDITION), None)
+
+
+def condition_apply(node: Node, reason: str, at: str) -> dict[str, Any]:
+    """A server-side apply of our condition alone: False with `reason` while we hold the node, True without."""
+    status = "False" if reason else "True"
+    known = condition_of(node)
+    since = known.last_transition_time if known is not None and known.status == status else at
+    said = {
+        "type": names.CONDITION,
+        "status": status,
+        "reason": "HeldByGpuHealthd" if reason else "NotHeld",
+        "message": reason or "gpu-healthd does not hold this node",
+        "lastHeartbeatTime": at,
+        "lastTransitionTime": since or at,
+    }
+    meta = {"name": node.metadata.name, "uid": node.metadata.uid}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"conditions": [said]}}
+
+
+def _patch(node: Node, notes: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    meta = {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version, "annotations": notes}
+    return {"metadata": meta, "spec": spec}
+
+
+def _our_taint(node: Node) -> dict[str, Any] | None:
+    return next((taint for taint in node.spec.taints if taint.get("key") == names.TAINT), None)
+
+
+def _others(node: Node) -> list[dict[str, Any]]:
+    return [taint for taint in node.spec.taints if taint.get("key") != names.TAINT]
+
+
+def _writers(node: Node) -> set[str]:
+    """Who last set ``spec.unschedulable``; none where the server does not say."""
+    found = node.metadata.managed_fields
+    return {entry.manager for entry in found if entry.fields.spec.unschedulable is not UNSET}
+
+
+def _cordoned_by(node: Node, us: str) -> str:
+    writers = sorted(_writers(node) - {us})
+    return f"cordoned by {' and '.join(writers)}" if writers else "cordoned, nobody says by whom"

@@ -1,0 +1,208 @@
+"""The parts of Kubernetes' objects that we read. What is not named here is skipped while parsing, and costs no memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType, field
+
+from remediator.act.kubernetes import names
+
+
+class NodeAnnotations(msgspec.Struct, frozen=True):
+    """Ours."""
+
+    owner: str = field(default="", name=names.OWNER)
+    reason: str = field(default="", name=names.REASON)
+    since: str = field(default="", name=names.SINCE)
+    node_uid: str = field(default="", name=names.NODE_UID)
+
+
+class NodeLabels(msgspec.Struct, frozen=True):
+    """The one that tells us to stay away."""
+
+    hands_off: str | UnsetType = field(default=UNSET, name=names.HANDS_OFF)
+
+
+class FieldsOfSpec(msgspec.Struct, frozen=True):
+    """Whether a writer set ``spec.unschedulable``."""
+
+    unschedulable: dict[str, Any] | UnsetType = field(default=UNSET, name="f:unschedulable")
+
+
+class Fields(msgspec.Struct, frozen=True):
+    """What a writer set."""
+
+    spec: FieldsOfSpec = field(default=FieldsOfSpec(), name="f:spec")
+
+
+class ManagedField(msgspec.Struct, frozen=True, rename="camel"):
+    """One writer, as the API server remembers it."""
+
+    manager: str = ""
+    time: str | None = None
+    fields: Fields = field(default=Fields(), name="fieldsV1")
+
+
+class NodeMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """Who a node is: a new machine under an old name has another uid."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    labels: NodeLabels = NodeLabels()
+    annotations: NodeAnnotations = NodeAnnotations()
+    managed_fields: tuple[ManagedField, ...] = ()
+
+
+class NodeSpec(msgspec.Struct, frozen=True):
+    """`taints` whole, with every field: the list is one value to the API server, and others' are written back as read."""
+
+    unschedulable: bool = False
+    taints: tuple[dict[str, Any], ...] = ()
+
+
+class Condition(msgspec.Struct, frozen=True, rename="camel"):
+    """One thing that is said of a node. `status` is ``True``, ``False`` or ``Unknown``."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """What is said of a node."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node."""
+
+    metadata: NodeMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return self.metadata.name
+
+
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
+    """Who made an object."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = False
+
+
+class PodAnnotations(msgspec.Struct, frozen=True):
+    """A kubelet writes this on the image of a pod that it runs from a file."""
+
+    mirror: str | UnsetType = field(default=UNSET, name=names.MIRROR)
+
+
+class PodLabels(msgspec.Struct, frozen=True):
+    """Kueue's name of the workload to which a bare pod belongs."""
+
+    pod_group: str = field(default="", name=names.POD_GROUP)
+
+
+class PodMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """Who a pod is."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: PodLabels = PodLabels()
+    annotations: PodAnnotations = PodAnnotations()
+    owner_references: tuple[OwnerReference, ...] = ()
+    deletion_timestamp: str | None = None
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """Where it runs, and how long it may take to leave."""
+
+    node_name: str = ""
+    termination_grace_period_seconds: int | None = 30
+
+
+class PodStatus(msgspec.Struct, frozen=True):
+    """How far it is."""
+
+    phase: str = ""
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A pod."""
+
+    metadata: PodMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def key(self) -> str:
+        """Namespace and name."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """How far a list goes, and where the next page begins."""
+
+    resource_version: str = ""
+    next: str | None = field(default="", name="continue")
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page of a list, its items yet to be read."""
+
+    metadata: ListMeta = ListMeta()
+    items: tuple[msgspec.Raw, ...] | None = ()
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One line of a watch."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class Marked(msgspec.Struct, frozen=True):
+    """Any object, for its version alone."""
+
+    metadata: ListMeta
+
+
+class Owned(msgspec.Struct, frozen=True):
+    """Any object, for who made it."""
+
+    metadata: PodMeta
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One of several reasons."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Details(msgspec.Struct, frozen=True):
+    """More about a refusal."""
+
+    causes: tuple[Cause, ...] | None = ()
+
+
+class Status(msgspec.Struct, frozen=True):
+    """What the API server says when it does not do what it was asked."""
+
+    code: int | None = 0
+    reason: str = ""
+    message: str = ""
+    details: Details | None = None

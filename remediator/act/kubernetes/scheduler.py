@@ -1,0 +1,238 @@
+"""A Kubernetes cluster as a scheduler: cordon with our marks on the node, observe from watched caches, lift only what is ours.
+
+Every change is decided on the node as it is now and guarded by its version: another's write in between makes us look again.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+from collections.abc import Callable, Collection
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from remediator.act.kubernetes import eviction
+from remediator.act.kubernetes.cache import Cache
+from remediator.act.kubernetes.connection import APPLY, MERGE_PATCH, Connection, ServerAwayError
+from remediator.act.kubernetes.holding import (
+    condition_apply,
+    condition_of,
+    describe,
+    hold_patch,
+    left_behind,
+    lift_patch,
+)
+from remediator.act.kubernetes.jobs import Jobs
+from remediator.act.kubernetes.objects import Node, Page, Pod
+from remediator.act.kubernetes.options import KubernetesOptions
+from remediator.act.kubernetes.pods import is_work
+from remediator.act.scheduler import before_cordon, before_resume, our_reason
+from remediator.model.hold import NodeHold, Outcome, Owner, Result
+from vocabulary.clock import Clock, SystemClock
+
+log = logging.getLogger(__name__)
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+RUNNING = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+TRIES = 4
+SWEPT_AT_ONCE = 5
+
+
+class KubernetesScheduler:
+    """The cluster that `options` name. Two threads watch it from the first question on."""
+
+    def __init__(self, options: KubernetesOptions | None = None, clock: Clock | None = None) -> None:
+        self._options = options or KubernetesOptions()
+        self._clock = clock or SystemClock()
+        self._connection = Connection(self._options)
+        selected = {"labelSelector": self._options.node_selector} if self._options.node_selector else {}
+        self._selected = selected
+        self._nodes = Cache(self._connection, self._options, NODES, selected, Node)
+        self._pods = Cache(self._connection, self._options, PODS, {"fieldSelector": RUNNING}, Pod)
+        self._jobs = Jobs(self._connection)
+        self._empty: set[tuple[str, str, str]] = set()  # node, uid, since: holds under which nothing was found running
+        self._started = False
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._nodes.close()
+        self._pods.close()
+
+    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
+        """Every one of `nodes` as the watches show it; where they have gone stale, of none it is said that it is fine."""
+        self._begin()
+        stale = self._nodes.stale() or self._pods.stale()
+        if stale:
+            return {name: NodeHold(name, None, reason=f"Kubernetes cannot be asked: {stale}") for name in nodes}
+        known, wanted = self._nodes.items(), frozenset(nodes)
+        work: dict[str, list[Pod]] = {}
+        for pod in self._pods.items().values():
+            if pod.spec.node_name in wanted and is_work(pod, self._options.ignore_namespaces):
+                work.setdefault(pod.spec.node_name, []).append(pod)
+        self._jobs.begin(self._options.deadline_s / 2)
+        self._sweep([known[name] for name in nodes if name in known])
+        return {
+            name: self._hold(known[name], work.get(name, [])) if name in known else self._unknown(name)
+            for name in nodes
+        }
+
+    def cordon(self, node: str, reason: str) -> Outcome:
+        """Unschedulable, our taint, our annotations, in one guarded write; then our condition."""
+        ours = our_reason(reason)
+
+        def change(now: Node) -> dict[str, Any] | Outcome:
+            hold = describe(now, self._options.owner)
+            text = ours
+            if hold.owner is Owner.SCHEDULER and hold.reason:
+                text = our_reason(f"{ours} (Kubernetes: {hold.reason})")
+            return before_cordon(hold) or hold_patch(now, self._options.owner, text, self._time())
+
+        return self._change(node, change, f"Kubernetes starts nothing new on {node}: {ours}")
+
+    def resume(self, node: str) -> Outcome:
+        """Remove our marks, all of them in one guarded write; then our condition is good again."""
+
+        def change(now: Node) -> dict[str, Any] | Outcome:
+            return before_resume(describe(now, self._options.owner)) or lift_patch(now)
+
+        return self._change(node, change, f"Kubernetes may use {node} again")
+
+    def evict(self, node: str) -> Outcome:
+        """Ask what runs on a node that we hold to leave, once; again where a disruption budget did not allow it."""
+        try:
+            now = self._now(node)
+            if isinstance(now, Outcome):
+                return now
+            hold = describe(now, self._options.owner)
+            if hold.owner is not Owner.US:
+                return Outcome(Result.REFUSED, f"nothing is evicted from {node}, which we do not hold: {hold.reason}")
+            return eviction.evict(self._connection, self._options, node, self._work_now(node))
+        except ServerAwayError as error:
+            return Outcome(Result.FAILED, str(error))
+
+    def _begin(self) -> None:
+        with self._lock:
+            if not self._started:
+                self._started = True
+                self._nodes.start()
+                self._pods.start()
+                for cache in (self._nodes, self._pods):
+                    cache.wait(self._options.deadline_s / 2)
+
+    def _hold(self, node: Node, work: list[Pod]) -> NodeHold:
+        hold = describe(node, self._options.owner)
+        jobs = tuple(sorted({self._jobs.of(pod) for pod in work}))
+        return replace(hold, jobs=jobs, drained=not work and node.spec.unschedulable and self._is_empty(node, hold))
+
+    def _is_empty(self, node: Node, hold: NodeHold) -> bool:
+        """Whether really nothing runs under our hold: asked afresh, once the last pod that was on its way must have come."""
+        if hold.owner is not Owner.US:
+            return True
+        since = node.metadata.annotations.since
+        key = (node.key, node.metadata.uid, since)
+        if key in self._empty:
+            return True
+        if (
+            self._clock.wall() - dt.datetime.fromisoformat(since.replace("Z", "+00:00")).timestamp()
+            < self._options.settle_s
+        ):
+            return False
+        try:
+            if self._work_now(node.key):
+                return False
+        except ServerAwayError:
+            return False
+        self._empty = {known for known in self._empty if known[0] != node.key} | {key}
+        return True
+
+    def _sweep(self, nodes: list[Node]) -> None:
+        """Where a person uncordoned a node of ours, take our taint away too: it would keep work off unseen."""
+        for node in [n for n in nodes if left_behind(n, self._options.owner)][:SWEPT_AT_ONCE]:
+
+            def change(now: Node) -> dict[str, Any] | Outcome:
+                if left_behind(now, self._options.owner):
+                    return lift_patch(now)
+                return Outcome(Result.ALREADY, "nothing of ours is left")
+
+            outcome = self._change(node.key, change, "an operator lifted our hold: our taint is gone too")
+            log.info("%s: %s", node.key, outcome.detail)
+
+    def _change(self, node: str, change: Callable[[Node], dict[str, Any] | Outcome], done: str) -> Outcome:
+        """Look, decide, write what is decided on exactly what was looked at; look again where it changed meanwhile."""
+        try:
+            for _ in range(TRIES):
+                now = self._now(node)
+                if isinstance(now, Outcome):
+                    return now
+                wanted = change(now)
+                if isinstance(wanted, Outcome):
+                    self._say(now, wanted.result)
+                    return wanted
+                query = {"fieldManager": self._options.owner}
+                answer = self._connection.call("PATCH", f"{NODES}/{node}", query, wanted, MERGE_PATCH)
+                if answer.good:
+                    after = self._seen(answer.body)
+                    return Outcome(Result.DONE, done + self._say(after, Result.DONE))
+                if answer.status == 404:
+                    return Outcome(Result.REFUSED, self._unknown(node).reason)
+                if answer.status != 409:
+                    return Outcome(Result.FAILED, f"Kubernetes does not change {node}: {answer.refusal.message}")
+        except ServerAwayError as error:
+            return Outcome(Result.FAILED, str(error))
+        return Outcome(Result.FAILED, f"{node} was changed by others {TRIES} times while we looked at it")
+
+    def _say(self, node: Node, result: Result) -> str:
+        """Keep our condition true to the hold; only people and dashboards read it, so a failure is told and no more."""
+        if result is Result.REFUSED:
+            return ""
+        hold = describe(node, self._options.owner)
+        reason = hold.reason if hold.owner is Owner.US else ""
+        known = condition_of(node)
+        if (
+            known is not None
+            and known.message == (reason or known.message)
+            and (known.status == "False") is bool(reason)
+        ):
+            return ""
+        if known is None and not reason:
+            return ""
+        query = {"fieldManager": self._options.owner, "force": "true"}
+        body = condition_apply(node, reason, self._time())
+        try:
+            answer = self._connection.call("PATCH", f"{NODES}/{node.key}/status", query, body, APPLY)
+        except ServerAwayError as error:
+            return f" (its condition is not written: {error})"
+        return "" if answer.good else f" (its condition is not written: {answer.refusal.message})"
+
+    def _now(self, node: str) -> Node | Outcome:
+        """The node as the server has it now. By list: so the server applies the selector, and one verb fewer is needed."""
+        query = {**self._selected, "fieldSelector": f"metadata.name={node}"}
+        answer = self._connection.call("GET", NODES, query)
+        if not answer.good:
+            return Outcome(Result.FAILED, f"Kubernetes does not show {node}: {answer.refusal.message}")
+        found = msgspec.json.decode(answer.body, type=Page).items
+        return self._seen(found[0]) if found else Outcome(Result.REFUSED, self._unknown(node).reason)
+
+    def _seen(self, body: bytes | msgspec.Raw) -> Node:
+        node = msgspec.json.decode(body, type=Node)
+        if not self._nodes.stale():
+            self._nodes.put(node, node.metadata.resource_version)
+        return node
+
+    def _work_now(self, node: str) -> list[Pod]:
+        answer = self._connection.call("GET", PODS, {"fieldSelector": f"spec.nodeName={node}"})
+        if not answer.good:
+            raise ServerAwayError(f"Kubernetes does not show the pods of {node}: {answer.refusal.message}")
+        pods = (msgspec.json.decode(raw, type=Pod) for raw in msgspec.json.decode(answer.body, type=Page).items or ())
+        return [pod for pod in pods if is_work(pod, self._options.ignore_namespaces)]
+
+    def _unknown(self, node: str) -> NodeHold:
+        among = f" among those with {self._options.node_selector}" if self._options.node_selector else ""
+        return NodeHold(node, None, reason=f"Kubernetes knows no node {node}{among}; it must be named as in Kubernetes")
+
+    def _time(self) -> str:
+        return dt.datetime.fromtimestamp(self._clock.wall(), dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
