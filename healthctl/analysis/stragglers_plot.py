@@ -57,9 +57,9 @@ def _one(job: Job, trace: Trace) -> tuple[list[str], float]:
     widest = max((int((stage == number).sum()) for number in np.unique(stage)), default=1)
     cell = float(np.clip((WIDTH - LEFT - 10) / widest, CELL_MIN, CELL_MAX))
     columns = int((WIDTH - LEFT - 10) // cell)
-    named = ", ".join(f"rank {each.rank}" for each in job.culprits[:8]) or "nobody"
-    since = "" if job.first_step is None else f", since step {job.first_step}"
-    words = f"{job.job}: {job.verdict}, {named}{since}"
+    named = [f"rank {each.rank}" for each in job.culprits[:8]]
+    since = [] if job.first_step is None else [f"since step {job.first_step}"]
+    words = f"{job.job}: {', '.join([job.verdict, *named, *since])}"
     parts = [f'<text x="10" y="20" font-size="14">{escape(clean(words))}</text>', *_legend()]
     y = float(TOP)
     for number in np.unique(stage):
