@@ -28,7 +28,7 @@ from vocabulary.clock import Clock
 log = logging.getLogger(__name__)
 WORKERS = 4
 DOUBT_S = 0.05
-_HOLDING = frozenset({Verb.CORDON.value, "resume"})
+_HOLDING = frozenset({Verb.CORDON.value, "resume", "evict"})
 
 
 class Performer:
@@ -144,6 +144,8 @@ class Performer:
     def _outcome(self, action: Action) -> Outcome:
         if action.verb == "resume":
             return self._scheduler.resume(action.node)
+        if action.verb == "evict":
+            return self._scheduler.evict(action.node)
         if action.verb == Verb.CORDON.value:
             return self._scheduler.cordon(action.node, f"{REASON_PREFIX} {action.reason}")
         return self._deeds.do(action, self._message(action))

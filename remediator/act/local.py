@@ -68,6 +68,10 @@ class LocalScheduler:
             node, before_resume, lambda holds: {name: hold for name, hold in holds.items() if name != node}, done
         )
 
+    def evict(self, node: str) -> Outcome:
+        """Nothing: nobody here could start the work anew elsewhere."""
+        return Outcome(Result.ALREADY, f"the work on {node} ends by itself")
+
     def _change(
         self,
         node: str,

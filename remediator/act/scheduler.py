@@ -32,6 +32,10 @@ class Scheduler(Protocol):
         """Lift the hold that we placed on `node`."""
         ...
 
+    def evict(self, node: str) -> Outcome:
+        """Ask what still runs on a node that we hold to leave; asked for only where `NodeHold.evictable` says so."""
+        ...
+
 
 def before_cordon(hold: NodeHold) -> Outcome | None:
     """The answer to a drain that must not be carried out, or None: go on."""

@@ -112,6 +112,10 @@ class SlurmScheduler:
         done = self._run("scontrol", "update", f"nodename={node}", "state=resume")
         return done if isinstance(done, Outcome) else Outcome(Result.DONE, f"Slurm may use {node} again")
 
+    def evict(self, node: str) -> Outcome:
+        """Nothing: a drained node empties as its jobs end, and ending one is for its owner."""
+        return Outcome(Result.ALREADY, f"Slurm waits until the work on {node} ends")
+
     def _look(self, node: str) -> NodeHold | Outcome:
         shown = self._run("scontrol", "show", "node", node, "--oneliner", "--all")
         if isinstance(shown, Outcome):

@@ -23,6 +23,8 @@ from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 from vocabulary.order import OrderKind
 
+EVICT = "evict"
+
 
 def cordon(context: Context, run: StepRun) -> StepRun:
     """No new work on the node. An operator's own hold serves as well, and stays theirs."""
@@ -61,13 +63,16 @@ def _over_budget(context: Context) -> str:
 def drain(context: Context, run: StepRun) -> StepRun:
     """No new work, and the scheduler says that none is left."""
     held = context.node.held or context.node.state is NodeState.OPERATOR_HELD
-    if not held or not all(action.state.final for action in context.actions(run)):
+    asked_to_leave = any(action.verb == EVICT for action in context.actions(run))
+    if not asked_to_leave and not (held and all(action.state.final for action in context.actions(run))):
         cordoned = cordon(context, run)
         if cordoned.state is not StepState.SUCCEEDED:
             return cordoned
         run = replace(cordoned, state=StepState.RUNNING)
     hold = context.state.holds.get(context.incident.node)
     if hold is None or not hold.drained:
+        if hold is not None and hold.evictable and not asked_to_leave:
+            return context.plan_action(run, EVICT, context.incident.node)
         return run
     if context.node.state is not NodeState.OPERATOR_HELD:
         context.enter(NodeState.QUARANTINED)

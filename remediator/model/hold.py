@@ -27,6 +27,7 @@ class NodeHold(msgspec.Struct, frozen=True, omit_defaults=True):
     owner: Owner = Owner.NOBODY
     reason: str = ""
     jobs: tuple[str, ...] = ()
+    evictable: bool = False  # what runs there had its time to leave, and the site wants it asked to
 
 
 class Result(str, enum.Enum):

@@ -115,6 +115,7 @@ class KubernetesWorld:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.scheduler = KubernetesScheduler(cluster.options())
+        self.scheduler.observe(NODES)
 
     def operator_holds(self, node: str, reason: str) -> None:
         self.cluster.cordon(node, reason)

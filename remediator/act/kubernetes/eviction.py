@@ -22,7 +22,7 @@ BUDGET = "DisruptionBudget"
 def evict(connection: Connection, options: KubernetesOptions, node: str, work: Sequence[Pod]) -> Outcome:
     """Ask each of `work` that is not leaving already. DONE when all were asked or are gone."""
     asked, refused = 0, []
-    until = time.monotonic() + 3 * options.deadline_s
+    until = time.monotonic() + options.deadline_s
     for pod in work:
         if pod.metadata.deletion_timestamp:
             continue

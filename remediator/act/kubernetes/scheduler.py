@@ -126,20 +126,24 @@ class KubernetesScheduler:
     def _hold(self, node: Node, work: list[Pod]) -> NodeHold:
         hold = describe(node, self._options.owner)
         jobs = tuple(sorted({self._jobs.of(pod) for pod in work}))
-        return replace(hold, jobs=jobs, drained=not work and node.spec.unschedulable and self._is_empty(node, hold))
+        drained = not work and node.spec.unschedulable and self._is_empty(node, hold)
+        patience = self._options.evict_after_s
+        leave = bool(work) and hold.owner is Owner.US and patience > 0 and self._held_for(node) >= patience
+        return replace(hold, jobs=jobs, drained=drained, evictable=leave)
+
+    def _held_for(self, node: Node) -> float:
+        """Seconds since our hold was placed; `since` is ours, so it can be read."""
+        since = node.metadata.annotations.since.replace("Z", "+00:00")
+        return self._clock.wall() - dt.datetime.fromisoformat(since).timestamp()
 
     def _is_empty(self, node: Node, hold: NodeHold) -> bool:
         """Whether really nothing runs under our hold: asked afresh, once the last pod that was on its way must have come."""
         if hold.owner is not Owner.US:
             return True
-        since = node.metadata.annotations.since
-        key = (node.key, node.metadata.uid, since)
+        key = (node.key, node.metadata.uid, node.metadata.annotations.since)
         if key in self._empty:
             return True
-        if (
-            self._clock.wall() - dt.datetime.fromisoformat(since.replace("Z", "+00:00")).timestamp()
-            < self._options.settle_s
-        ):
+        if self._held_for(node) < self._options.settle_s:
             return False
         try:
             if self._work_now(node.key):

@@ -1,0 +1,50 @@
+"""Asking work to leave a drained node: planned once, only where the scheduler's backend says so, and never a second cordon."""
+
+from __future__ import annotations
+
+from remediator.model.hold import NodeHold, Owner, Result
+from remediator.model.inputs import HoldsObserved
+from tests.timelines.story import Story
+from vocabulary.finding import Severity
+
+
+def sees(story: Story, *, evictable: bool, drained: bool = False) -> None:
+    hold = NodeHold("n1", False, drained=drained, owner=Owner.US, jobs=() if drained else ("j",), evictable=evictable)
+    story.tell(HoldsObserved(at=story.now, holds=(hold,)))
+
+
+def draining() -> Story:
+    story = Story()
+    story.finding("row_remap/pending", Severity.ERROR)
+    story.scheduler_answers("cordon")
+    return story
+
+
+def test_work_is_left_to_end_by_itself_unless_the_backend_says_otherwise() -> None:
+    story = draining()
+    sees(story.after(60), evictable=False)
+    assert not story.open_actions("evict")
+
+
+def test_work_is_asked_to_leave_once_and_the_drain_goes_on() -> None:
+    story = draining()
+    sees(story.after(60), evictable=True)
+    (asked,) = story.open_actions("evict")
+    sees(story.after(5), evictable=True)
+    story.scheduler_answers("evict")
+    sees(story.after(5), evictable=True)
+    assert [action.id for action in story.actions.values() if action.verb == "evict"] == [asked.id]
+    assert len([action for action in story.actions.values() if action.verb == "cordon"]) == 1
+    sees(story.after(5), evictable=False, drained=True)
+    assert story.node_state() in {"quarantined", "resetting", "testing"}
+
+
+def test_work_that_may_not_be_evicted_becomes_a_persons() -> None:
+    story = draining()
+    sees(story.after(60), evictable=True)
+    for _ in range(400):
+        story.scheduler_answers("evict", Result.FAILED)
+        story.after(600)
+    assert story.node_state() not in {"resetting", "testing", "healthy"}
+    assert not story.open_actions("evict")
+    assert any(action.verb == "alert" for action in story.actions.values())
