@@ -79,8 +79,12 @@ class Checkpoints:
         self.keep_every = keep_every
         self._passed_over: list[Path] = []
 
-    def open(self, step: int) -> Path:
+    def open(self, step: int, *, sweeping: bool = False) -> Path:
         """An empty directory to write step `step` into. One rank calls this; leftovers of earlier crashes go.
+
+        Args:
+            step: whose result will be in it.
+            sweeping: `sweep` is at work at the same time: what it deletes is left to it.
 
         Raises:
             OSError: the file system says no.
@@ -89,7 +93,8 @@ class Checkpoints:
         self._put_back()
         self._set_aside_passed_over()
         for entry in self.root.iterdir():
-            if _LEFTOVER.fullmatch(entry.name):
+            match = _LEFTOVER.fullmatch(entry.name)
+            if match and (match[2] == "tmp" or not sweeping):
                 shutil.rmtree(entry)
         aside = self.aside(step)
         aside.mkdir()
@@ -122,7 +127,7 @@ class Checkpoints:
         return final
 
     def sweep(self) -> None:
-        """Delete what `complete` found to be no more needed. One rank calls this, and not during `open`; never raises."""
+        """Delete what `complete` found to be no more needed. One rank calls this; never raises."""
         try:
             for entry in self.root.iterdir():
                 if entry.name.endswith((".old", ".gone")) and _LEFTOVER.fullmatch(entry.name):

@@ -241,7 +241,8 @@ class TrainingCheckpoints:
             if self._ranks.rank == 0:
                 self._checkpoints.discard(step)
             raise CheckpointError(text) from error
-        if self._ranks.rank == 0:  # deleting may take minutes, and nobody waits for it
+        if self._ranks.rank == 0 and self._sweep.done:  # deleting may take minutes, and nobody waits for it
+            self._sweep.wait()
             self._sweep.start(self._checkpoints.sweep)
         seconds = time.monotonic() - began
         return Saved(step, path, 0.0, seconds, files[0].bytes_written, files[0].bytes_linked)
@@ -254,7 +255,7 @@ class TrainingCheckpoints:
             raise CheckpointError(
                 f"rank 0 saves step {steps[0]}, rank {rank} step {steps[rank]}: all save the same one"
             )
-        directory = self._ranks.from_first(lambda: self._open(step))
+        directory = self._ranks.from_first(lambda: self._checkpoints.open(step, sweeping=not self._sweep.done))
         known = self._checkpoints.linkable() if self._incremental else None
         files.append(FileWriter(directory, known))
         writer = MeasuredWriter(directory, files[0], file_per_tensor=self._incremental)
@@ -263,10 +264,6 @@ class TrainingCheckpoints:
         if errors:
             raise CheckpointError(errors[0])
         return {name: entry for part in parts for name, entry in part.items()}
-
-    def _open(self, step: int) -> Path:
-        self._sweep.wait()  # both delete leftovers
-        return self._checkpoints.open(step)
 
     def _complete(self, step: int, whole: dict[str, FileEntry]) -> str:
         return str(self._checkpoints.complete(step, self._ranks.world, whole))

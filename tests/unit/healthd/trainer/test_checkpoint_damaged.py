@@ -131,3 +131,15 @@ def test_no_document_gets_past_as_anything_but_a_manifest(
         return
     assert manifest.files == {}
     assert all(isinstance(entry, FileEntry) for entry in manifest.files.values())
+
+
+def test_what_is_being_deleted_is_in_nobodys_way(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    save(checkpoints, 1)
+    save(checkpoints, 2)
+    (tmp_path / ".step-000000000.tmp").mkdir()
+
+    checkpoints.open(3, sweeping=True)
+    assert names(tmp_path) == [".step-000000001.gone", ".step-000000003.tmp", "step-000000002"]
+    checkpoints.sweep()
+    assert names(tmp_path) == [".step-000000003.tmp", "step-000000002"]
