@@ -5,9 +5,11 @@ All are warnings: a job's trouble says nothing about its node, which must not be
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 from math import isfinite
+from typing import NamedTuple
 
 from healthd.facts import Held, Moment, Raise, Unknown
 from healthd.samples.rank_steps import RankSteps
@@ -33,8 +35,19 @@ _WORDS = {
     "communication_share": "{job} spends {value:.0%} of its steps in communication, usual is {usual:.0%}",
 }
 
-_Job = tuple[str, int]
-_Rank = tuple[str, int, int, int]
+
+class _Job(NamedTuple):
+    """A name is one job for each user that uses it: what one lets his ranks say must not spoil the other's judgement.
+
+    In what is told, `user` is -1 where only one does.
+    """
+
+    name: str
+    attempt: int
+    user: int
+
+
+_Rank = tuple[str, int, int, int, int]
 
 
 class TrainingCheck:
@@ -48,18 +61,19 @@ class TrainingCheck:
     def judge(self, ranks: Sequence[RankSteps], now: Moment) -> list[Held]:
         """Everything that holds now, for every job with living ranks here. What a job's end leaves is cleared."""
         facts: list[Held] = []
-        living = set(sorted({_job(rank) for rank in ranks if rank.alive})[:JOBS_MAX])
+        living = _some(_job(rank) for rank in ranks if rank.alive)
         shown = sorted((rank for rank in ranks if _job(rank) in living), key=lambda r: (_job(r), r.rank, r.pid))
         self._progress = {job: self._progress.get(job) or Progress(self._limits) for job in living}
         self._numbers = {
             _rank(rank): self._numbers.get(_rank(rank)) or RankNumbers(self._limits) for rank in shown if rank.alive
         }
+        users = Counter(job[:2] for job in living)
         for job, of_job in groupby(shown, _job):
-            facts += self._judge_job(job, list(of_job), now)
+            called = job if users[job[:2]] > 1 else job._replace(user=-1)
+            facts += self._judge_job(called, self._progress[job], list(of_job), now)
         return facts
 
-    def _judge_job(self, job: _Job, ranks: list[RankSteps], now: Moment) -> list[Held]:
-        progress = self._progress[job]
+    def _judge_job(self, job: _Job, progress: Progress, ranks: list[RankSteps], now: Moment) -> list[Held]:
         moving = progress.look(ranks, now.monotonic)
         facts = _stalled(job, moving, progress.stall, now)
         numbers = {rank.rank: self._numbers[_rank(rank)] for rank in ranks if rank.alive}
@@ -74,15 +88,25 @@ class TrainingCheck:
 
 
 def _job(rank: RankSteps) -> _Job:
-    return rank.job, rank.attempt
+    return _Job(rank.job, rank.attempt, rank.user)
 
 
 def _rank(rank: RankSteps) -> _Rank:
-    return rank.job, rank.attempt, rank.rank, rank.pid
+    return rank.job, rank.attempt, rank.user, rank.rank, rank.pid
+
+
+def _some(jobs: Iterable[_Job]) -> set[_Job]:
+    """As many as are watched, users in turn."""
+    by_user: dict[int, list[_Job]] = {}
+    for job in sorted(set(jobs)):
+        by_user.setdefault(job.user, []).append(job)
+    in_turn = zip_longest(*(by_user[user] for user in sorted(by_user)))
+    return set([job for turn in in_turn for job in turn if job is not None][:JOBS_MAX])
 
 
 def _component(job: _Job) -> Component:
-    return Component(ComponentKind.RANK, name=f"{job[0][:NAME_MAX]}.{job[1]}")
+    whose = f" of user {job.user}" if job.user >= 0 else ""
+    return Component(ComponentKind.RANK, name=f"{job.name[:NAME_MAX]}.{job.attempt}{whose}")
 
 
 def _fact(job: _Job, code: str, summary: str, now: Moment, evidence: Evidence) -> Raise:
@@ -93,7 +117,7 @@ def _fact(job: _Job, code: str, summary: str, now: Moment, evidence: Evidence) -
         severity=Severity.WARNING,
         summary=summary[:300],
         at=now.wall,
-        evidence={"job": job[0][:NAME_MAX], "attempt": job[1], **evidence},
+        evidence={"job": job.name[:NAME_MAX], "attempt": job.attempt, **evidence},
     )
 
 
@@ -125,9 +149,7 @@ def _stalled(job: _Job, holds: bool | None, stall: Stall | None, now: Moment) ->
         "done": _names(stall.done),
         "missing": "here" if stall.behind or stall.dead else "done" if stall.done else "elsewhere",
     }
-    summary = (
-        f"{job[0]} stands still for {stall.waited_s:.0f} s in step {slowest.step} ({where}, rank {slowest.rank}): {who}"
-    )
+    summary = f"{job.name} stands still for {stall.waited_s:.0f} s in step {slowest.step} ({where}, rank {slowest.rank}): {who}"
     return [_fact(job, "stalled", summary, now, evidence)]
 
 
@@ -135,7 +157,7 @@ def _not_finite(job: _Job, numbers: dict[int, RankNumbers], now: Moment) -> list
     bad = [rank for rank, known in numbers.items() if known.not_finite.holds]
     if not bad:
         return []
-    summary = f"the loss of {job[0]} is no finite number, on rank {_names(bad)}"
+    summary = f"the loss of {job.name} is no finite number, on rank {_names(bad)}"
     loss = _number(numbers[bad[0]].last_loss or 0.0)
     evidence: Evidence = {"ranks": _names(bad), "loss": loss, **_good_step("loss_not_finite", numbers, bad)}
     return [_fact(job, "loss_not_finite", summary, now, evidence)]
@@ -158,7 +180,7 @@ def _series(job: _Job, code: str, numbers: dict[int, RankNumbers], now: Moment) 
     usual = worst.usual.centre if worst.usual else 0.0
     evidence: Evidence = {"ranks": _names(bad), "value": _number(worst.value), "usual": _number(usual)}
     evidence |= _good_step(code, numbers, bad) if code in SPIKES else {}
-    summary = _WORDS[code].format(job=job[0], value=worst.value, usual=usual)
+    summary = _WORDS[code].format(job=job.name, value=worst.value, usual=usual)
     return [_fact(job, code, f"{summary}, on rank {_names(bad)}", now, evidence)]
 
 

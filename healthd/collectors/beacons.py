@@ -10,7 +10,7 @@ from typing import NamedTuple
 from healthd.samples.beacons import Beacons
 from healthd.samples.rank_steps import RankSteps
 from healthd.trainer.directory import Directory, File, Look
-from healthd.trainer.owners import Claim, Owner, claim_of, owners_of
+from healthd.trainer.owners import Claim, Claimants, claim_of, claimants_of
 from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import BeaconView, Patience, remove
 from healthd.trainer.ring import Durations, durations
@@ -81,14 +81,14 @@ class BeaconCollector:
         self._reader.end_look()
         self._clean(look, now)
         found = [known.read for _, known in sorted(self._known.items()) if known.read is not None]
-        owners = owners_of(each.claim for each in found)
-        shown = _some_of_each_user([each for each in found if _counts(each, owners, now)])
+        claimants = claimants_of(each.claim for each in found)
+        shown = _some_of_each_user([each for each in found if _counts(each, claimants, now)])
         return Beacons(
             now,
             tuple(each.rank for each in shown),
             self._broken(look),
             tuple(each.steps for each in shown),
-            {job: claimed.told for job, claimed in owners.items() if claimed.others},
+            {job: claimed.told for job, claimed in claimants.items() if claimed.disputed},
         )
 
     def _look_at(self, file: File, patience: Patience, now: float) -> _Known | None:
@@ -152,10 +152,12 @@ def _without_news(known: _Known) -> _Known:
     return known._replace(read=known.read._replace(steps=known.read.steps._replace(new=())))
 
 
-def _counts(read: _Read, owners: Mapping[str, Owner], now: float) -> bool:
-    """Whether a page is its job's owner's, and no old one: what another user claims must neither stop nor hide the job."""
-    owner = owners.get(read.claim.job)
-    return (owner is None or read.claim.uid == owner.uid) and (read.rank.alive or now - read.rank.at < DEAD_SHOWN_S)
+def _counts(read: _Read, claimants: Mapping[str, Claimants], now: float) -> bool:
+    """Whether a page is no old one, nor one that claims another user's job, as far as the scheduler tells."""
+    claimed = claimants.get(read.claim.job)
+    if claimed is not None and claimed.strangers and read.claim.uid not in claimed.users:
+        return False
+    return read.rank.alive or now - read.rank.at < DEAD_SHOWN_S
 
 
 def _some_of_each_user(found: list[_Read]) -> list[_Read]:

@@ -2,133 +2,157 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from pathlib import Path
 
+from healthd.orders.ranks import (
+    Rank,
+    Verdict,
+    figures,
+    looked_at_again,
+    of_all,
+    rank_of,
+    still_there,
+    unreadable,
+    verdict_of,
+)
 from healthd.orders.task import Data, says
-from healthd.trainer.owners import claim_of, owners_of
-from healthd.trainer.page import Acknowledgement, BeaconError, MailboxOrder, Outcome
-from healthd.trainer.pages import BeaconView, post_order, read_all
-from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
+from healthd.trainer.directory import Directory, File
+from healthd.trainer.owners import claim_of, claimants_of
+from healthd.trainer.page import BeaconError, MailboxOrder
+from healthd.trainer.pages import BeaconView, Patience, post_order
+from healthd.trainer.place import page_name
+from vocabulary.order import Order, OrderState, OrderUpdate
 
 DETAIL_CHARS_MAX = 1000
-_THROUGH = frozenset({Outcome.LEFT, Outcome.ABORTED, Outcome.FAILED, Outcome.CANCELLED, Outcome.EXPIRED})
+LOOKS_MAX = 16  # at the directory; who has more files than are read in so many has his newest ranks ordered
+RANKS_PER_STEP = 512
+UNREADABLE_MAX = 64
+USERS_MAX = 64  # remembered over a restart
+_NO_PAGE = ("file", "size", "magic")  # of a file that never was one
 
 
 class TrainerTask:
-    """Holds no truth of its own: the pages say who was ordered what, so a restarted daemon goes on where it was."""
+    """Holds no truth of its own: the pages say who was ordered what, so a restarted daemon goes on where it was.
+
+    Several users may have pages of the job. Where the scheduler says whose it is, the others' are left alone. Else all
+    are ordered: an order hurts nobody but who claimed the job, and the true owner's ranks must have it.
+    """
 
     def __init__(self, order: Order, answer: OrderUpdate, beacon_dir: str) -> None:
         self._order = order
-        self._directory = beacon_dir
         self._data: Data = dict(answer.data)
-        self._posted: set[str] = set()
+        self._directory = Directory(beacon_dir)
+        self._seen: set[File] = set()
+        self._looks = 0
+        self._found: dict[str, BeaconView] = {}
+        self._broken: dict[str, Rank] = {}
+        self._ranks: dict[str, Rank] = {}
+        attempt = r"\d+" if order.attempt is None else str(order.attempt)
+        job = page_name(order.job, 0, 0).removesuffix(".0.0.beacon")
+        self._names = re.compile(rf"{re.escape(job)}\.{attempt}\.\d+(\.[0-9a-f]{{8}})?\.beacon")
 
     def step(self, now: float) -> OrderUpdate | None:
         """First the mailboxes, then the agreement, then the end."""
-        views = self._owners([view for view in read_all(self._directory)[0] if view.identity.job == self._order.job])
-        if not self._posted:
-            return self._post(views, now)
-        ranks = [view for view in views if view.path in self._posted]
-        before = dict(self._data)
-        self._data |= collect([answer for view in ranks if (answer := self._answer_of(view)) is not None])
-        still_there = [view for view in ranks if not self._is_through(view)]
-        if not still_there:
-            return self._conclude(ranks, now)
-        if now >= self._order.expires_at:
-            names = ", ".join(f"{view.identity.rank} (pid {view.identity.pid})" for view in still_there)
-            return self._says(OrderState.FAILED, now, f"still running when the order expired: rank {names}")
-        if self._data != before:
-            return self._says(OrderState.RUNNING, now, f"{len(still_there)} ranks to go")
-        return None
+        if self._ranks:
+            return self._watch(now)
+        return self._post(now) if self._find() or now >= self._order.expires_at else None
 
     def close(self) -> None:
         """The ranks go on by themselves."""
+        self._directory.close()
 
-    def _owners(self, views: Sequence[BeaconView]) -> Sequence[BeaconView]:
-        """Of the job's pages those of its owner: of who was held to be it when the order came, though he have left since."""
-        owner = self._data.get("owner")
-        if owner is None:
-            found = owners_of(map(claim_of, views)).get(self._order.job)
-            owner = found.uid if found is not None else None
-        return [view for view in views if owner in (None, view.uid)]
-
-    def _post(self, views: Sequence[BeaconView], now: float) -> OrderUpdate:
-        """Order the ranks of one attempt: the order's own, or, where it names none, the newest that lives."""
-        ours = self._order.attempt
-        of_job = [view for view in views if ours in (None, view.identity.attempt)]
-        told = [view for view in of_job if self._was_told(view)]
-        attempt = max((view.identity.attempt for view in told or of_job if told or view.alive), default=None)
-        targets = [view for view in of_job if view.identity.attempt == attempt and (view.alive or view in told)]
-        if not targets:
-            self._data["ranks"] = 0
-            return self._says(OrderState.SUCCEEDED, now, f"no rank of job {self._order.job} runs on this node")
-        problems = []
-        for view in targets:
+    def _find(self) -> bool:
+        """Look for the job's pages; whether all are found."""
+        look, patience = self._directory.look(self._seen), Patience()
+        self._seen.update(look.due)
+        for file in look.due:
             try:
-                post_order(view.path, _mailbox_order(self._order))
-                self._posted.add(view.path)
-            except (BeaconError, OSError) as error:
-                problems.append(str(error))
-        self._data = {"mailbox_at": now} | self._data | {"ranks": len(targets), "owner": targets[0].uid}
-        if not self._posted:
+                view = patience.read(file)
+            except FileNotFoundError:
+                continue
+            except BeaconError as error:
+                may_be = error.field not in _NO_PAGE and self._names.fullmatch(Path(file.path).name)
+                if may_be and len(self._broken) < UNREADABLE_MAX:
+                    self._broken[file.path] = unreadable(file.path, file.uid, str(error))
+                continue
+            except OSError:
+                continue
+            if view.identity.job == self._order.job and self._order.attempt in (None, view.identity.attempt):
+                self._found[file.path] = view._replace(ring=b"")
+        self._looks += look.whole
+        return look.over or self._looks >= LOOKS_MAX
+
+    def _post(self, now: float) -> OrderUpdate:
+        """Order each user's ranks of one attempt: the order's own, or, where it names none, his newest that lives."""
+        for view in self._targets():
+            self._ranks[view.path] = self._told(rank_of(view, self._order.mailbox_id))
+        before = int(self._data.get("ranks", 0))
+        told = [rank for rank in self._ranks.values() if rank.told]
+        problems = [rank.problem for rank in (*self._ranks.values(), *self._broken.values()) if rank.problem]
+        self._data |= {"ranks": len(self._ranks) or before}
+        if not self._ranks:
+            problems += [f"{before} pages vanished"] if before else []
+            state = OrderState.FAILED if problems else OrderState.SUCCEEDED
+            return self._says(state, now, "; ".join(problems) or f"no rank of job {self._order.job} runs on this node")
+        users = sorted({rank.uid for rank in self._ranks.values()})
+        self._data.setdefault("mailbox_at", now)
+        if len(users) <= USERS_MAX:
+            self._data["users"] = " ".join(map(str, users))
+        self._ranks |= {path: rank for path, rank in self._broken.items() if rank.uid in users}
+        if not told:
             return self._says(OrderState.FAILED, now, "; ".join(problems))
         return self._says(OrderState.RUNNING, now, "; ".join(["in the mailboxes", *problems]))
 
-    def _conclude(self, ranks: Sequence[BeaconView], now: float) -> OrderUpdate:
-        """All are through with it: did they do what was asked?"""
-        if self._order.kind is OrderKind.ABORT:
-            return self._says(OrderState.SUCCEEDED, now, f"{len(ranks)} ranks left")
-        answers = [self._answer_of(view) for view in ranks]
-        reverts = self._order.kind is OrderKind.REVERT
-        problems = [
-            f"rank {view.identity.rank} {_what_happened(answer)}"
-            for view, answer in zip(ranks, answers, strict=True)
-            if answer is None or not (answer.outcome is Outcome.LEFT if reverts else answer.saved_at > 0)
-        ]
-        if len(ranks) < len(self._posted):
-            problems.append(f"{len(self._posted) - len(ranks)} pages vanished")
-        if not problems:
-            did = "left without saving" if reverts else "saved and left"
-            return self._says(OrderState.SUCCEEDED, now, f"{len(ranks)} ranks {did}")
-        expired = all(answer is not None and answer.outcome is Outcome.EXPIRED for answer in answers)
-        return self._says(OrderState.EXPIRED if expired else OrderState.FAILED, now, "; ".join(problems))
+    def _targets(self) -> list[BeaconView]:
+        views = list(self._found.values())
+        claimants = claimants_of(map(claim_of, views)).get(self._order.job)
+        told = {view.path for view in views if view.order is not None and view.order.id == self._order.mailbox_id}
+        before = str(self._data.get("users", ""))  # by an earlier process: who came since has no part in it
+        strangers = set(map(str, claimants.strangers)) if claimants is not None else set()
+        targets: list[BeaconView] = []
+        for uid in sorted({view.uid for view in views}):
+            if str(uid) in strangers or (before and str(uid) not in before.split()):
+                continue
+            own = [view for view in views if view.uid == uid]
+            pool = [view for view in own if view.path in told] or [view for view in own if view.alive]
+            newest = max((view.identity.attempt for view in pool), default=None)
+            targets += [v for v in own if v.identity.attempt == newest and (v.alive or v.path in told)]
+        return targets
 
-    def _answer_of(self, view: BeaconView) -> Acknowledgement | None:
-        answer = view.acknowledgement
-        return answer if answer is not None and answer.order == self._order.mailbox_id else None
+    def _told(self, rank: Rank) -> Rank:
+        """Put the order into a rank's mailbox, where it may be already."""
+        try:
+            post_order(rank.path, _mailbox_order(self._order))
+        except (BeaconError, OSError) as error:
+            return rank._replace(problem=str(error))
+        return rank._replace(told=True, problem="")
 
-    def _was_told(self, view: BeaconView) -> bool:
-        return view.order is not None and view.order.id == self._order.mailbox_id
+    def _watch(self, now: float) -> OrderUpdate | None:
+        before = dict(self._data)
+        waited_for = [rank for rank in self._ranks.values() if not rank.through][:RANKS_PER_STEP]
+        for rank in waited_for:
+            again = looked_at_again(rank, self._order.mailbox_id)
+            del self._ranks[rank.path]  # to the end of the line
+            self._ranks[rank.path] = self._told(again) if again.alive and again.problem else again
+        by_user: dict[int, list[Rank]] = {}
+        for rank in sorted(self._ranks.values(), key=lambda rank: (rank.uid, rank.number)):
+            by_user.setdefault(rank.uid, []).append(rank)
+        self._data |= figures(by_user, now)
+        to_go = sum(not rank.through for rank in self._ranks.values())
+        if not to_go or now >= self._order.expires_at:
+            end = of_all({uid: self._verdict(ranks) for uid, ranks in by_user.items()})
+            return self._says(end.state, now, end.detail)
+        return self._says(OrderState.RUNNING, now, f"{to_go} ranks to go") if self._data != before else None
 
-    def _is_through(self, view: BeaconView) -> bool:
-        """It has left, or given up on this order, or was given another one in its place."""
-        answer = self._answer_of(view)
-        if answer is None:
-            return not view.alive or not self._was_told(view)
-        return not view.alive or answer.outcome in _THROUGH
+    def _verdict(self, ranks: list[Rank]) -> Verdict:
+        there = still_there(ranks)
+        if there:
+            return Verdict(OrderState.FAILED, f"still running when the order expired: rank {there}")
+        return verdict_of(self._order.kind, ranks)
 
     def _says(self, state: OrderState, now: float, detail: str) -> OrderUpdate:
         return says(self._order, state, now, detail[:DETAIL_CHARS_MAX], dict(self._data))
-
-
-def collect(answers: Sequence[Acknowledgement]) -> Data:
-    """What the ranks' answers say together: the step they agreed on, the latest of each time, the checkpoint."""
-    data: Data = {}
-    for name in ("agreed_at", "saved_at", "left_at"):
-        latest = max((getattr(answer, name) for answer in answers), default=0.0)
-        if latest > 0:
-            data[name] = latest
-    step = max((answer.agreed_step for answer in answers), default=-1)
-    if step >= 0:
-        data["agreed_step"] = step
-    path = next((answer.checkpoint for answer in answers if answer.checkpoint), "")
-    if path:
-        data["path"] = path
-    return data
-
-
-def _what_happened(answer: Acknowledgement | None) -> str:
-    return "ended without an answer" if answer is None else f"{answer.outcome.value} {answer.detail}".strip()
 
 
 def _mailbox_order(order: Order) -> MailboxOrder:

@@ -11,7 +11,7 @@ from vocabulary.wire import RankStatus
 class Beacons(msgspec.Struct, frozen=True):
     """All trainer ranks of this node, and the pages that could not be read: file name to what is wrong.
 
-    `disputed` are jobs that several users claim: name to whose it is held to be, whose it is not, and why.
+    `disputed` are jobs that several users claim: name to who they are, and whose it is where the scheduler tells.
     """
 
     at: float

@@ -24,7 +24,10 @@ class StepFacts(NamedTuple):
 
 
 class RankSteps(NamedTuple):
-    """One rank. `phase` and `section` are what it is in now, by name; `new` are its finished steps, oldest first."""
+    """One rank. `phase` and `section` are what it is in now, by name; `new` are its finished steps, oldest first.
+
+    Ranks of several users are never of one job, whatever its name is; `user` is the number of theirs.
+    """
 
     job: str
     attempt: int
@@ -37,3 +40,4 @@ class RankSteps(NamedTuple):
     phase: str
     section: str = ""
     new: tuple[StepFacts, ...] = ()
+    user: int = -1

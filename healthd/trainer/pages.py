@@ -321,7 +321,11 @@ def _view(path: str, content: bytes, uid: int) -> tuple[BeaconView, bool]:
         alive=_check_owner(identity, uid),
         uid=uid,
         ring=content[page.RING_AT :],
-        damaged={error.field: error.problem for error in damaged},
+        damaged={
+            block: f"{member}: {error.problem}".lstrip(": ")
+            for error in damaged
+            for block, _, member in [error.field.partition(".")]
+        },
     )
     return view, any(isinstance(error, TornError) for error in damaged)
 

@@ -57,6 +57,7 @@ class StepReader:
             phase=state.phase.name.lower(),
             section=state.section.name.lower() if state.section else "",
             new=tuple(new),
+            user=user,
         )
 
     def end_look(self) -> None:

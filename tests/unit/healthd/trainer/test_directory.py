@@ -231,6 +231,16 @@ def test_every_file_has_its_turn_and_no_user_two_before_anothers_first(
 
 
 @NEEDS_ROOT
+def test_more_users_than_a_look_has_room_for_come_first_in_turn(beacons: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "READS_PER_LOOK", 2)
+    for uid in range(1000, 1005):
+        leave(beacons, 2, uid)
+    directory = Directory(str(beacons))
+    turns = [[file.uid for file in directory.look().due] for _ in range(5)]
+    assert sorted(uid for turn in turns for uid in turn) == sorted([*range(1000, 1005)] * 2)
+
+
+@NEEDS_ROOT
 def test_a_user_with_too_many_files_loses_his_own_oldest(beacons: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "NAMES_PER_USER_MAX", 8)
     leave(beacons, 1, ALICE)

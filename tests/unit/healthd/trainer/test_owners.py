@@ -1,7 +1,8 @@
-"""Several users claim one job: one of them has it, and the others neither get its orders nor spoil them."""
+"""Several users claim one job: each one's ranks are ordered, shown and judged by themselves, and nobody's hide another's."""
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -12,13 +13,16 @@ from pathlib import Path
 import pytest
 
 from healthd.checks.beacons import BeaconCheck
+from healthd.checks.training import Limits, TrainingCheck
 from healthd.collectors.beacons import BeaconCollector
-from healthd.facts import Clear, Raise
+from healthd.facts import Clear, Moment, Raise
 from healthd.orders.task import says
 from healthd.orders.trainer import TrainerTask
+from healthd.samples.rank_steps import RankSteps, StepFacts
+from healthd.thresholds import load_thresholds
 from healthd.trainer import page
 from healthd.trainer.beacon import Beacon, Place, open_beacon, read
-from healthd.trainer.owners import Claim, Owner, born, owners_of
+from healthd.trainer.owners import Claim, Claimants, claimants_of
 from healthd.trainer.page import Acknowledgement, MailboxOrder, Outcome
 from healthd.trainer.pages import prepare_directory
 from vocabulary.finding import Severity
@@ -37,8 +41,8 @@ class Users:
         self.directory = directory
         self._children: list[int] = []
 
-    def claim(self, uid: int, place: Place = PLACE, *, answers: str = "") -> str:
-        """Another user's process publishes a page and lives on; `answers` forges that it was ordered and has failed."""
+    def claim(self, uid: int, place: Place = PLACE, *, answers: Outcome | None = None) -> str:
+        """Another user's process publishes a page and lives on; `answers` forges that it was ordered and did so."""
         source, sink = os.pipe()
         child = os.fork()
         if child == 0:
@@ -48,9 +52,9 @@ class Users:
                 os.setuid(uid)
                 beacon = open_beacon(self.directory, place)
                 assert isinstance(beacon, Beacon)
-                if answers:
-                    beacon.acknowledge(Acknowledgement(answers, Outcome.FAILED, NOW, detail="forged"))
-                    forged = MailboxOrder(answers, "abort", "forged", (), NOW + 60)._asdict()
+                if answers is not None:
+                    beacon.acknowledge(Acknowledgement("o1", answers, NOW, 10**18, NOW, 1e18, "/forged", NOW, "forged"))
+                    forged = MailboxOrder("o1", "abort", "forged", (), NOW + 60)._asdict()
                     frame = page.pack_frame("mailbox", 1, forged, page.MAILBOX_BYTES)
                     with Path(beacon.path).open("r+b") as file:
                         file.seek(page.MAILBOX_AT)
@@ -110,30 +114,119 @@ def task(users: Users, each: Order) -> TrainerTask:
     return TrainerTask(each, says(each, OrderState.RECEIVED, NOW, ""), users.directory)
 
 
+SAVED = Acknowledgement("o1", Outcome.LEFT, NOW, 7, NOW + 1, NOW + 2, "/mine/7", NOW + 3)
+
+
 @NEEDS_ROOT
 @pytest.mark.parametrize("attempt", [1, None])
-def test_an_order_goes_to_the_owner_and_is_judged_by_him(users: Users, attempt: int | None) -> None:
-    mine = users.claim(ALICE)
-    forged = [users.claim(BOB, PLACE._replace(rank=1)), users.claim(BOB, PLACE._replace(attempt=999), answers="o1")]
+@pytest.mark.parametrize("first", [True, False], ids=["forger first", "owner first"])
+def test_every_users_ranks_are_ordered_and_none_answers_for_another(
+    users: Users, attempt: int | None, *, first: bool
+) -> None:
+    forgeries = [PLACE._replace(rank=1), PLACE._replace(attempt=999)]
+    forged = [users.claim(BOB, place) for place in forgeries * first]
+    mine = open_beacon(users.directory, PLACE)
+    forged += [users.claim(BOB, place) for place in forgeries * (not first)]
     ordered = task(users, order(attempt))
 
     update = ordered.step(NOW)
 
     assert update is not None
-    assert (update.state, update.data["ranks"], update.data["owner"]) == (OrderState.RUNNING, 1, ALICE)
-    assert read(mine).order is not None
-    assert read(forged[0]).order is None, "told to nobody else"
+    assert (update.state, update.data["users"]) == (OrderState.RUNNING, f"{os.geteuid()} {BOB}")
+    assert mine.poll() is not None
+    told = [read(path).order is not None for path in forged]
+    assert told == ([True, False] if attempt else [False, True]), "each user's attempt is his own"
 
-    users.end(mine)
-    again = TrainerTask(order(attempt), update, users.directory)  # by a daemon that was started anew
-    again.step(NOW)
-    end = again.step(NOW)
+    mine.acknowledge(SAVED)
+    ordered.step(NOW)
+    end = ordered.step(NOW + 61)
     assert end is not None
-    assert (end.state, end.detail) == (OrderState.FAILED, "rank 0 ended without an answer"), "Bob lives on"
+    assert end.state is OrderState.FAILED
+    rank = 1 if attempt else 0
+    pid = read(forged[0 if attempt else 1]).identity.pid
+    assert end.detail == (
+        f"user {os.geteuid()}: succeeded: 1 ranks saved and left; "
+        f"user {BOB}: failed: still running when the order expired: rank {rank} (pid {pid})"
+    )
+    assert end.data[f"user.{os.geteuid()}.path"] == "/mine/7"
+    assert "path" not in end.data
+    mine.close()
 
 
 @NEEDS_ROOT
-def test_who_claims_a_job_is_reported_and_not_shown_as_its_rank(users: Users) -> None:
+def test_a_forged_answer_ends_nothing_and_says_nothing_of_the_owners_ranks(users: Users) -> None:
+    users.claim(BOB, PLACE._replace(rank=1), answers=Outcome.LEFT)
+    mine = open_beacon(users.directory, PLACE)
+    ordered = task(users, order())
+    ordered.step(NOW)
+    update = ordered.step(NOW)
+    assert update is not None
+    assert (update.state, update.detail) == (OrderState.RUNNING, "1 ranks to go")
+
+    mine.acknowledge(SAVED._replace(outcome=Outcome.FAILED, saved_at=0.0, detail="disk full"))
+    end = ordered.step(NOW)
+
+    assert end is not None
+    assert end.state is OrderState.FAILED, "Bob's success is not the job's"
+    assert f"user {os.geteuid()}: failed: rank 0 failed disk full" in end.detail
+    assert not {"saved_at", "agreed_step", "path"} & end.data.keys(), "no figure of his is the job's, either"
+    mine.close()
+
+
+@NEEDS_ROOT
+def test_all_users_ranks_saved_is_a_success_with_times_that_were(users: Users) -> None:
+    users.claim(BOB, PLACE._replace(rank=1), answers=Outcome.LEFT)
+    mine = open_beacon(users.directory, PLACE)
+    ordered = task(users, order())
+    ordered.step(NOW)
+    mine.acknowledge(SAVED)
+    end = ordered.step(NOW + 9)
+    assert end is not None
+    assert (end.state, end.data["saved_at"]) == (OrderState.SUCCEEDED, NOW + 9)
+    assert "path" not in end.data
+    mine.close()
+
+
+@NEEDS_ROOT
+def test_who_comes_after_the_order_has_no_part_in_it_though_the_daemon_starts_anew(users: Users) -> None:
+    mine = open_beacon(users.directory, PLACE)
+    update = task(users, order()).step(NOW)
+    assert update is not None
+    users.claim(BOB, PLACE._replace(rank=1), answers=Outcome.SEEN)
+    mine.acknowledge(SAVED)
+
+    again = TrainerTask(order(), update, users.directory)
+    again.step(NOW)
+    end = again.step(NOW)
+
+    assert end is not None
+    assert (end.state, end.detail) == (OrderState.SUCCEEDED, "1 ranks saved and left")
+    assert end.data["agreed_step"] == 7
+    mine.close()
+
+
+@NEEDS_ROOT
+def test_whom_the_scheduler_placed_is_ordered_alone(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = users.claim(ALICE)
+    forged = users.claim(BOB, PLACE._replace(rank=1), answers=Outcome.SEEN)
+    monkeypatch.setattr("healthd.trainer.owners.placed_by_scheduler", lambda claim, _: claim.uid == ALICE)
+    ordered = task(users, order())
+    update = ordered.step(NOW)
+    assert update is not None
+    assert (update.data["users"], update.data["ranks"]) == (str(ALICE), 1)
+    assert read(mine).order is not None
+    assert read(forged).order_sequence == 1, "nothing of ours"
+    sample = BeaconCollector(Path(users.directory)).read(NOW)
+    assert [rank.rank for rank in sample.ranks] == [0]
+    assert f"user {BOB} claims the job too; it is user {ALICE}'s" in sample.disputed[PLACE.job]
+    users.end(mine)
+    end = ordered.step(NOW)
+    assert end is not None
+    assert (end.state, end.detail) == (OrderState.FAILED, "rank 0 ended without an answer")
+
+
+@NEEDS_ROOT
+def test_who_claims_a_job_is_reported_and_hides_nobody(users: Users) -> None:
     users.claim(ALICE)
     collector, check = BeaconCollector(Path(users.directory)), BeaconCheck()
     assert check.judge(collector.read(NOW)) == []
@@ -141,8 +234,8 @@ def test_who_claims_a_job_is_reported_and_not_shown_as_its_rank(users: Users) ->
 
     sample = collector.read(NOW)
 
-    assert [(rank.attempt, rank.rank) for rank in sample.ranks] == [(1, 0)]
-    assert [(rank.attempt, rank.rank) for rank in sample.steps] == [(1, 0)]
+    assert [(rank.attempt, rank.rank) for rank in sample.ranks] == [(1, 0), (999, 1)]
+    assert [(rank.attempt, rank.user) for rank in sample.steps] == [(1, ALICE), (999, BOB)]
     (fact,) = check.judge(sample)
     assert isinstance(fact, Raise)
     assert (fact.check, fact.code, fact.component.name, fact.severity) == (
@@ -151,11 +244,38 @@ def test_who_claims_a_job_is_reported_and_not_shown_as_its_rank(users: Users) ->
         "job-7",
         Severity.WARNING,
     )
-    assert f"user {BOB} claims the job too; it is held to be user {ALICE}'s" in fact.summary
+    assert f"users {ALICE}, {BOB} claim the job, and no scheduler says whose it is" in fact.summary
 
     users.end(forged)
     (over,) = check.judge(collector.read(NOW))
     assert isinstance(over, Clear)
+
+
+def test_watchdogs_do_not_mix_the_ranks_of_two_users() -> None:
+    check = TrainingCheck(load_thresholds().section("training", Limits))
+
+    def rank(user: int, completed: int) -> RankSteps:
+        loss = math.nan if user == BOB else 1.0
+        new = (StepFacts(completed - 1, completed - 1, float(completed), 1.0, loss=loss),)
+        return RankSteps("j", 1, 0, 2, user, True, completed, completed, "step", "", new, user)
+
+    for n in range(1, 3):
+        held = check.judge([rank(ALICE, n), rank(BOB, n)], Moment(1e9 + n, float(n)))
+    raised = [fact for fact in held if isinstance(fact, Raise)]
+    assert [(fact.code, fact.component.name, fact.evidence["job"]) for fact in raised] == [
+        ("loss_not_finite", f"j.1 of user {BOB}", "j")
+    ]
+    alone = [fact for fact in check.judge([rank(BOB, 3)], Moment(1e9 + 3, 3.0)) if isinstance(fact, Raise)]
+    assert [fact.component.name for fact in alone] == ["j.1"]
+
+
+def test_no_user_fills_the_watch_with_jobs_that_he_invents() -> None:
+    check = TrainingCheck(load_thresholds().section("training", Limits))
+    mine = RankSteps("train", 1, 0, 1, 1, alive=True, step=0, completed=0, phase="step", user=ALICE)
+    many = [mine._replace(job=f"!{n}", user=BOB) for n in range(500)]
+    check.judge([*many, mine], Moment(0, 0))
+    held = check.judge([*many, mine], Moment(5000, 5000))
+    assert "train.1" in {fact.component.name for fact in held}
 
 
 @NEEDS_ROOT
@@ -165,20 +285,6 @@ def test_a_taken_name_keeps_no_rank_from_its_page(users: Users) -> None:
 
     assert mine != squatted
     assert (read(squatted).uid, read(mine).uid) == (BOB, ALICE)
-
-
-@NEEDS_ROOT
-def test_a_page_rewritten_by_an_order_is_no_younger(users: Users) -> None:
-    mine = users.claim(ALICE)
-    users.claim(BOB, PLACE._replace(rank=1))
-    before = born(mine)
-    task(users, order()).step(NOW)
-    assert born(mine) == before
-    assert read(mine).order is not None
-    users.end(mine)
-    second = users.claim(ALICE, PLACE._replace(attempt=2))
-    task(users, order(2)).step(NOW)
-    assert read(second).order is not None, "Alice had the job before Bob: her dead page shows it"
 
 
 def claims(tmp_path: Path, *each: tuple[str, int, bool]) -> list[Claim]:
@@ -191,29 +297,27 @@ def claims(tmp_path: Path, *each: tuple[str, int, bool]) -> list[Claim]:
 
 
 @pytest.mark.parametrize(
-    ("group", "owner"),
+    ("group", "placed"),
     [
-        ("/system.slice/slurmstepd.scope/job_17/step_0/user/task_0", BOB),
-        ("/system.slice/n-1_slurmstepd.scope/job_17/step_0", BOB),
-        ("/slurm/uid_1002/job_17/step_batch", BOB),
-        ("/slurm_n1/uid_1002/job_17", BOB),
-        ("/system.slice/slurmstepd.scope/job_171/step_0", ALICE),
-        ("/user.slice/user-1002.slice/user@1002.service/slurm/job_17", ALICE),
-        ("/user.slice/slurmstepd.scope/job_17", ALICE),
+        ("/system.slice/slurmstepd.scope/job_17/step_0/user/task_0", True),
+        ("/system.slice/n-1_slurmstepd.scope/job_17/step_0", True),
+        ("/slurm/uid_1002/job_17/step_batch", True),
+        ("/slurm_n1/uid_1002/job_17", True),
+        ("/system.slice/slurmstepd.scope/job_171/step_0", False),
+        ("/user.slice/user-1002.slice/user@1002.service/slurm/job_17", False),
+        ("/user.slice/slurmstepd.scope/job_17", False),
     ],
 )
-def test_whom_the_scheduler_placed_has_the_job_though_another_came_first(
-    tmp_path: Path, group: str, owner: int
-) -> None:
+def test_whom_the_scheduler_placed_has_the_job(tmp_path: Path, group: str, *, placed: bool) -> None:
     both = claims(tmp_path, ("/user.slice", ALICE, True), (group, BOB, True))
 
-    found = owners_of(both, str(tmp_path))["17"]
+    found = claimants_of(both, str(tmp_path))["17"]
 
-    assert (found.uid, found.others) == (owner, (ALICE + BOB - owner,))
+    assert found == (Claimants((BOB,), (ALICE,)) if placed else Claimants((ALICE, BOB)))
+    assert found.disputed
 
 
 def test_one_user_has_his_job_and_a_dead_job_is_nobodys(tmp_path: Path) -> None:
     old, mine = claims(tmp_path, ("/", ALICE, False), ("/", BOB, True))
-    assert owners_of([old, mine]) == {"17": Owner(BOB)}, "yesterday's job of that name was Alice's"
-    assert owners_of([old]) == {}
-    assert born(f"{tmp_path}/none") == float("inf")
+    assert claimants_of([old, mine]) == {"17": Claimants((BOB,))}, "yesterday's job of that name was Alice's"
+    assert claimants_of([old]) == {}

@@ -1,0 +1,260 @@
+"""Trainer orders over pages that are damaged, gone or made anew: what cannot be read is never taken for absent."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from healthd.collectors.beacons import BeaconCollector
+from healthd.orders.ranks import Rank, Verdict, figures, of_all, verdict_of
+from healthd.orders.task import says
+from healthd.orders.trainer import TrainerTask
+from healthd.trainer import page, pages
+from healthd.trainer.beacon import Beacon, Place, post_order, read, read_all
+from healthd.trainer.page import Acknowledgement, BeaconError, MailboxOrder, Outcome
+from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
+
+NOW = 1_700_000_000.0
+ORDER = MailboxOrder("o1", "checkpoint_then_eject", "r", (), NOW + 60)
+SAVED = Acknowledgement("o1", Outcome.LEFT, NOW, 7, NOW + 1, NOW + 2, "/c/7", NOW + 3)
+
+
+@pytest.fixture
+def beacon(tmp_path: Path) -> Iterator[Beacon]:
+    tmp_path.chmod(0o700)
+    made = Beacon.create(str(tmp_path), Place("j", 1, 0, 2, 0, "n1"))
+    made.begin_step(3)
+    yield made
+    made.close()
+
+
+def task(
+    place: Path, kind: OrderKind = OrderKind.CHECKPOINT_THEN_EJECT, before: OrderUpdate | None = None
+) -> TrainerTask:
+    order = Order(
+        id="o1", kind=kind, node="n1", issued_at=NOW, expires_at=NOW + 60, incident="i", reason="r", job="j", attempt=1
+    )
+    return TrainerTask(order, before or says(order, OrderState.RECEIVED, NOW, ""), str(place))
+
+
+def step(each: TrainerTask, now: float = NOW) -> OrderUpdate:
+    update = each.step(now)
+    assert update is not None
+    return update
+
+
+def damage(path: str, at: int) -> None:
+    with Path(path).open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 0xFF]))
+
+
+class Killed(BaseException):
+    """kill -9, as far as a test can."""
+
+
+def post_and_die(path: str, order: MailboxOrder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon is killed between the two writes of an order."""
+    really, count = os.pwrite, [0]
+
+    def once(descriptor: int, data: bytes, at: int) -> int:
+        count[0] += 1
+        if count[0] == 2:
+            raise Killed
+        return really(descriptor, data, at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", once)
+        with pytest.raises(Killed):
+            post_order(path, order)
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_daemon_killed_while_it_wrote_an_order_orders_again(
+    beacon: Beacon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, earlier: bool
+) -> None:
+    if earlier:
+        post_order(beacon.path, ORDER._replace(id="o0", reason="of the week before"))
+        assert beacon.poll() is not None
+    post_and_die(beacon.path, ORDER, monkeypatch)
+    assert beacon.poll() is None
+
+    (view,), errors = read_all(str(tmp_path))
+    assert (view.alive, view.order, [error.field for error in errors]) == (True, None, ["mailbox"])
+    sample = BeaconCollector(tmp_path).read(NOW)
+    assert [rank.step for rank in sample.ranks] == [3]
+    assert list(sample.broken) == [Path(beacon.path).name]
+
+    again = task(tmp_path)
+    assert step(again).state is OrderState.RUNNING
+    assert beacon.poll() == ORDER
+    assert read(beacon.path).damaged == {}
+    beacon.acknowledge(SAVED)
+    assert step(again).state is OrderState.SUCCEEDED
+
+
+@pytest.mark.parametrize("block", ["STATE", "ACKNOWLEDGEMENT", "MAILBOX"])
+def test_a_rank_whose_page_is_damaged_in_a_part_is_ordered_and_waited_for(
+    beacon: Beacon, tmp_path: Path, block: str
+) -> None:
+    beacon.acknowledge(SAVED._replace(order="o0"))
+    post_order(beacon.path, ORDER._replace(id="o0"))
+    collector = BeaconCollector(tmp_path)
+    before = collector.read(NOW).ranks
+    damage(beacon.path, getattr(page, f"{block}_AT") + 16)
+
+    assert list(read(beacon.path).damaged) == [block.lower()]
+    assert collector.read(NOW + 1).ranks == before, "shown as it was last read"
+    each = task(tmp_path)
+    assert step(each).state is OrderState.RUNNING
+    assert beacon.poll() == ORDER
+    assert each.step(NOW) is None
+    end = step(each, NOW + 61)
+    assert (end.state, end.detail.split(": rank")[0]) == (OrderState.FAILED, "still running when the order expired")
+
+
+@pytest.mark.parametrize("kind", [OrderKind.CHECKPOINT_THEN_EJECT, OrderKind.ABORT])
+def test_a_page_that_does_not_say_whose_it_is_is_never_nobodys(beacon: Beacon, tmp_path: Path, kind: OrderKind) -> None:
+    damage(beacon.path, page.IDENTITY_AT + 20)
+    end = step(task(tmp_path, kind))
+    assert end.state is OrderState.FAILED
+    assert f"{beacon.path}: identity: checksum" in end.detail
+
+
+@pytest.mark.parametrize("kind", [OrderKind.CHECKPOINT_THEN_EJECT, OrderKind.ABORT])
+def test_nor_is_it_forgotten_beside_others(beacon: Beacon, tmp_path: Path, kind: OrderKind) -> None:
+    other = Beacon.create(str(tmp_path), Place("j", 1, 1, 2, 1, "n1"))
+    damage(beacon.path, page.IDENTITY_AT + 20)
+    each = task(tmp_path, kind)
+    assert step(each).state is OrderState.RUNNING
+    other.acknowledge(SAVED)
+    end = step(each)
+    assert (end.state, "identity" in end.detail) == (OrderState.FAILED, True)
+    other.close()
+
+
+def test_rubbish_and_other_jobs_pages_do_not_keep_a_node_from_being_free(beacon: Beacon, tmp_path: Path) -> None:
+    (tmp_path / "j.1.0.5.beacon").touch()
+    os.rename(beacon.path, tmp_path / "j.1.1.0.beacon")  # noqa: PTH104 - as another job's, called j.1
+    damage(str(tmp_path / "j.1.1.0.beacon"), page.IDENTITY_AT + 20)
+    (tmp_path / "j.1.7.beacon").touch()
+    (tmp_path / "j.1.8.beacon").symlink_to("/nowhere")
+    end = step(task(tmp_path))
+    assert (end.state, end.data) == (OrderState.SUCCEEDED, {"ranks": 0})
+
+
+def test_a_page_that_is_gone_while_its_process_lives_is_waited_for(beacon: Beacon, tmp_path: Path) -> None:
+    each = task(tmp_path)
+    posted = step(each)
+    Path(beacon.path).unlink()
+    assert each.step(NOW) is None
+    assert step(each, NOW + 61).state is OrderState.FAILED
+    end = step(task(tmp_path, before=posted))
+    assert (end.state, end.detail) == (OrderState.FAILED, "1 pages vanished")
+
+
+def test_a_page_made_anew_keeps_the_answer_of_the_process_before(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    make = (
+        "from healthd.trainer.beacon import *; b = Beacon.create({!r}, Place('j', 1, 0, 1)); print(flush=True); input()"
+    )
+    argv = [sys.executable, "-c", make.format(str(tmp_path))]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        each = task(tmp_path)
+        step(each)
+        child.communicate(b"\n")
+    again = Beacon.create(str(tmp_path), Place("j", 1, 0, 1))
+    end = step(each)
+    assert (end.state, end.detail) == (OrderState.FAILED, "rank 0 ended, and its page vanished")
+    assert again.poll() is None
+    again.close()
+
+
+def test_what_a_rank_wrote_as_it_ended_is_read(beacon: Beacon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the reading of a page and the look at its process, that answered and ended."""
+    each = task(tmp_path)
+    step(each)
+    really = pages.process_alive
+
+    def ends(pid: int, started: int) -> bool:
+        assert really(pid, started)
+        beacon.acknowledge(SAVED)
+        return False
+
+    monkeypatch.setattr(pages, "process_alive", ends)
+    assert step(each).state is OrderState.SUCCEEDED
+
+
+def test_an_order_that_no_mailbox_takes_fails_and_one_that_one_refuses_is_tried_again(
+    beacon: Beacon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Beacon.create(str(tmp_path), Place("j", 1, 1, 2, 1, "n1"))
+    refused = {beacon.path, other.path}
+
+    def post(path: str, order: MailboxOrder) -> int:
+        if path in refused:
+            raise BeaconError(path, "mailbox", "not now")
+        return post_order(path, order)
+
+    monkeypatch.setattr("healthd.orders.trainer.post_order", post)
+    assert step(task(tmp_path)).state is OrderState.FAILED
+    refused.remove(other.path)
+    each = task(tmp_path)
+    assert "not now" in step(each).detail
+    assert beacon.poll() is None
+    refused.clear()
+    each.step(NOW)
+    assert beacon.poll() == ORDER
+    other.close()
+
+
+outcomes = st.sampled_from([*Outcome])
+answers = st.none() | st.builds(
+    Acknowledgement, st.just("o1"), outcomes, st.just(NOW), st.integers(-1, 9), saved_at=st.sampled_from([0.0, NOW])
+)
+ranks = st.builds(
+    Rank,
+    st.uuids().map(str),
+    st.integers(1, 3),
+    st.integers(-1, 9),
+    st.just(1),
+    st.just(1),
+    st.booleans(),
+    st.booleans(),
+    answers,
+)
+KINDS = [OrderKind.CHECKPOINT_THEN_EJECT, OrderKind.REVERT, OrderKind.ABORT]
+
+
+@given(st.lists(ranks, min_size=1), st.sampled_from(KINDS))
+@settings(deadline=None)
+def test_no_user_makes_good_what_another_did_not(found: list[Rank], kind: OrderKind) -> None:
+    by_user: dict[int, list[Rank]] = {}
+    for rank in found:
+        by_user.setdefault(rank.uid, []).append(rank)
+    each = {uid: verdict_of(kind, of_user) for uid, of_user in by_user.items()}
+    together = of_all(each)
+    assert (together.state is OrderState.SUCCEEDED) == all(v.state is OrderState.SUCCEEDED for v in each.values())
+    if len(each) > 1:
+        assert all(f"user {uid}: {verdict.state.value}" in together.detail for uid, verdict in each.items())
+        assert not {"agreed_step", "path"} & figures(by_user, NOW).keys()
+    assert all(
+        v.state is not OrderState.SUCCEEDED for uid, v in each.items() if any(r.number < 0 for r in by_user[uid])
+    )
+
+
+def test_of_very_many_users_the_first_are_told_and_the_others_counted() -> None:
+    together = of_all({uid: Verdict(OrderState.FAILED, "x" * 999) for uid in range(100)})
+    assert len(together.detail) <= 1000
+    assert together.detail.endswith("and 92 users more")
