@@ -19,6 +19,7 @@ from zlib import crc32
 
 from healthd.trainer import page, ring
 from healthd.trainer.directory import SUFFIX
+from healthd.trainer.leaving import say
 from healthd.trainer.mailbox import Mailbox
 from healthd.trainer.page import Acknowledgement, BeaconError, FieldError, Identity, MailboxOrder, Phase
 from healthd.trainer.pages import (
@@ -56,7 +57,6 @@ __all__ = [
 DEFAULT_DIRECTORY = "/dev/shm/gpu-healthd"  # noqa: S108 - tmpfs is the point; directory_problem() checks who owns it
 DETAIL_CHARACTERS_MAX = 1000
 
-_log = logging.getLogger("healthd.trainer")
 _pack_state = page.STATE.pack
 _pack_step = ring.HEAD.pack
 _unmeasured, _entries = ring.UNMEASURED, ring.ENTRIES
@@ -199,7 +199,7 @@ class Beacon:
             try:
                 frame = page.pack_frame("acknowledgement", self._acknowledgements, document, room)
             except FieldError as error:
-                _log.warning("beacon %s: %s; not answered, training goes on", self.path, error)
+                say(logging.WARNING, "beacon %s: %s; not answered, training goes on", self.path, error)
                 return
             self._view[page.ACKNOWLEDGEMENT_AT : page.ACKNOWLEDGEMENT_AT + len(frame)] = frame
 
@@ -269,7 +269,7 @@ def open_beacon(directory: str, place: Place, clock: Clock | None = None) -> Bea
     try:
         return Beacon.create(directory, place, clock)
     except BeaconError as error:
-        _log.warning("%s; training goes on without the node daemon's protection", error)
+        say(logging.WARNING, "%s; training goes on without the node daemon's protection", error)
         return NullBeacon()
 
 

@@ -28,7 +28,7 @@ from healthd.trainer.beacon import Beacon, NullBeacon, open_beacon
 from healthd.trainer.environment import read_environment
 from healthd.trainer.exits import Exit, Leave
 from healthd.trainer.framework import Device, Framework, device_in_use, framework_in_use
-from healthd.trainer.leaving import ExitGuard, exit_now, say_last_words, within
+from healthd.trainer.leaving import ExitGuard, exit_now, exit_within, say, say_last_words, within
 from healthd.trainer.measures import Measures
 from healthd.trainer.page import Acknowledgement, MailboxOrder, Outcome, Phase
 from healthd.trainer.place import Groups, Place
@@ -46,6 +46,7 @@ SNAPSHOT_SECONDS = 5.0
 NOTICE_SNAPSHOT_SECONDS = 3.0  # what TERMINATION_SECONDS leave of those 30 s, with a second for the communicator
 COMMUNICATOR_SECONDS = 1.0
 LAST_WORDS_SECONDS = 2.0
+SPARE_SECONDS = 4.0  # for all that should take no time: telling, flushing, threads that begin late
 TEARDOWN_SECONDS = 10.0
 LEAVE_SECONDS = 20.0
 TERMINATION_SECONDS = 25.0  # below the 30 s most schedulers wait before SIGKILL
@@ -239,7 +240,7 @@ class Guard:
             self._answer(agreed, Outcome.AGREED, agreed_step=step + number - self._boundaries, agreed_at=now)
         for dropped, outcome, why in ruling.dropped:
             if why:
-                _log.warning("order %s: %s; training goes on", dropped.id, why)
+                say(logging.WARNING, "order %s: %s; training goes on", dropped.id, why)
             self._answer(dropped, outcome, detail=why)
         if not ruling.due:
             self._heed_signal(ruling)
@@ -268,7 +269,7 @@ class Guard:
         try:
             self._go_back(before_step)
         except Exception as error:  # noqa: BLE001 - a loop's own deed, of any make: the ranks leave all the same
-            _log.exception("cannot go back before step %d", before_step)
+            say(logging.ERROR, "cannot go back before step %d", before_step, error=error)
             self._fail(f"cannot go back: {type(error).__name__}: {error}", Exit.NEVER_AGAIN)
         self._in_order = True
         raise Leave(Exit.CONDEMNED if self._condemned() else Exit.RELAUNCH)
@@ -283,7 +284,7 @@ class Guard:
         if error is not None and not isinstance(error, Exception):
             return
         if error is not None:
-            _log.error("saving at the agreed step failed", exc_info=error)
+            say(logging.ERROR, "saving at the agreed step failed", error=error)
             self._fail(f"{type(error).__name__}: {error}")
         if not self._saved_path:
             self._fail("the step ended without s.saved(path) although s.checkpoint_due was true")
@@ -296,7 +297,7 @@ class Guard:
         return any(self._place.node in order.condemned for order in self._due)
 
     def _fail(self, why: str, code: Exit = Exit.ABORTED) -> None:
-        _log.error("leaving without a fresh checkpoint: %s", why)
+        say(logging.ERROR, "leaving without a fresh checkpoint: %s", why)
         orders = self._due or (self._agreement.forget() if self._agreement else ())
         for order in orders:
             self._answer(order, Outcome.FAILED, detail=why)
@@ -354,9 +355,10 @@ class Guard:
                 self._abort(order, snapshot_seconds)
 
     def _abort(self, order: MailboxOrder, snapshot_seconds: float) -> None:
-        _log.error("order %s: aborting: %s", order.id, order.reason)
+        exit_within(snapshot_seconds + LAST_WORDS_SECONDS + COMMUNICATOR_SECONDS + SPARE_SECONDS, Exit.ABORTED)
         self._beacon.phase(Phase.ABORTING)
         self._answer(order, Outcome.SEEN)
+        say(logging.ERROR, "order %s: aborting: %s", order.id, order.reason)
         path: list[str | None] = []
         if self._snapshot is not None:
             snapshot = self._snapshot

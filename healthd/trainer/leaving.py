@@ -7,10 +7,26 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+FLUSH_SECONDS = 1.0
+SAY_SECONDS = 0.2
+
 _log = logging.getLogger("healthd.trainer")
+_saying: list[threading.Thread] = []
+
+
+def say(level: int, message: str, *words: object, error: BaseException | None = None) -> None:
+    """Log, and wait for that only a moment: another thread may be stuck in a log line to a file server, or a pipe nobody reads."""
+    thread = threading.Thread(
+        target=_log.log, args=(level, message, *words), kwargs={"exc_info": error}, name="healthd-says", daemon=True
+    )
+    _saying[:] = [each for each in _saying if each.is_alive()]
+    _saying.append(thread)
+    thread.start()
+    thread.join(SAY_SECONDS)
 
 
 def within(seconds: float, name: str, deed: Callable[[], None]) -> bool:
@@ -32,18 +48,39 @@ def within(seconds: float, name: str, deed: Callable[[], None]) -> bool:
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
-        _log.warning("%s did not finish within %g s; leaving all the same", name, seconds)
+        say(logging.WARNING, "%s did not finish within %g s; leaving all the same", name, seconds)
     return bool(finished)
 
 
 def exit_now(code: int) -> None:
-    """End the process: no destructors, no atexit handlers, nothing that could hang."""
+    """End the process: no destructors, no atexit handlers, nothing that could hang. What was said is flushed, if that works at once."""
+    ends = time.monotonic() + FLUSH_SECONDS
+    flushing = threading.Thread(target=_flush, name="healthd-flush", daemon=True)
+    try:
+        flushing.start()
+        for thread in (*_saying, flushing):
+            thread.join(max(0.0, ends - time.monotonic()))
+    except (
+        RuntimeError
+    ):  # an interpreter that shuts down may start no thread any more; `leave_within` has a timer running
+        if threading.current_thread() is threading.main_thread():
+            _flush()
+    os._exit(code)
+
+
+def exit_within(seconds: float, code: int) -> None:
+    """Whatever this thread gets stuck in, the process ends with `code` in so many seconds: with nothing flushed, nothing logged."""
+    timer = threading.Timer(seconds, os._exit, args=(code,))
+    timer.daemon = True
+    timer.start()
+
+
+def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError, AttributeError):
             continue
-    os._exit(code)
 
 
 _last_words: list[Callable[[], None]] = []

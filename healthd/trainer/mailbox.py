@@ -6,9 +6,8 @@ import logging
 from collections.abc import Callable
 
 from healthd.trainer import page
+from healthd.trainer.leaving import say
 from healthd.trainer.page import FieldError, MailboxOrder
-
-_log = logging.getLogger("healthd.trainer")
 
 
 class Mailbox:
@@ -49,7 +48,7 @@ class Mailbox:
     def _warn(self, problem: str) -> None:
         if not self._warned:
             self._warned = True
-            _log.warning("beacon %s: %s; not acted upon, training goes on", self._path, problem)
+            say(logging.WARNING, "beacon %s: %s; not acted upon, training goes on", self._path, problem)
 
     def close(self) -> None:
         """Let go of the page."""

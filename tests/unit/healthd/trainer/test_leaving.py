@@ -291,3 +291,61 @@ def test_an_aborted_rank_of_a_condemned_node_tells_nvidias_launcher(
     assert end(code, **environ)[0] == 92
 
     assert [path.name for path in (tmp_path / "segments").iterdir()] == ["segment_health_check.7.3"] * written
+
+
+FULL = """
+    import fcntl, logging
+    from healthd.trainer.beacon import MailboxOrder, post_order
+    module.SPARE_SECONDS, module.SNAPSHOT_SECONDS, module.LAST_WORDS_SECONDS = {spare}, 0.5, 0.1
+    kept, full = os.pipe()  # nobody reads it: a hung srun, a terminal that is gone
+    fcntl.fcntl(full, fcntl.F_SETPIPE_SZ, 4096)
+    os.dup2(full, 1)
+    os.dup2(full, 2)
+    with Guard.from_env() as guard:
+        with guard.step(0):
+            order = MailboxOrder("a1", "abort", "GPU 3 is lost", ("n1",), time.time() + 60)
+            threading.Timer(0.2, post_order, (guard._beacon.path, order)).start()
+            {says}
+"""
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "while True: logging.error('x' * 1000)",
+        "while True: print('x' * 1000)",
+        "while True: print('x' * 1000, file=sys.stderr)",
+        "guard.on_abort(lambda _: logging.error('x' * 9000)); time.sleep(600)",
+        "with guard._beacon._acknowledging: time.sleep(600)",
+        "guard.on_abort(lambda _: time.sleep(600)); sys.stdout.write('x' * 5000); time.sleep(600)",
+    ],
+    ids=["a log line", "standard output", "standard error", "the snapshot's log line", "the page's lock", "the flush"],
+)
+def test_an_abort_takes_a_rank_out_that_is_stuck_in_what_it_says(tmp_path: Path, says: str) -> None:
+    prepare_directory(str(tmp_path))
+
+    spare = 0.5 if "_acknowledging" in says else 20.0  # the one that only the last alarm ends
+
+    code, _, _ = end(GUARD + FULL.format(says=says, spare=spare), HEALTHD_BEACON_DIR=str(tmp_path))
+
+    assert code == 92
+    [view] = read_all(str(tmp_path))[0]
+    assert view.state.phase.name == "ABORTING"
+    if "_acknowledging" not in says:
+        assert view.acknowledgement is not None
+        assert (view.acknowledgement.outcome.value, view.acknowledgement.exit_code) == ("aborted", 92)
+
+
+def test_output_that_nobody_reads_does_not_hold_a_rank_that_leaves() -> None:
+    full = """
+    import fcntl
+    kept, full = os.pipe()
+    fcntl.fcntl(full, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(full, b"x" * 4096)
+    os.dup2(full, 1)
+    os.dup2(full, 2)
+    sys.stdout.write("a last word")
+    from healthd.trainer.framework import NoFramework
+    NoFramework.teardown = lambda self: time.sleep(600)
+    """
+    assert end(GUARD + full + LEAVES)[0] == 91
