@@ -28,5 +28,6 @@ def known_kinds(catalogue: Catalogue) -> dict[str, frozenset[Severity]]:
             known[kind] = known.get(kind, frozenset()) | {form.severity}
     listed = {kind.partition("/")[0] for kind in known}
     known |= {f"{check}/{OPEN}": _GRAVE for check in CHECK_NAMES if check not in listed}
+    known["node/silent"] = frozenset({Severity.WARNING})  # what the centre itself notices
     known |= {f"{verdict}/{OPEN}": frozenset(Severity) for verdict in VERDICTS}
     return known

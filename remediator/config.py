@@ -15,11 +15,13 @@ from remediator.act.kubernetes.options import KubernetesOptions
 from remediator.act.slurm import SlurmOptions
 from remediator.act.webhooks.telling import Telling, words_of_alerts
 from remediator.decide.budget import Budget
+from remediator.decide.settings import Silence
 from remediator.detect.hazard import NODE_MTBF_H
 from remediator.door import Limits, Tls, is_loopback
 from remediator.model.plan import Mode
 from remediator.playbook.load import SHIPPED
 from remediator.store.retention import Retention
+from remediator.topology import TopologyError, load_topology
 
 
 class ConfigError(ValueError):
@@ -46,6 +48,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     playbooks: tuple[str, ...] = ()  # none: the shipped default
     mode: Mode = Mode.RECOMMEND
     budget: Budget = Budget()
+    silence: Silence = Silence()
+    topology: str = ""  # a file: which node stands in which rack, hangs on which switch
     probation_s: float = 86400.0
     node_mtbf_h: Annotated[float, msgspec.Meta(gt=0)] = (
         NODE_MTBF_H  # of a usual node: what jobs set their checkpoints by
@@ -88,6 +92,11 @@ def load_config(path: Path) -> Config:
         config = msgspec.convert({} if document is None else document, Config)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}{_nearest(str(error), document)}") from error
+    if config.topology:
+        try:
+            load_topology(Path(config.topology))
+        except TopologyError as error:
+            raise ConfigError(f"{path}: topology: {error}") from error
     if config.scheduler.kind not in {"slurm", "kubernetes", "local"}:
         raise ConfigError(f"{path}: scheduler.kind is '{config.scheduler.kind}'; known: slurm, kubernetes, local")
     if re.fullmatch(r".+:\d{1,5}", config.listen) is None:
@@ -107,7 +116,18 @@ def _nearest(message: str, document: Any) -> str:
         return ""
     known = [
         f
-        for kind in (Config, SchedulerConfig, SlurmOptions, KubernetesOptions, Budget, Hook, Retention, Limits, Tls)
+        for kind in (
+            Config,
+            SchedulerConfig,
+            SlurmOptions,
+            KubernetesOptions,
+            Budget,
+            Silence,
+            Hook,
+            Retention,
+            Limits,
+            Tls,
+        )
         for f in kind.__struct_fields__
     ]
     known += words_of_alerts()

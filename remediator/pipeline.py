@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator import incidents, people
+from remediator import incidents, people, silence
 from remediator.decide import breaker
 from remediator.decide.choose import decide, may_change
 from remediator.decide.lifecycle import IllegalTransition, move
@@ -30,6 +30,7 @@ from remediator.model.inputs import (
     PlacementChanged,
     PolicyChanged,
     Reopened,
+    SilenceObserved,
     Tick,
     TopologyObserved,
 )
@@ -85,12 +86,8 @@ def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] 
     if isinstance(item, BreakerReset):
         reset_breaker(state, item)
         return None
-    if isinstance(item, TopologyObserved):
-        return _topology(state, item)
-    if isinstance(item, HoldsObserved):
-        for hold in item.holds:
-            compare(state, hold, item.at)
-        return {hold.node for hold in item.holds}
+    if isinstance(item, TopologyObserved | SilenceObserved | HoldsObserved):
+        return _seen_from_here(state, item, settings)
     if isinstance(item, ActionEnded):
         return _action_ended(state, item)
     if isinstance(item, OrderAnswered):
@@ -115,7 +112,15 @@ def _node_says(
     return {item.node}
 
 
-def _topology(state: ClusterState, item: TopologyObserved) -> set[str]:
+def _seen_from_here(
+    state: ClusterState, item: TopologyObserved | SilenceObserved | HoldsObserved, settings: Settings
+) -> set[str]:
+    if isinstance(item, SilenceObserved):
+        return silence.observe(state, item, settings.silence)
+    if isinstance(item, HoldsObserved):
+        for hold in item.holds:
+            compare(state, hold, item.at)
+        return {hold.node for hold in item.holds}
     state.topology[item.source] = item.places
     for node in list(state.nodes.values()):
         state.put_node(replace(node, places=state.places_of(node.node)))

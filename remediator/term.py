@@ -18,6 +18,7 @@ from remediator.config import Config, SchedulerConfig
 from remediator.decide.policy import Policy
 from remediator.decide.settings import Settings
 from remediator.engine import Engine, Snapshot
+from remediator.lookout import Lookout
 from remediator.performer import Performer
 from remediator.policy_reload import PolicyReload
 from remediator.roster import Roster
@@ -57,13 +58,21 @@ class Term:
             performer.look(snapshot)
             wakeups.wake()
 
-        settings = Settings(policy=policy, mode=config.mode, budget=config.budget, probation_s=config.probation_s)
+        settings = Settings(
+            policy=policy,
+            mode=config.mode,
+            budget=config.budget,
+            probation_s=config.probation_s,
+            silence=config.silence,
+        )
         journal.leadership.over = ended
         tidy = Housekeeper(journal.engine, config.retention, clock)
         engine = Engine(journal, settings, clock, published, ended, tidy)
         reload = PolicyReload(config, engine)
         tokens, gate = Tokens(journal.engine), Gate(config.limits, clock.monotonic)
         self.service = Service(config, clock, engine, journal, performer, roster, tokens, wakeups, reload, gate)
+        topology = Path(config.topology) if config.topology else None
+        self._lookout = Lookout(engine, roster, clock, config.silence.after_s, topology)
         self._token_watch = TokenWatch(tokens, wakeups.wake)
 
     def start(self) -> None:
@@ -73,6 +82,7 @@ class Term:
         service.engine.start()
         service.performer.start(service.engine)
         service.reload.run()
+        self._lookout.start()
         policy = service.engine.settings.policy
         log.info(
             "cluster %s: leads, epoch %d, mode %s, policy %s %s",
@@ -86,6 +96,7 @@ class Term:
     def stop(self) -> None:
         """End in good order: what is under way finishes, and its outcome is written down."""
         self._token_watch.stop()
+        self._lookout.stop()
         self.service.performer.stop()
         self.service.engine.stop()
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from remediator.decide.budget import Budget
 from remediator.decide.policy import Policy
 from remediator.model.plan import Mode
+
+
+class Silence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a node counts as silent, and how many at once say something about us rather than about them."""
+
+    after_s: Annotated[float, msgspec.Meta(ge=1)] = 300.0  # and never sooner than its own report promised
+    nodes_min: Annotated[int, msgspec.Meta(ge=2)] = 3
+    fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.05  # of the cluster
+    place_fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.5  # of a rack or a switch
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -16,3 +27,4 @@ class Settings(msgspec.Struct, frozen=True):
     mode: Mode
     budget: Budget
     probation_s: float = 86400.0
+    silence: Silence = Silence()

@@ -120,6 +120,12 @@ class BreakerReset(Input, frozen=True, tag="breaker_reset"):
     text: str = ""
 
 
+class SilenceObserved(Input, frozen=True, tag="silence"):
+    """The nodes that are silent for too long now, and when each was last heard (UTC s). All others are heard."""
+
+    silent: dict[str, float]
+
+
 class TopologyObserved(Input, frozen=True, tag="topology"):
     """Where nodes stand by one source's word: a file, the scheduler, labels. It replaces what the same source said before."""
 
@@ -143,6 +149,7 @@ AnyInput = (
     | Reopened
     | PolicyChanged
     | TopologyObserved
+    | SilenceObserved
     | BreakerReset
     | Tick
 )
