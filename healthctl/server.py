@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 CONNECT_DEADLINE_S = 5.0
 ANSWER_DEADLINE_S = 30.0
 SERVER_VARIABLE = "HEALTHCTL_SERVER"
+CA_VARIABLE = "HEALTHCTL_CA_FILE"
 TOKEN_VARIABLE = "HEALTHCTL_TOKEN_FILE"  # noqa: S105 - a variable's name
 
 T = TypeVar("T")
@@ -30,12 +31,15 @@ class Unreachable(Failure):
 class Server:
     """The remediator's HTTP API, as one operator sees it."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, ca_file: Path | None = None) -> None:
         import requests
 
         self._url = url.rstrip("/")
         self._session = requests.Session()
         self._session.auth = _Bearer(token)
+        if ca_file is not None:
+            self._session.verify = str(ca_file)
+            self._session.trust_env = False  # $REQUESTS_CA_BUNDLE would go first
 
     def get(self, path: str, kind: type[T], *, wait_s: float = 0.0, **query: float) -> T:
         """Fetch `path` and read it as `kind`; the server may take `wait_s` longer than usual to answer.
@@ -59,9 +63,9 @@ class Server:
         content: bytes = self._ask("GET", path, ANSWER_DEADLINE_S, params=query).content
         return content
 
-    def post(self, path: str, message: Any) -> None:
+    def post(self, path: str, message: Any, headers: dict[str, str] | None = None) -> None:
         """Send a message that is answered without words. Raises as `get`."""
-        self._ask("POST", path, ANSWER_DEADLINE_S, data=encode(message))
+        self._ask("POST", path, ANSWER_DEADLINE_S, data=encode(message), headers=headers)
 
     def _ask(self, method: str, path: str, deadline_s: float, **more: Any) -> requests.Response:
         import requests
@@ -110,13 +114,22 @@ def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="File with the operator's token.",
         show_envvar=True,
     )
+    @click.option(
+        "--ca-file",
+        envvar=CA_VARIABLE,
+        type=click.Path(path_type=Path),
+        help="Certificates that the server's must be signed by. [default: the system's]",
+        show_envvar=True,
+    )
     @wraps(command)
-    def with_server(*args: Any, url: str | None, token_file: Path | None, **kwargs: Any) -> Any:
+    def with_server(*args: Any, url: str | None, token_file: Path | None, ca_file: Path | None, **kwargs: Any) -> Any:
         if not url:
             raise Failure(f"no server given; use --server URL or set {SERVER_VARIABLE}", Exit.USAGE)
         if token_file is None:
             raise Failure(f"no token given; use --token-file PATH or set {TOKEN_VARIABLE}", Exit.USAGE)
-        return command(*args, server=Server(url, _read_token(token_file)), **kwargs)
+        if ca_file is not None and not ca_file.is_file():
+            raise Failure(f"{ca_file}: there is no such file of certificates", Exit.USAGE)
+        return command(*args, server=Server(url, _read_token(token_file), ca_file), **kwargs)
 
     return with_server
 

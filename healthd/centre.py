@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import random
+import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
 from healthd.config import RemediatorConfig
-from healthd.http_client import Answer, HttpClient, HttpError
+from healthd.http_client import Answer, HttpClient, HttpError, Trust
 from vocabulary.hazard import JobHazard
 from vocabulary.order import OrderUpdate
-from vocabulary.wire import Problem, ReceivedOrders, Report, ReportReply, WireError, decode, decode_orders, encode
+from vocabulary.wire import (
+    Enrolment,
+    NewToken,
+    Problem,
+    ReceivedOrders,
+    Report,
+    ReportReply,
+    WireError,
+    decode,
+    decode_orders,
+    encode,
+)
 
 TIMEOUT_S = 30.0
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.5, 30.0
@@ -41,6 +55,9 @@ class Rejected(CentreError):
     """The centre understood, and says this very message is wrong or unwanted. Sending it again will not help."""
 
 
+_ENROLLING = threading.Lock()
+
+
 class Backoff:
     """How long to wait after a failure: doubling, with jitter so that a fleet does not return as one."""
 
@@ -65,7 +82,8 @@ class Centre:
     """One connection to the centre, kept open. For one thread."""
 
     def __init__(self, config: RemediatorConfig, node: str) -> None:
-        self._client = HttpClient(config.url)
+        self._config, self._node = config, node
+        self._client = HttpClient(config.url, Trust(config.ca_file, config.certificate, config.certificate_key))
         self._prefix = f"/v1/nodes/{quote(node)}"
         self._url = config.url.rstrip("/")
         self._base = f"{self._url}{self._prefix}"
@@ -149,6 +167,7 @@ class Centre:
         """Read each time: a new token takes effect without a restart."""
         if self._token_file is None:
             raise Denied("no token_file is configured; add remediator.token_file")
+        self._enrol()
         try:
             token = self._token_file.read_text().strip()
         except OSError as error:
@@ -156,6 +175,16 @@ class Centre:
         if not token.isascii() or not token.isprintable() or not token:
             raise Denied(f"token_file {self._token_file}: holds no token")
         return token
+
+    def _enrol(self) -> None:
+        """Where there is no token yet and a join secret is, get one; for good, so it is kept before it is used."""
+        file, secret = self._config.token_file, self._config.enrol_token_file
+        if file is None or secret is None or file.exists():
+            return
+        with _ENROLLING:  # both threads of the uplink begin without a token
+            if file.exists():
+                return
+            enrol(self._client, self._url, self._node, secret, file)
 
     def _decoded(self, content: bytes, kind: type[T]) -> T:
         try:
@@ -165,6 +194,37 @@ class Centre:
 
     def _unreadable(self, error: WireError) -> Unreachable:
         return Unreachable(f"{self._base}: unreadable answer: {error}; is this a remediator?")
+
+
+def enrol(client: HttpClient, url: str, node: str, secret_file: Path, token_file: Path) -> None:
+    """Exchange a join secret for the node's own token, readable by us alone.
+
+    Raises:
+        Unreachable, Denied, Rejected: it was not given. Denied, too, where a file cannot be read or written.
+    """
+    try:
+        secret = secret_file.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Denied(f"enrol_token_file {secret_file}: {error}") from error
+    headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
+    try:
+        answer = client.request("POST", "/v1/enrol", encode(Enrolment(node)), headers, TIMEOUT_S)
+    except HttpError as error:
+        raise Unreachable(f"{url}/v1/enrol: {error}") from error
+    if answer.status != 200:
+        raise _error(f"{url}/v1/enrol", answer)
+    try:
+        token = decode(answer.body, NewToken).token
+        aside = token_file.with_name(f"{token_file.name}.new")
+        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123 - for its mode
+            file.write(f"{token}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(token_file)
+    except WireError as error:
+        raise Unreachable(f"{url}/v1/enrol: unreadable answer: {error}; is this a remediator?") from error
+    except OSError as error:
+        raise Denied(f"token_file {token_file}: the new token cannot be kept: {error.strerror}") from error
 
 
 def _error(url: str, answer: Answer) -> CentreError:

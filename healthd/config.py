@@ -58,6 +58,10 @@ class RemediatorConfig(_Section, frozen=True):
 
     url: str = ""
     token_file: Path | None = None
+    enrol_token_file: Path | None = None  # a join secret: where there is no `token_file` yet, it gets one
+    ca_file: Path | None = None  # who signed the centre's certificate; None: whom the system trusts
+    certificate: Path | None = None  # of this node, and its key
+    certificate_key: Path | None = None
     report_interval_s: Positive = 10.0
 
     def __post_init__(self) -> None:
@@ -65,6 +69,8 @@ class RemediatorConfig(_Section, frozen=True):
             raise ValueError(f"url: {self.url!r} must begin with http:// or https://")
         if self.url and self.token_file is None:
             raise ValueError("token_file: needed with url; make one with 'remediator token issue --node NAME'")
+        if (self.certificate is None) != (self.certificate_key is None):
+            raise ValueError("certificate and certificate_key belong together")
 
 
 class OrdersConfig(_Section, frozen=True):

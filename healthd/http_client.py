@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -24,6 +26,21 @@ class Answer(NamedTuple):
     body: bytes
 
 
+class Trust(NamedTuple):
+    """Whose certificates are believed, and what this node shows of its own. None: the system's, and none."""
+
+    ca_file: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """For one connection. Raises OSError where a file cannot be read or is none."""
+        context = ssl.create_default_context(cafile=None if self.ca_file is None else str(self.ca_file))
+        if self.certificate is not None:
+            context.load_cert_chain(self.certificate, self.key)
+        return context
+
+
 class HttpError(Exception):
     """No whole answer came."""
 
@@ -31,11 +48,12 @@ class HttpError(Exception):
 class HttpClient:
     """Requests to `url`'s server; `base` is the path that stands before every request's own."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, trust: Trust = Trust()) -> None:  # noqa: B008 - immutable
         parts = urlsplit(url)
         self._https = parts.scheme == "https"
         self._host, self._port = parts.hostname or "", parts.port
         self._base = parts.path.rstrip("/")
+        self._trust = trust
         self._connection: http.client.HTTPConnection | None = None
 
     def request(self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
@@ -84,8 +102,11 @@ class HttpClient:
         return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, content)
 
     def _connect(self) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._https else http.client.HTTPConnection
-        connection = kind(self._host, self._port, timeout=CONNECT_S)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_S)
+        if self._https:  # the files are read each time: a new certificate takes effect without a restart
+            connection = http.client.HTTPSConnection(
+                self._host, self._port, timeout=CONNECT_S, context=self._trust.context()
+            )
         try:
             connection.connect()
         except BaseException:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import sys
 import time
@@ -10,14 +9,8 @@ from pathlib import Path
 
 import click
 
-CONFIG = click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    default="/etc/gpu-healthd/remediator.yaml",
-    show_default=True,
-    help="Configuration file (YAML).",
-)
+from remediator.options import CONFIG
+from remediator.token_command import token_group
 
 
 @click.group()
@@ -42,32 +35,7 @@ def serve_command(config_path: Path) -> None:
         raise click.ClickException(str(error)) from error
 
 
-@main.group("token")
-def token_group() -> None:
-    """Credentials of nodes and operators."""
-
-
-@token_group.command("issue")
-@CONFIG
-@click.option("--node", help="For this node's healthd; speaks for that node alone.")
-@click.option("--operator", help="For a person or a program that reads.")
-def issue_command(config_path: Path, node: str | None, operator: str | None) -> None:
-    """Print a new token once; only its digest is stored."""
-    from remediator.config import ConfigError, load_config
-    from remediator.store.journal import Journal, StoreError
-    from remediator.store.tokens import Role, Tokens
-    from vocabulary.identity import require_node_name
-
-    name = node or operator
-    if name is None or (node and operator):
-        raise click.UsageError("give exactly one of --node and --operator")
-    try:
-        require_node_name(name)
-        with contextlib.closing(Journal(load_config(config_path).database)) as journal:
-            journal.prepare()
-            click.echo(Tokens(journal.engine).issue(Role.NODE if node else Role.OPERATOR, name, time.time()))
-    except (ConfigError, StoreError, ValueError) as error:
-        raise click.ClickException(str(error)) from error
+main.add_command(token_group)
 
 
 @main.group("webhooks")

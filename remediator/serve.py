@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import signal
+import ssl
 import threading
 from types import FrameType
 from typing import Any
@@ -17,6 +18,8 @@ from remediator.api.front import Front
 from remediator.api.service import Wakeups
 from remediator.config import Config
 from remediator.decide.policy import Policy
+from remediator.door import Tls
+from remediator.http_protocol import protocol_with
 from remediator.playbook.load import load_policy
 from remediator.store.journal import Journal, StoreError
 from remediator.term import Term
@@ -30,16 +33,33 @@ ENDS_WITHIN_S = 10.0
 class _Server(uvicorn.Server):
     """uvicorn, but long polls end when a signal asks it to stop, instead of being cut off."""
 
-    def __init__(self, app: Front, address: tuple[str, int], wakeups: Wakeups) -> None:
-        host, port = address
+    def __init__(self, app: Front, config: Config, wakeups: Wakeups) -> None:
+        host, port = config.address
         options: dict[str, Any] = {
             "backlog": BACKLOG,
             "log_level": "warning",
             "access_log": False,
+            "http": protocol_with(config.limits.headers_s),
+            "proxy_headers": False,  # the audit log and the limits go by the address that really speaks
+            "server_header": False,
             "timeout_graceful_shutdown": 5,
         }
+        if config.tls is not None:
+            options["ssl_context_factory"] = lambda *_: tls_context(config.tls)
         super().__init__(uvicorn.Config(app, host=host, port=port, **options))
+        self._tls = config.tls
         self._wakeups = wakeups
+
+    def read_certificate(self) -> None:
+        """Read the certificate's files again, for connections from now on; what is in force stays if they are wrong."""
+        if self._tls is None or self.config.ssl is None:
+            return
+        try:
+            tls_context(self._tls)  # tried on one of its own first
+            load_into(self.config.ssl, self._tls)
+            log.info("the certificate %s was read again", self._tls.certificate)
+        except StoreError as error:
+            log.error("%s; the one before stays in force", error)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called by uvicorn at SIGTERM and SIGINT."""
@@ -57,7 +77,7 @@ class Replica:
         self._journal = journal
         self._wakeups = Wakeups()
         self._front = Front(self._wakeups)
-        self._server = _Server(self._front, config.address, self._wakeups)
+        self._server = _Server(self._front, config, self._wakeups)
         self._term: Term | None = None
         self._stopping = threading.Event()
 
@@ -66,7 +86,7 @@ class Replica:
         candidate = threading.Thread(target=self._stand, name="candidate", daemon=True)
         for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again after it has stopped
             signal.signal(number, lambda *_: None)
-        signal.signal(signal.SIGHUP, lambda *_: self._read_playbooks())
+        signal.signal(signal.SIGHUP, lambda *_: self._read_again())
         candidate.start()
         self._server.run()
         self._stopping.set()
@@ -113,9 +133,37 @@ class Replica:
         last.daemon = True
         last.start()
 
-    def _read_playbooks(self) -> None:
+    def _read_again(self) -> None:
+        self._server.read_certificate()
         if self._term is not None:
             self._term.service.reload.begin()
+
+
+def tls_context(tls: Tls | None) -> ssl.SSLContext:
+    """What the configuration says, TLS 1.2 at least.
+
+    Raises:
+        StoreError: a file cannot be read, or is none of a certificate's.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if tls is not None:
+        load_into(context, tls)
+    return context
+
+
+def load_into(context: ssl.SSLContext, tls: Tls) -> None:
+    """Read the files of a certificate into a context. Raises as `tls_context`."""
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+        if tls.client_ca:
+            context.load_verify_locations(tls.client_ca)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(filter(None, (tls.certificate, tls.key, tls.client_ca)))
+        raise StoreError(f"tls: {files}: {error.strerror or error}") from error
+    context.verify_mode = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL}.get(
+        tls.client_certificate, ssl.CERT_REQUIRED
+    )
 
 
 def serve(config: Config) -> None:
@@ -126,6 +174,7 @@ def serve(config: Config) -> None:
         the lead was lost.
     """
     policy = load_policy(config.playbook_paths, config.hooks)
+    tls_context(config.tls)  # said now, and not by uvicorn's exit
     journal = Journal(config.database)
     with contextlib.closing(journal):
         if journal.alone and not journal.leadership.campaign():

@@ -6,7 +6,7 @@ field. Golden examples live in ``tests/golden/wire/``.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -101,6 +101,18 @@ class OrdersReply(msgspec.Struct, frozen=True):
     """Orders that are open for the node; the same ones come again until they are answered with a final state."""
 
     orders: tuple[Order, ...]
+
+
+class Enrolment(msgspec.Struct, frozen=True):
+    """With a join secret: a node asks for a token of its own."""
+
+    node: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+
+
+class NewToken(msgspec.Struct, frozen=True):
+    """A token, told this once."""
+
+    token: str
 
 
 class UnreadOrder(msgspec.Struct, frozen=True):

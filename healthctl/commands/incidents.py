@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from urllib.parse import quote
 
@@ -12,7 +13,7 @@ from healthctl.exits import Exit, Failure
 from healthctl.listing import ListsByDefault
 from healthctl.output import clean, facts, json_text, moment, output_option, table
 from healthctl.server import Server, server_options
-from remediator.model.views import Approval, IncidentList, IncidentView
+from remediator.model.views import Approval, IncidentList, IncidentView, Words
 
 FORMS = ("md", "html", "json")
 
@@ -70,6 +71,46 @@ def approve(server: Server, incident_id: str, what: str | None) -> None:
 
 @incidents.command()
 @click.argument("incident_id", metavar="ID")
+@click.argument("text", required=False, default="")
+@server_options
+def ack(server: Server, incident_id: str, text: str) -> None:
+    """Say that you look after incident ID."""
+    server.post(_path(incident_id, "acknowledge"), Words(text))
+    click.echo(f"{clean(incident_id)}: you look after it")
+
+
+@incidents.command()
+@click.argument("incident_id", metavar="ID")
+@click.argument("text")
+@server_options
+def note(server: Server, incident_id: str, text: str) -> None:
+    """Write a note on incident ID, open or closed."""
+    server.post(_path(incident_id, "notes"), Words(text), {"Idempotency-Key": secrets.token_hex(16)})
+    click.echo(f"{clean(incident_id)}: noted")
+
+
+@incidents.command()
+@click.argument("incident_id", metavar="ID")
+@click.argument("text", required=False, default="")
+@server_options
+def resolve(server: Server, incident_id: str, text: str) -> None:
+    """Say that incident ID is over. What it planned and did not do is cancelled; a node that we hold stays held."""
+    server.post(_path(incident_id, "resolve"), Words(text))
+    click.echo(f"{clean(incident_id)}: closed")
+
+
+@incidents.command()
+@click.argument("incident_id", metavar="ID")
+@click.argument("text", required=False, default="")
+@server_options
+def reopen(server: Server, incident_id: str, text: str) -> None:
+    """Open incident ID again: it was not over. It is decided upon anew, and only a person closes it."""
+    server.post(_path(incident_id, "reopen"), Words(text))
+    click.echo(f"{clean(incident_id)}: open again")
+
+
+@incidents.command()
+@click.argument("incident_id", metavar="ID")
 @click.option(
     "--format",
     "form",
@@ -90,6 +131,10 @@ def postmortem(server: Server, incident_id: str, form: str | None, out: Path | N
     click.echo(f"{out}: {len(page)} bytes", err=True)
 
 
+def _path(incident_id: str, word: str) -> str:
+    return f"/v1/incidents/{quote(incident_id, safe='')}/{word}"
+
+
 def _title(incident: IncidentView) -> str:
     marked = incident.injected and "injected" not in incident.title
     return f"[injected] {incident.title}" if marked else incident.title
@@ -106,11 +151,14 @@ def _page(incident: IncidentView) -> str:
                 ("opened", moment(incident.opened_at)),
                 ("closed", moment(incident.closed_at)),
                 ("outcome", incident.outcome),
+                ("looked after by", incident.acknowledged_by),
             ]
         )
     ]
     if incident.awaits:
         parts.append(table(("WAITS FOR APPROVAL", "ID"), [(a.text, a.id) for a in incident.awaits]))
+    if incident.notes:
+        parts.append(table(("NOTED", "BY", "NOTE"), [(moment(n.at), n.actor, n.text) for n in incident.notes]))
     if incident.steps:
         parts.append(table(("STEP", "STATE", "DETAIL"), [(s.text, s.state, s.detail) for s in incident.steps]))
     if incident.findings:

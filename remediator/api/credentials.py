@@ -14,9 +14,10 @@ from starlette.responses import Response
 from remediator.api.access import actor
 from remediator.api.service import Refusal, message_of, reply, service_of
 from remediator.model.credentials import Role, TokenList
-from remediator.model.views import Enrolment, NewToken, Rotation, TokenWish
+from remediator.model.views import Rotation, TokenWish
 from remediator.store.tokens import EnrolmentRefused
 from vocabulary.identity import require_node_name
+from vocabulary.wire import Enrolment, NewToken
 
 WISH_BYTES_MAX = 4096
 PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]-]{1,255}")

@@ -11,11 +11,9 @@ from remediator.model.credentials import TokenList
 from remediator.model.evidence import EvidenceList
 from remediator.model.views import (
     Approval,
-    Enrolment,
     EventList,
     IncidentList,
     IncidentView,
-    NewToken,
     NodeList,
     NodeView,
     Rotation,
@@ -25,7 +23,7 @@ from remediator.model.views import (
 )
 from vocabulary.hazard import JobHazard
 from vocabulary.order import OrderUpdate
-from vocabulary.wire import OrdersReply, Report, ReportReply
+from vocabulary.wire import Enrolment, NewToken, OrdersReply, Report, ReportReply
 
 WAIT = Query("wait_s", "number", "wait up to so many seconds for something new")
 AFTER = Query("after", "integer", "number of the last event that is known")

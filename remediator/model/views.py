@@ -115,18 +115,6 @@ class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overlap_s: Annotated[float, msgspec.Meta(ge=0, le=MONTH_S)] = 86400.0
 
 
-class Enrolment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`POST /v1/enrol`: a node asks for a token of its own."""
-
-    node: Name
-
-
-class NewToken(msgspec.Struct, frozen=True):
-    """A token, told this once."""
-
-    token: str
-
-
 class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One incident. In listings `findings`, `decisions` and `actions` are left empty."""
 

@@ -1,0 +1,16 @@
+"""Options that several commands of the centre share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+CONFIG = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    default="/etc/gpu-healthd/remediator.yaml",
+    show_default=True,
+    help="Configuration file (YAML).",
+)
