@@ -122,6 +122,18 @@ def test_a_rank_whose_page_is_damaged_in_a_part_is_ordered_and_waited_for(
     assert (end.state, end.detail.split(": rank")[0]) == (OrderState.FAILED, "still running when the order expired")
 
 
+def test_a_mailbox_that_is_damaged_later_does_not_end_the_wait(beacon: Beacon, tmp_path: Path) -> None:
+    each = task(tmp_path)
+    step(each)
+    damage(beacon.path, page.MAILBOX_AT + 16)
+    assert each.step(NOW) is None
+    beacon.acknowledge(SAVED)
+    damage(beacon.path, page.ACKNOWLEDGEMENT_AT + 16)
+    assert each.step(NOW) is None
+    damage(beacon.path, page.ACKNOWLEDGEMENT_AT + 16)  # whole again
+    assert step(each).state is OrderState.SUCCEEDED
+
+
 @pytest.mark.parametrize("kind", [OrderKind.CHECKPOINT_THEN_EJECT, OrderKind.ABORT])
 def test_a_page_that_does_not_say_whose_it_is_is_never_nobodys(beacon: Beacon, tmp_path: Path, kind: OrderKind) -> None:
     damage(beacon.path, page.IDENTITY_AT + 20)
