@@ -14,6 +14,7 @@ import os
 import socket
 import threading
 import time
+import weakref
 from typing import NamedTuple
 from zlib import crc32
 
@@ -63,6 +64,9 @@ _unmeasured, _entries = ring.UNMEASURED, ring.ENTRIES
 _pack_crc = page.CRC.pack
 
 
+_held: weakref.WeakValueDictionary[str, Beacon] = weakref.WeakValueDictionary()  # this process's own pages, by path
+
+
 class Ended(NamedTuple):
     """A finished step and its place in the ring; times as in `ring.StepRecord`."""
 
@@ -79,6 +83,8 @@ class Beacon:
         self.path = path
         self._descriptor = descriptor
         self._identity = identity
+        self._pid = os.getpid()
+        self.ended = False
         self._mapped = mapped
         self._view = memoryview(mapped)
         self._state = self._view[page.STATE_AT : page.STATE_AT + page.STATE.size + page.CRC.size]
@@ -100,7 +106,8 @@ class Beacon:
         """Make the page of this process; a stale one of the same name is replaced.
 
         Raises:
-            BeaconError: the directory is missing, unsafe, read-only or full, or a living process has this page.
+            BeaconError: the directory is missing, unsafe, read-only or full, or a living process has this page; so has this one,
+                if it made one of the name and has neither ended nor closed it.
         """
         path = os.path.join(directory, page_name(place.job, place.attempt, place.rank))
         problem = directory_problem(directory)
@@ -111,9 +118,10 @@ class Beacon:
             _refuse_living_owner(path)
             identity = _identity(place, (clock or SystemClock()).wall())
             mapped, descriptor = _publish(path, identity)
-            return cls(path, mapped, descriptor, identity, clock)
         except (OSError, FieldError) as error:
             raise BeaconError(path, "page", f"cannot be made: {error}") from error
+        _held[path] = beacon = cls(path, mapped, descriptor, identity, clock)
+        return beacon
 
     def begin_step(self, step: int) -> None:
         """The step `step` begins now."""
@@ -203,6 +211,15 @@ class Beacon:
                 return
             self._view[page.ACKNOWLEDGEMENT_AT : page.ACKNOWLEDGEMENT_AT + len(frame)] = frame
 
+    def end(self) -> None:
+        """Its guard is through: another of this process may have the name. The page stays as it is, and mapped."""
+        self.ended = True
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process made it and has not ended it: not so in a forked child, and its parent's orders come to the parent."""
+        return not self.ended and self._descriptor >= 0 and self._pid == os.getpid()
+
     def close(self) -> None:
         """Let go of the page; the file stays, so that its last steps can be read. Harmless twice."""
         for mailbox in self._mailboxes:
@@ -260,6 +277,9 @@ class NullBeacon:
     def acknowledge(self, answer: Acknowledgement) -> None:
         """Nobody listens."""
 
+    def end(self) -> None:
+        """Nothing is held."""
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -286,7 +306,13 @@ def _refuse_living_owner(path: str) -> None:
     except (BeaconError, FileNotFoundError):
         return  # nothing there, or nothing that can be believed: it is replaced
     identity = view.identity
-    if identity.pid != os.getpid() and process_alive(identity.pid, identity.process_start):
+    if identity.pid == os.getpid():
+        other = _held.get(path)
+        if other is not None and other.is_ours:
+            raise FieldError(
+                "identity", "another guard of this process has this page, and the orders in it; the outer one is enough"
+            )
+    elif process_alive(identity.pid, identity.process_start):
         todo = "give each job its own HEALTHD_JOB"
         raise FieldError("identity", f"pid {identity.pid} is alive and has this page; {todo}")
 

@@ -82,6 +82,7 @@ class Guard:
             clock: for tests.
             termination_seconds: how long the ranks may take to agree after SIGTERM; 0 leaves the signal alone.
         """
+        self._pid = os.getpid()
         self._place = place
         self._beacon = beacon
         self._clock = clock or SystemClock()
@@ -170,6 +171,8 @@ class Guard:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if os.getpid() != self._pid:
+            return  # a forked child on its way out: the page and the signals are its parent's
         self._measures.settle()
         if isinstance(error, Leave):
             self._leave(error)
@@ -186,6 +189,7 @@ class Guard:
                 self._beacon.phase(Phase.DONE)
             elif code is not None:
                 self._tell_exit(code)
+            self._beacon.end()
 
     def _begin_first(self, step: int) -> None:
         """The first step: by now the loop has chosen its GPU."""

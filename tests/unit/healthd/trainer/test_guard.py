@@ -158,9 +158,9 @@ def test_a_gpu_is_named_and_times_once_the_first_step_begins(
     assert (view.identity.gpu_uuid, view.identity.gpu_pci, view.identity.gpu_index) == ("GPU-1", "0000:3b:00.0", 1)
     assert view.steps()[0].awaited is True
 
-    with make(device=Broken()).step(0):
+    with make(1, 2, device=Broken()).step(0):
         pass
-    assert read(path_of(tmp_path)).state.completed == 1
+    assert read(path_of(tmp_path, 1)).state.completed == 1
     assert "the GPU cannot be asked for its name: CUDA error: no device; training goes on" in caplog.text
 
 
