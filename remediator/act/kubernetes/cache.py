@@ -57,7 +57,7 @@ class Cache(Generic[T]):
         self._changed = threading.Condition()
         self._items: dict[str, tuple[str, T]] = {}
         self._version = ""
-        self._synced = False
+        self._synced = self._tried = False
         self._connected = False
         self._heard_at = 0.0
         self._trouble = "not asked yet"
@@ -73,9 +73,9 @@ class Cache(Generic[T]):
         self._stopping.set()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until everything was listed once, or for `timeout_s`."""
+        """Wait until everything was listed once, or that failed, or for `timeout_s`."""
         with self._changed:
-            self._changed.wait_for(lambda: self._synced, timeout_s)
+            self._changed.wait_for(lambda: self._synced or self._tried, timeout_s)
 
     def stale(self) -> str:
         """Why what stands here must not be believed, or nothing."""
@@ -124,7 +124,8 @@ class Cache(Generic[T]):
         with self._changed:
             if self._connected or trouble != self._trouble:
                 log.warning("%s: %s", self._path, trouble)
-            self._connected, self._trouble = False, trouble
+            self._connected, self._trouble, self._tried = False, trouble, True
+            self._changed.notify_all()
 
     def _heard(self) -> None:
         self._connected = True

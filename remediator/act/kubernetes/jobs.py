@@ -26,10 +26,10 @@ class Jobs:
         self._budget = 0
         self._until = 0.0
 
-    def begin(self, allowed_s: float) -> None:
-        """A new round: so long, and not too many questions. What is not learnt goes by its nearest owner for now."""
+    def begin(self, until: float) -> None:
+        """A new round: until then (monotonic), and not too many questions. What is not learnt goes by its nearest owner."""
         self._budget = ASKED_AT_ONCE
-        self._until = time.monotonic() + allowed_s
+        self._until = until
 
     def of(self, pod: Pod) -> str:
         """The name of the job to which `pod` belongs, as far as it is known."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -54,6 +55,7 @@ class KubernetesScheduler:
         self._pods = Cache(self._connection, self._options, PODS, {"fieldSelector": RUNNING}, Pod)
         self._jobs = Jobs(self._connection)
         self._empty: set[tuple[str, str, str]] = set()  # node, uid, since: holds under which nothing was found running
+        self._until = 0.0  # when this round asks nothing more: what is not confirmed by then is not claimed
         self._started = False
         self._lock = threading.Lock()
 
@@ -64,6 +66,7 @@ class KubernetesScheduler:
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
         """Every one of `nodes` as the watches show it; where they have gone stale, of none it is said that it is fine."""
+        self._until = time.monotonic() + self._options.deadline_s
         self._begin()
         stale = self._nodes.stale() or self._pods.stale()
         if stale:
@@ -73,7 +76,7 @@ class KubernetesScheduler:
         for pod in self._pods.items().values():
             if pod.spec.node_name in wanted and is_work(pod, self._options.ignore_namespaces):
                 work.setdefault(pod.spec.node_name, []).append(pod)
-        self._jobs.begin(self._options.deadline_s / 2)
+        self._jobs.begin(self._until)
         self._sweep([known[name] for name in nodes if name in known])
         return {
             name: self._hold(known[name], work.get(name, [])) if name in known else self._unknown(name)
@@ -143,7 +146,7 @@ class KubernetesScheduler:
         key = (node.key, node.metadata.uid, node.metadata.annotations.since)
         if key in self._empty:
             return True
-        if self._held_for(node) < self._options.settle_s:
+        if self._held_for(node) < self._options.settle_s or time.monotonic() > self._until:
             return False
         try:
             if self._work_now(node.key):
@@ -162,6 +165,8 @@ class KubernetesScheduler:
                     return lift_patch(now)
                 return Outcome(Result.ALREADY, "nothing of ours is left")
 
+            if time.monotonic() > self._until:
+                return
             outcome = self._change(node.key, change, "an operator lifted our hold: our taint is gone too")
             log.info("%s: %s", node.key, outcome.detail)
 

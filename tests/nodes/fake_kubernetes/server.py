@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         place = (plural, match["namespace"] or "", match["name"] or "")
         if method == "GET":
             return self._read(place, query)
-        while server.before_write and token != "operator":
+        if server.before_write and token != "operator":
             server.before_write.pop(0)()
         return self._write(method, place, part, query, body)
 

@@ -30,7 +30,6 @@ KINDS = {
     "nodes": Kind("v1", "Node", "V1Node"),
     "pods": Kind("v1", "Pod", "V1Pod"),
     "jobs": Kind("batch/v1", "Job", "V1Job"),
-    "daemonsets": Kind("apps/v1", "DaemonSet", "V1DaemonSet"),
     "poddisruptionbudgets": Kind("policy/v1", "PodDisruptionBudget", "V1PodDisruptionBudget"),
     "jobsets": Kind("jobset.x-k8s.io/v1alpha2", "JobSet"),
     "trainjobs": Kind("trainer.kubeflow.org/v1alpha1", "TrainJob"),

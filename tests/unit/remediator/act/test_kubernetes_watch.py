@@ -1,0 +1,163 @@
+"""The watches: what is believed while the API server drops, forgets, throttles, hangs or is gone; and what it all costs."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from healthctl.demo.programs import wait_for
+from remediator.act.kubernetes.options import KubernetesOptions
+from remediator.act.kubernetes.scheduler import KubernetesScheduler
+from remediator.model.hold import NodeHold, Owner, Result
+from tests.nodes.fake_kubernetes.cluster import Cluster, running
+
+OURS = "gpu-healthd: inc-1 XID 79"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with running(tmp_path) as found:
+        yield found
+
+
+def watching(cluster: Cluster, **changes: Any) -> KubernetesScheduler:
+    found = KubernetesScheduler(cluster.options(**changes))
+    found.observe(["node1"])
+    return found
+
+
+def seen(found: KubernetesScheduler, node: str = "node1") -> NodeHold:
+    return found.observe([node])[node]
+
+
+def times(cluster: Cluster, verb: str, resource: str = "nodes") -> int:
+    return sum(asked.verb == verb and asked.resource == resource for _, asked in cluster.server.asked)
+
+
+def test_a_watch_that_is_dropped_goes_on_where_it_was(cluster: Cluster) -> None:
+    ours = watching(cluster)
+    wait_for(lambda: times(cluster, "watch") == 1, 30, "the first watch")
+    cluster.server.drops += 1
+    wait_for(lambda: times(cluster, "watch") == 2, 30, "the second watch")
+    cluster.cordon("node1", "mine")
+    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 30, "the cordon to be seen")
+    assert times(cluster, "list") == 1
+
+
+def test_a_watch_that_fell_too_far_behind_lists_anew(cluster: Cluster) -> None:
+    ours = watching(cluster)
+    cluster.server.dark.set()
+    wait_for(lambda: seen(ours).schedulable is None, 30, "the watch to be stale")
+    cluster.store.change("nodes", "", "node1", {"spec": {"unschedulable": True}}, "merge", "kubectl", "")
+    cluster.store.delete("nodes", "", "node2")
+    cluster.store.forget()
+    cluster.server.dark.clear()
+    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 30, "the new list")
+    assert times(cluster, "list") == 2
+    assert "knows no node node2" in seen(ours, "node2").reason
+
+
+def test_bookmarks_carry_a_quiet_watch_over_what_is_forgotten(cluster: Cluster) -> None:
+    ours = watching(cluster)
+    for number in range(5):
+        cluster.pod("elsewhere", name=f"other{number}")
+    wait_for(lambda: ours._nodes._version == str(cluster.store.version), 30, "a bookmark")
+    cluster.store.forget()
+    cluster.server.drops += 1
+    wait_for(lambda: times(cluster, "watch") == 2, 30, "the second watch")
+    cluster.cordon("node1", "mine")
+    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 30, "the cordon to be seen")
+    assert times(cluster, "list") == 1
+
+
+def test_a_server_that_hangs_is_no_answer_and_holds_nobody_up(cluster: Cluster) -> None:
+    ours = watching(cluster, deadline_s=0.5, quiet_s=0.4)
+    cluster.server.silent.set()
+    failed = ours.cordon("node1", OURS)
+    assert (failed.result, "cannot be asked" in failed.detail) == (Result.FAILED, True)
+    wait_for(lambda: seen(ours).schedulable is None, 30, "the watch to be stale")
+    assert "nothing heard for" in seen(ours).reason
+    cluster.server.silent.clear()
+    wait_for(lambda: seen(ours).schedulable is True, 30, "the watch to be current")
+
+
+def test_a_server_that_is_busy_is_given_the_time_it_asks_for(cluster: Cluster) -> None:
+    ours = watching(cluster)
+    cluster.server.busy = 3
+    assert ours.cordon("node1", OURS).result is Result.DONE
+    cluster.server.busy, cluster.server.retry_after = 1, "3600"
+    failed = ours.resume("node1")
+    assert (failed.result, "asks to wait 3600 s" in failed.detail) == (Result.FAILED, True)
+    before = len(cluster.server.asked)
+    again = ours.resume("node1")
+    assert (again.result, "wants us to be slow" in again.detail) == (Result.FAILED, True)
+    assert len(cluster.server.asked) == before
+
+
+def test_calls_beyond_the_pace_wait_their_turn(cluster: Cluster) -> None:
+    ours = watching(cluster, calls_per_s=4.0, deadline_s=1.0)
+    outcomes = [ours.resume("node1") for _ in range(8)]
+    assert {outcome.result for outcome in outcomes} <= {Result.ALREADY, Result.FAILED}
+    assert outcomes[0].result is Result.ALREADY
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (KubernetesOptions(kubeconfig="/nowhere/kubeconfig"), "no way to Kubernetes from /nowhere/kubeconfig"),
+        (KubernetesOptions(deadline_s=0.5), "no way to Kubernetes from the service account of this pod"),
+    ],
+)
+def test_a_way_in_that_is_missing_is_named(options: KubernetesOptions, says: str) -> None:
+    ours = KubernetesScheduler(options)
+    assert says in ours.cordon("node1", OURS).detail
+    wait_for(lambda: says in seen(ours).reason, 30, "the reason")
+    assert seen(ours).schedulable is None
+    ours.close()
+
+
+def test_a_pod_that_was_on_its_way_keeps_its_node_from_being_called_empty(cluster: Cluster) -> None:
+    ours = watching(cluster, settle_s=3600.0)
+    ours.cordon("node1", OURS)
+    assert (seen(ours).schedulable, seen(ours).drained) == (False, False)
+    assert seen(watching(cluster)).drained is True
+
+
+def test_the_caches_word_alone_does_not_call_a_node_empty(cluster: Cluster) -> None:
+    ours = watching(cluster)
+    ours._pods.close()  # a pod watch that hears nothing more, though it looks well
+    cluster.server.drops += 1
+    wait_for(lambda: not ours._pods._thread.is_alive(), 30, "the pod watch to end")
+    ours._pods._connected, ours._pods._heard_at = True, sys.maxsize
+    cluster.pod("node1")
+    ours.cordon("node1", OURS)
+    assert (seen(ours).jobs, seen(ours).drained) == ((), False)
+
+
+def deep_size(thing: Any, known: set[int]) -> int:
+    if id(thing) in known or isinstance(thing, type):
+        return 0
+    known.add(id(thing))
+    return sys.getsizeof(thing) + sum(deep_size(part, known) for part in gc.get_referents(thing))
+
+
+def test_a_thousand_nodes_are_listed_in_pages_and_kept_small(tmp_path: Path) -> None:
+    with running(tmp_path, nodes=0) as cluster:
+        labels = {f"feature.node.kubernetes.io/cpu-feature-{n}": "true" for n in range(100)}
+        for number in range(1000):
+            cluster.node(f"node{number}", labels=labels, annotations={"csi": "x" * 2000})
+        wire = len(json.dumps(cluster.see("node1")))
+        ours = KubernetesScheduler(cluster.options(deadline_s=60.0))
+        nodes = [f"node{number}" for number in range(1000)]
+        assert {hold.schedulable for hold in ours.observe(nodes).values()} == {True}
+        cluster.cordon("node999", "mine")
+        wait_for(lambda: seen(ours, "node999").owner is Owner.OPERATOR, 30, "the cordon to be seen")
+        assert times(cluster, "list") == 2  # two pages
+        assert deep_size(ours._nodes._items, set()) / 1000 < min(5000, wire)
+        ours.close()
