@@ -15,6 +15,7 @@ from healthd.trainer.pages import BeaconView, process_alive, read
 from vocabulary.order import OrderKind, OrderState
 
 USERS_TOLD = 8
+DETAIL_CHARS = 200  # of one rank's
 _THROUGH = frozenset({Outcome.LEFT, Outcome.ABORTED, Outcome.FAILED, Outcome.CANCELLED, Outcome.EXPIRED})
 _REFUSED = frozenset({Outcome.CANCELLED, Outcome.EXPIRED})
 _DID = {OrderKind.ABORT: "left", OrderKind.REVERT: "left without saving"}
@@ -71,7 +72,7 @@ def rank_of(view: BeaconView, order: str) -> Rank:
         started=identity.process_start,
         alive=view.alive,
         told=view.order is not None and view.order.id == order,
-        answer=answer if answer is not None and answer.order == order else None,
+        answer=answer._replace(detail=answer.detail[:DETAIL_CHARS]) if answer and answer.order == order else None,
     )
 
 

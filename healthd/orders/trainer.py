@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from healthd.orders.ranks import (
     Rank,
@@ -18,7 +21,7 @@ from healthd.orders.ranks import (
 )
 from healthd.orders.task import Data, says
 from healthd.trainer.directory import Directory, File
-from healthd.trainer.owners import claim_of, claimants_of
+from healthd.trainer.owners import Claim, claim_of, claimants_of
 from healthd.trainer.page import BeaconError, MailboxOrder
 from healthd.trainer.pages import BeaconView, Patience, post_order
 from healthd.trainer.place import page_name
@@ -26,10 +29,18 @@ from vocabulary.order import Order, OrderState, OrderUpdate
 
 DETAIL_CHARS_MAX = 1000
 LOOKS_MAX = 16  # at the directory; who has more files than are read in so many has his newest ranks ordered
-RANKS_PER_STEP = 512
-UNREADABLE_MAX = 64
+RANKS_PER_STEP, RANKS_PER_USER = 512, 512
+UNREADABLE_PER_USER = 16
 USERS_MAX = 64  # remembered over a restart
 _NO_PAGE = ("file", "size", "magic")  # of a file that never was one
+
+
+class _Found(NamedTuple):
+    """A page of the job whose rank lives, or has been ordered."""
+
+    rank: Rank
+    claim: Claim
+    attempt: int
 
 
 class TrainerTask:
@@ -45,8 +56,9 @@ class TrainerTask:
         self._directory = Directory(beacon_dir)
         self._seen: set[File] = set()
         self._looks = 0
-        self._found: dict[str, BeaconView] = {}
+        self._found: dict[str, _Found] = {}
         self._broken: dict[str, Rank] = {}
+        self._found_of, self._broken_of = Counter[int](), Counter[int]()
         self._ranks: dict[str, Rank] = {}
         attempt = r"\d+" if order.attempt is None else str(order.attempt)
         job = page_name(order.job, 0, 0).removesuffix(".0.0.beacon")
@@ -73,51 +85,71 @@ class TrainerTask:
                 continue
             except BeaconError as error:
                 may_be = error.field not in _NO_PAGE and self._names.fullmatch(Path(file.path).name)
-                if may_be and len(self._broken) < UNREADABLE_MAX:
+                if may_be and self._room(self._broken_of, file.uid, UNREADABLE_PER_USER):
                     self._broken[file.path] = unreadable(file.path, file.uid, str(error))
                 continue
             except OSError:
                 continue
+            self._broken.pop(file.path, None)
             if view.identity.job == self._order.job and self._order.attempt in (None, view.identity.attempt):
-                self._found[file.path] = view._replace(ring=b"")
+                self._keep(view)
         self._looks += look.whole
         return look.over or self._looks >= LOOKS_MAX
 
+    def _keep(self, view: BeaconView) -> None:
+        rank = rank_of(view, self._order.mailbox_id)
+        if not (rank.alive or rank.told):
+            return
+        if view.path in self._found or self._room(self._found_of, view.uid, RANKS_PER_USER):
+            self._found[view.path] = _Found(rank, claim_of(view), view.identity.attempt)
+        else:  # none that is real: keep what he makes us remember small, and do not call it good
+            problem = f"more than {RANKS_PER_USER} pages of the job are user {view.uid}'s: {view.path} is not ordered"
+            self._broken.setdefault(f"user {view.uid}", unreadable(view.path, view.uid, problem))
+
+    @staticmethod
+    def _room(kept: Counter[int], uid: int, most: int) -> bool:
+        """Whether one more of that user's may be remembered; it then counts."""
+        kept[uid] += kept[uid] < most + 1
+        return kept[uid] <= most
+
     def _post(self, now: float) -> OrderUpdate:
         """Order each user's ranks of one attempt: the order's own, or, where it names none, his newest that lives."""
-        for view in self._targets():
-            self._ranks[view.path] = self._told(rank_of(view, self._order.mailbox_id))
+        theirs = self._users()
+        for rank in self._targets([each for each in self._found.values() if theirs(each.rank.uid)]):
+            self._ranks[rank.path] = self._told(rank)
+        broken = {path: rank for path, rank in self._broken.items() if theirs(rank.uid)}
+        problems = [rank.problem for rank in (*self._ranks.values(), *broken.values()) if rank.problem]
         before = int(self._data.get("ranks", 0))
-        told = [rank for rank in self._ranks.values() if rank.told]
-        problems = [rank.problem for rank in (*self._ranks.values(), *self._broken.values()) if rank.problem]
-        self._data |= {"ranks": len(self._ranks) or before}
+        self._data["ranks"] = len(self._ranks) or before
         if not self._ranks:
             problems += [f"{before} pages vanished"] if before else []
             state = OrderState.FAILED if problems else OrderState.SUCCEEDED
             return self._says(state, now, "; ".join(problems) or f"no rank of job {self._order.job} runs on this node")
-        users = sorted({rank.uid for rank in self._ranks.values()})
+        if not any(rank.told for rank in self._ranks.values()):
+            return self._says(OrderState.FAILED, now, "; ".join(problems))
+        self._ranks |= broken
         self._data.setdefault("mailbox_at", now)
+        users = sorted({rank.uid for rank in self._ranks.values()})
         if len(users) <= USERS_MAX:
             self._data["users"] = " ".join(map(str, users))
-        self._ranks |= {path: rank for path, rank in self._broken.items() if rank.uid in users}
-        if not told:
-            return self._says(OrderState.FAILED, now, "; ".join(problems))
         return self._says(OrderState.RUNNING, now, "; ".join(["in the mailboxes", *problems]))
 
-    def _targets(self) -> list[BeaconView]:
-        views = list(self._found.values())
-        claimants = claimants_of(map(claim_of, views)).get(self._order.job)
-        told = {view.path for view in views if view.order is not None and view.order.id == self._order.mailbox_id}
-        before = str(self._data.get("users", ""))  # by an earlier process: who came since has no part in it
-        strangers = set(map(str, claimants.strangers)) if claimants is not None else set()
-        targets: list[BeaconView] = []
-        for uid in sorted({view.uid for view in views}):
-            if str(uid) in strangers or (before and str(uid) not in before.split()):
-                continue
-            own = [view for view in views if view.uid == uid]
-            pool = [view for view in own if view.path in told] or [view for view in own if view.alive]
-            newest = max((view.identity.attempt for view in pool), default=None)
-            targets += [v for v in own if v.identity.attempt == newest and (v.alive or v.path in told)]
+    def _users(self) -> Callable[[int], bool]:
+        """Whose pages count: all but those of whom the scheduler, or an order that is under way, says that they do not."""
+        claimants = claimants_of(each.claim for each in self._found.values()).get(self._order.job)
+        strangers = claimants.strangers if claimants is not None else ()
+        before = str(self._data.get("users", "")).split()  # by an earlier process: who came since has no part in it
+        return lambda uid: uid not in strangers and (not before or str(uid) in before)
+
+    @staticmethod
+    def _targets(found: list[_Found]) -> list[Rank]:
+        by_user: dict[int, list[_Found]] = {}
+        for each in found:
+            by_user.setdefault(each.rank.uid, []).append(each)
+        targets: list[Rank] = []
+        for _, own in sorted(by_user.items()):
+            newest = max(each.attempt for each in [each for each in own if each.rank.told] or own)
+            targets += [each.rank for each in own if each.attempt == newest]
         return targets
 
     def _told(self, rank: Rank) -> Rank:

@@ -208,6 +208,23 @@ def test_what_a_rank_wrote_as_it_ended_is_read(beacon: Beacon, tmp_path: Path, m
     assert step(each).state is OrderState.SUCCEEDED
 
 
+def test_more_ranks_than_any_user_has_are_not_called_done(
+    beacon: Beacon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("healthd.orders.trainer.RANKS_PER_USER", 1)
+    other = Beacon.create(str(tmp_path), Place("j", 1, 1, 2, 1, "n1"))
+    each = task(tmp_path)
+    assert step(each).data["ranks"] == 1
+    for one in (beacon, other):
+        one.acknowledge(SAVED)
+    end = step(each)
+    assert (end.state, f"more than 1 pages of the job are user {os.geteuid()}'s" in end.detail) == (
+        OrderState.FAILED,
+        True,
+    )
+    other.close()
+
+
 def test_an_order_that_no_mailbox_takes_fails_and_one_that_one_refuses_is_tried_again(
     beacon: Beacon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

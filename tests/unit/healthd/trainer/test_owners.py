@@ -188,6 +188,22 @@ def test_all_users_ranks_saved_is_a_success_with_times_that_were(users: Users) -
 
 
 @NEEDS_ROOT
+def test_a_forged_success_does_not_stand_for_a_page_that_cannot_be_read(users: Users) -> None:
+    mine = users.claim(ALICE)
+    with Path(mine).open("r+b") as file:
+        file.seek(page.IDENTITY_AT + 20)
+        file.write(b"damaged")
+    users.claim(BOB, PLACE._replace(rank=1), answers=Outcome.LEFT)
+    ordered = task(users, order())
+    ordered.step(NOW)
+    end = ordered.step(NOW)
+    assert end is not None
+    assert end.state is OrderState.FAILED
+    assert f"user {ALICE}: failed: beacon {mine}: identity" in end.detail
+    assert f"user {BOB}: succeeded" in end.detail
+
+
+@NEEDS_ROOT
 def test_who_comes_after_the_order_has_no_part_in_it_though_the_daemon_starts_anew(users: Users) -> None:
     mine = open_beacon(users.directory, PLACE)
     update = task(users, order()).step(NOW)
