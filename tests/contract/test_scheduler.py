@@ -11,7 +11,6 @@ import pytest
 
 from healthctl.demo.programs import wait_for
 from healthctl.demo.slurm_cluster import SlurmCluster
-from remediator.act.kubernetes.scheduler import KubernetesScheduler
 from remediator.act.local import LocalHold, LocalHolds, LocalScheduler
 from remediator.act.scheduler import Scheduler
 from remediator.act.slurm import SlurmOptions, SlurmScheduler
@@ -114,7 +113,7 @@ class SlurmWorld:
 class KubernetesWorld:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.scheduler = KubernetesScheduler(cluster.options())
+        self.scheduler = cluster.scheduler()
         self.scheduler.observe(NODES)
 
     def operator_holds(self, node: str, reason: str) -> None:
@@ -151,9 +150,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         return
     if request.param == "kubernetes":
         with running(tmp_path) as cluster:
-            kubernetes = KubernetesWorld(cluster)
-            yield kubernetes
-            kubernetes.scheduler.close()
+            yield KubernetesWorld(cluster)
         return
     slurm = SlurmWorld(request.getfixturevalue("slurm_cluster"))
     slurm.clean()

@@ -11,8 +11,10 @@ import yaml
 from kubernetes import client
 
 from remediator.act.kubernetes.options import KubernetesOptions
+from remediator.act.kubernetes.scheduler import KubernetesScheduler
 from tests.nodes.fake_kubernetes.server import Server
 from tests.nodes.fake_kubernetes.store import now
+from vocabulary.clock import Clock
 
 ROLE = Path(__file__).parents[3] / "deploy" / "kubernetes" / "remediator.yaml"
 
@@ -40,6 +42,7 @@ class Cluster:
         configuration.api_key = {"BearerToken": "Bearer operator", "authorization": "Bearer operator"}
         self.kubectl = client.CoreV1Api(client.ApiClient(configuration))
         self._numbers = iter(range(1, 10**9))
+        self._schedulers: list[KubernetesScheduler] = []
 
     def options(self, **changes: Any) -> KubernetesOptions:
         """How our backend reaches this cluster."""
@@ -52,6 +55,18 @@ class Cluster:
         path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": "x", **entries}))
         quick = {"deadline_s": 5.0, "stale_after_s": 0.3, "settle_s": 0.0, "calls_per_s": 1000.0}
         return KubernetesOptions(**{"kubeconfig": str(path), **quick, **changes})
+
+    def scheduler(self, clock: Clock | None = None, **changes: Any) -> KubernetesScheduler:
+        """Our backend for this cluster; it ends with it."""
+        found = KubernetesScheduler(self.options(**changes), clock)
+        self._schedulers.append(found)
+        return found
+
+    def close(self) -> None:
+        """Let every scheduler go."""
+        for found in self._schedulers:
+            found.close()
+        self.kubectl.api_client.close()
 
     def node(self, name: str, **meta: Any) -> dict[str, Any]:
         """A node that is ready, with a taint of its own as GPU nodes have."""
@@ -131,4 +146,7 @@ def running(place: Path, nodes: int = 2) -> Iterator[Cluster]:
         cluster = Cluster(server, place)
         for number in range(1, nodes + 1):
             cluster.node(f"node{number}")
-        yield cluster
+        try:
+            yield cluster
+        finally:
+            cluster.close()

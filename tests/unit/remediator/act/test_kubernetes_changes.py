@@ -22,10 +22,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield found
 
 
-def scheduler(cluster: Cluster, **changes: Any) -> KubernetesScheduler:
-    return KubernetesScheduler(cluster.options(**changes))
-
-
 def seen(found: KubernetesScheduler, node: str = "node1") -> NodeHold:
     return found.observe([node])[node]
 
@@ -36,19 +32,19 @@ def condition(cluster: Cluster, node: str = "node1") -> dict[str, Any]:
 
 def test_a_write_that_others_overtook_is_decided_anew_on_what_they_left(cluster: Cluster) -> None:
     cluster.server.before_write += [lambda: cluster.kubectl.patch_node("node1", {"metadata": {"labels": {"x": "1"}}})]
-    assert scheduler(cluster).cordon("node1", OURS).result is Result.DONE
+    assert cluster.scheduler().cordon("node1", OURS).result is Result.DONE
     assert cluster.see("node1")["metadata"]["labels"] == {"x": "1"}
 
 
 def test_an_operator_who_cordons_between_our_look_and_our_write_wins(cluster: Cluster) -> None:
     cluster.server.before_write += [lambda: cluster.cordon("node1", "mine")]
-    refused = scheduler(cluster).cordon("node1", OURS)
+    refused = cluster.scheduler().cordon("node1", OURS)
     assert (refused.result, refused.detail) == (Result.REFUSED, "an operator holds node1: mine")
     assert [taint["key"] for taint in cluster.see("node1")["spec"]["taints"]] == ["nvidia.com/gpu"]
 
 
 def test_an_operator_who_takes_over_between_our_look_and_our_lift_wins(cluster: Cluster) -> None:
-    ours = scheduler(cluster)
+    ours = cluster.scheduler()
     ours.cordon("node1", OURS)
     cluster.server.before_write += [lambda: cluster.annotate("node1", "mine now")]
     assert ours.resume("node1").result is Result.REFUSED
@@ -60,13 +56,13 @@ def test_a_node_that_never_stands_still_is_tried_again_later(cluster: Cluster) -
         cluster.kubectl.patch_node("node1", {"metadata": {"labels": {"x": str(len(cluster.server.asked))}}})
 
     cluster.server.before_write += [label] * 4
-    failed = scheduler(cluster).cordon("node1", OURS)
+    failed = cluster.scheduler().cordon("node1", OURS)
     assert failed.result is Result.FAILED
     assert "changed by others" in failed.detail
 
 
 def test_an_operator_who_uncordons_and_cordons_again_owns_the_node(cluster: Cluster) -> None:
-    ours = scheduler(cluster)
+    ours = cluster.scheduler()
     ours.cordon("node1", OURS)
     cluster.uncordon("node1")
     cluster.cordon("node1")
@@ -75,7 +71,7 @@ def test_an_operator_who_uncordons_and_cordons_again_owns_the_node(cluster: Clus
 
 
 def test_our_taint_goes_when_an_operator_uncordons(cluster: Cluster) -> None:
-    ours = scheduler(cluster)
+    ours = cluster.scheduler()
     ours.cordon("node1", OURS)
     cluster.uncordon("node1")
 
@@ -89,7 +85,7 @@ def test_our_taint_goes_when_an_operator_uncordons(cluster: Cluster) -> None:
 
 
 def test_the_condition_follows_the_hold_and_spares_all_others(cluster: Cluster) -> None:
-    ours = scheduler(cluster)
+    ours = cluster.scheduler()
     assert not condition(cluster)
     ours.cordon("node1", OURS)
     assert (condition(cluster)["status"], condition(cluster)["message"]) == ("False", OURS)
@@ -104,21 +100,21 @@ def test_the_condition_follows_the_hold_and_spares_all_others(cluster: Cluster) 
 
 
 def test_a_second_centre_carries_on_what_the_first_began(cluster: Cluster) -> None:
-    scheduler(cluster).cordon("node1", OURS)
-    second = scheduler(cluster)
+    cluster.scheduler().cordon("node1", OURS)
+    second = cluster.scheduler()
     assert second.cordon("node1", OURS).result is Result.ALREADY
     assert second.resume("node1").result is Result.DONE
 
 
 def test_another_owners_hold_is_not_ours_to_lift(cluster: Cluster) -> None:
-    scheduler(cluster).cordon("node1", OURS)
-    other = scheduler(cluster, owner="other-centre")
+    cluster.scheduler().cordon("node1", OURS)
+    other = cluster.scheduler(owner="other-centre")
     assert other.resume("node1").result is Result.REFUSED
     assert seen(other).owner is Owner.OPERATOR
 
 
 def test_a_node_born_again_under_its_name_is_free_of_the_old_ones_hold(cluster: Cluster) -> None:
-    ours = scheduler(cluster)
+    ours = cluster.scheduler()
     ours.cordon("node1", OURS)
     marks = cluster.see("node1")["metadata"]["annotations"]
     cluster.store.delete("nodes", "", "node1")
@@ -136,14 +132,14 @@ def test_a_node_replaced_between_our_look_and_our_write_is_not_cordoned_for_the_
         cluster.node("node1")
 
     cluster.server.before_write += [replaced]
-    scheduler(cluster).cordon("node1", OURS)
+    cluster.scheduler().cordon("node1", OURS)
     (first, second) = [body for _, what, body in cluster.server.bodies if what == "PATCH /api/v1/nodes/node1"]
     assert first["metadata"]["uid"] != second["metadata"]["uid"] == cluster.see("node1")["metadata"]["uid"]
 
 
 def test_a_node_that_goes_for_good_is_refused_for_good(cluster: Cluster) -> None:
     cluster.server.before_write += [lambda: cluster.store.delete("nodes", "", "node1")]
-    ours = scheduler(cluster)
+    ours = cluster.scheduler()
     assert ours.cordon("node1", OURS).result is Result.REFUSED
     refused = ours.resume("node1")
     assert refused.result is Result.REFUSED
@@ -152,7 +148,7 @@ def test_a_node_that_goes_for_good_is_refused_for_good(cluster: Cluster) -> None
 
 def test_nodes_outside_the_selector_are_not_ours(cluster: Cluster) -> None:
     cluster.node("gpu1", labels={"pool": "gpu", "zone": "b"})
-    ours = scheduler(cluster, node_selector="pool in (gpu, new),zone!=a")
+    ours = cluster.scheduler(node_selector="pool in (gpu, new),zone!=a")
     assert seen(ours, "gpu1").schedulable is True
     assert seen(ours, "node1").schedulable is None
     assert ours.cordon("node1", OURS).result is Result.REFUSED
@@ -160,7 +156,7 @@ def test_nodes_outside_the_selector_are_not_ours(cluster: Cluster) -> None:
 
 
 def test_a_node_labelled_hands_off_is_left_alone(cluster: Cluster) -> None:
-    ours = scheduler(cluster)
+    ours = cluster.scheduler()
     ours.cordon("node2", OURS)
     for node in ("node1", "node2"):
         cluster.kubectl.patch_node(node, {"metadata": {"labels": {"gpu-healthd.dev/hands-off": "true"}}})
@@ -172,7 +168,7 @@ def test_a_node_labelled_hands_off_is_left_alone(cluster: Cluster) -> None:
 def test_a_node_that_kubernetes_took_out_is_held_with_both_reasons(cluster: Cluster) -> None:
     gone = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting"}
     cluster.kubectl.patch_node_status("node1", {"status": {"conditions": [gone]}})
-    ours = scheduler(cluster)
+    ours = cluster.scheduler()
     assert seen(ours).owner is Owner.SCHEDULER
     assert ours.cordon("node1", OURS).result is Result.DONE
     assert seen(ours).reason == f"{OURS} (Kubernetes: not ready (NodeStatusUnknown: Kubelet stopped posting))"
@@ -182,7 +178,7 @@ def test_without_rights_nothing_is_claimed(cluster: Cluster) -> None:
     rules = cluster.server.rules["centre"]
     assert rules is not None
     cluster.server.rules["centre"] = [rule for rule in rules if rule["resources"] != ["nodes"]]
-    ours = scheduler(cluster)
+    ours = cluster.scheduler()
     assert "cannot list resource nodes" in seen(ours).reason
     assert ours.cordon("node1", OURS).result is Result.FAILED
     del cluster.server.rules["centre"]
@@ -193,6 +189,6 @@ def test_a_condition_that_cannot_be_written_spoils_no_cordon(cluster: Cluster) -
     rules = cluster.server.rules["centre"]
     assert rules is not None
     cluster.server.rules["centre"] = [rule for rule in rules if rule["resources"] != ["nodes/status"]]
-    done = scheduler(cluster).cordon("node1", OURS)
+    done = cluster.scheduler().cordon("node1", OURS)
     assert done.result is Result.DONE
     assert "its condition is not written" in done.detail

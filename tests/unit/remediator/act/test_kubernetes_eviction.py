@@ -24,7 +24,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def holding(cluster: Cluster, **changes: Any) -> KubernetesScheduler:
-    found = KubernetesScheduler(cluster.options(**changes))
+    found = cluster.scheduler(**changes)
     found.observe(["node1"])
     assert found.cordon("node1", OURS).result is Result.DONE
     return found
@@ -122,8 +122,8 @@ def test_nothing_is_evicted_from_a_node_that_we_do_not_hold(cluster: Cluster) ->
 def test_work_is_evictable_only_where_the_site_says_so_and_after_its_time(cluster: Cluster) -> None:
     cluster.pod("node1", "worker")
     clock = ManualClock()
-    patient = KubernetesScheduler(cluster.options(), clock)
-    quick = KubernetesScheduler(cluster.options(evict_after_s=600.0), clock)
+    patient = cluster.scheduler(clock)
+    quick = cluster.scheduler(clock, evict_after_s=600.0)
     for found in (patient, quick):
         wait_for(lambda found=found: seen(found).jobs != (), 30, "the pod to be seen")  # type: ignore[misc]  # a bound default
     assert seen(quick).evictable is False
@@ -148,7 +148,7 @@ def test_a_pod_belongs_to_what_its_user_made(cluster: Cluster, chain: tuple[tupl
     for plural, name in chain:
         maker = cluster.made(plural, name, maker)
     cluster.pod("node1", "p", maker=maker)
-    ours = KubernetesScheduler(cluster.options())
+    ours = cluster.scheduler()
     assert seen(ours).jobs == (job,)
     before = len(cluster.server.asked)
     assert seen(ours).jobs == (job,)
@@ -163,7 +163,7 @@ def test_makers_that_are_the_users_own_need_no_question(cluster: Cluster, api_ve
     maker = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "m", "uid": "u"}}
     for _ in range(3):
         cluster.pod("node1", maker=maker)
-    ours = KubernetesScheduler(cluster.options())
+    ours = cluster.scheduler()
     assert seen(ours).jobs == (f"{kind}/research/m",)
     assert {asked.verb for _, asked in cluster.server.asked} <= {"list", "watch"}
 
@@ -171,7 +171,7 @@ def test_makers_that_are_the_users_own_need_no_question(cluster: Cluster, api_ve
 def test_bare_pods_of_a_kueue_group_are_one_workload(cluster: Cluster) -> None:
     for _ in range(3):
         cluster.pod("node1", labels={"kueue.x-k8s.io/pod-group-name": "g"})
-    assert seen(KubernetesScheduler(cluster.options())).jobs == ("Workload/research/g",)
+    assert seen(cluster.scheduler()).jobs == ("Workload/research/g",)
 
 
 def test_a_maker_that_is_gone_or_may_not_be_seen_goes_by_the_pods_own_word(cluster: Cluster) -> None:
@@ -181,4 +181,4 @@ def test_a_maker_that_is_gone_or_may_not_be_seen_goes_by_the_pods_own_word(clust
     rules = cluster.server.rules["centre"]
     assert rules is not None
     cluster.server.rules["centre"] = [rule for rule in rules if rule["resources"] != ["jobsets"]]
-    assert seen(KubernetesScheduler(cluster.options())).jobs == ("Job/research/gone", "JobSet/research/s")
+    assert seen(cluster.scheduler()).jobs == ("Job/research/gone", "JobSet/research/s")

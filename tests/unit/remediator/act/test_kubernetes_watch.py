@@ -27,7 +27,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def watching(cluster: Cluster, **changes: Any) -> KubernetesScheduler:
-    found = KubernetesScheduler(cluster.options(**changes))
+    found = cluster.scheduler(**changes)
     found.observe(["node1"])
     return found
 
@@ -153,11 +153,10 @@ def test_a_thousand_nodes_are_listed_in_pages_and_kept_small(tmp_path: Path) -> 
         for number in range(1000):
             cluster.node(f"node{number}", labels=labels, annotations={"csi": "x" * 2000})
         wire = len(json.dumps(cluster.see("node1")))
-        ours = KubernetesScheduler(cluster.options(deadline_s=60.0))
+        ours = cluster.scheduler(deadline_s=60.0)
         nodes = [f"node{number}" for number in range(1000)]
         assert {hold.schedulable for hold in ours.observe(nodes).values()} == {True}
         cluster.cordon("node999", "mine")
         wait_for(lambda: seen(ours, "node999").owner is Owner.OPERATOR, 30, "the cordon to be seen")
         assert times(cluster, "list") == 2  # two pages
         assert deep_size(ours._nodes._items, set()) / 1000 < min(5000, wire)
-        ours.close()
