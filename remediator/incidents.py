@@ -8,7 +8,7 @@ info, was seen again: whoever closed it knew it was there as it was.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -31,8 +31,7 @@ def absorb(state: ClusterState, finding: Finding, now: float, wanted: Wanted, *,
     """
     before = state.findings.get(finding.id)
     if before is not None and before.node != finding.node:
-        text = f"{finding.node} speaks of finding {finding.id}, which is {before.node}'s; ignored"
-        state.note(now, "finding_refused", text, node=finding.node)
+        _refuse(state, finding.node, finding.id, before.node, now)
         return
     if before is not None and before.cleared_at is not None and finding.active and not current:
         return  # a late copy of something already cleared
@@ -52,6 +51,20 @@ def absorb(state: ClusterState, finding: Finding, now: float, wanted: Wanted, *,
         _join(state, incident, finding)
     elif finding.id not in state.settled and (not info or wanted(finding)):
         _open(state, finding, now)
+
+
+def own(state: ClusterState, node: str, findings: Iterable[Finding], now: float) -> Iterator[Finding]:
+    """What a node says of itself. What it says of another is not heard, whoever let it through to here."""
+    for finding in findings:
+        if finding.node == node:
+            yield finding
+        else:
+            _refuse(state, node, finding.id, finding.node, now)
+
+
+def _refuse(state: ClusterState, node: str, finding_id: str, whose: str, now: float) -> None:
+    text = f"{node} speaks of finding {finding_id}, which is {whose}'s; ignored"
+    state.note(now, "finding_refused", text, node=node)
 
 
 def _remember(state: ClusterState, before: Finding | None, finding: Finding, now: float) -> bool:

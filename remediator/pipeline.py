@@ -139,11 +139,11 @@ def _findings(state: ClusterState, item: FindingsReported, settings: Settings) -
         rule = settings.policy.first(finding, state, item.at)
         return rule is not None and bool(rule.stages)
 
-    for finding in item.changes:
+    for finding in incidents.own(state, item.node, item.changes, item.at):
         incidents.absorb(state, finding, item.at, wanted)
     if item.active is None:
         return
-    for finding in item.active:
+    for finding in incidents.own(state, item.node, item.active, item.at):
         known = state.findings.get(finding.id)
         if known is None or not known.active:
             incidents.absorb(state, finding, item.at, wanted, current=True)

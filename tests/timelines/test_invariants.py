@@ -1,0 +1,171 @@
+"""What must always hold, over random timelines: hostile reports, operators, drills, and a policy that would drain everything."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import tests.timelines.story as stories
+from remediator.decide.budget import Budget
+from remediator.model.hold import Owner, Result
+from remediator.model.inputs import BreakerReset, FindingsReported, HoldsObserved, SilenceObserved, Tick
+from remediator.playbook.load import load_policy
+from tests.timelines.watched import Watched
+from vocabulary.finding import Finding, Severity
+from vocabulary.order import OrderState
+
+NODES = 12
+TIGHT = Budget(
+    isolated_max=3,
+    isolations_per_hour_max=3,
+    isolated_fraction_per_hour_max=1.0,
+    isolation_gap_s=120.0,
+    common_cause_nodes=4,
+    breaker_nodes_min=3,
+    breaker_failures=2,
+)
+DRAIN_ALL = """
+playbook: 1
+rules:
+  - name: everything-out
+    why: a mistake that a person made
+    steps: [[cordon, {notify_trainer: abort}], drain, {reset_gpu: , on_failure: replace}, preflight, return_to_service]
+"""
+DAY_S = 86_400.0
+EVENTS = 150
+WEIGHTS = {
+    "finding": 8, "drill": 1, "again": 3, "cordoned": 6, "drained": 6, "operator": 2, "orders": 8, "resumed": 6, "cleared": 6,
+    "job": 2, "silent": 1, "reset": 1, "after": 10,
+}  # fmt: skip
+seeds = st.integers(0, 2**32)
+
+
+@pytest.fixture(scope="module")
+def drain_all(tmp_path_factory: pytest.TempPathFactory) -> object:
+    path = Path(tmp_path_factory.mktemp("p")) / "all.yaml"
+    path.write_text(DRAIN_ALL)
+    return load_policy([path])
+
+
+class Teller:
+    """Turns chance into inputs: mostly what moves a plan on, and between it what may do harm."""
+
+    def __init__(self, story: Watched, seed: int) -> None:
+        self.story = story
+        self.chance = random.Random(seed)  # noqa: S311 - the same story every time
+        self.raised: list[Finding] = []
+
+    def play(self) -> Watched:
+        for what in self.chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=EVENTS):
+            getattr(self, what)()
+        return self.story
+
+    @property
+    def node(self) -> str:
+        return f"n{self.chance.randint(1, NODES)}"
+
+    @property
+    def one_held(self) -> str:
+        return self.chance.choice([*sorted(self.story.state.held), self.node])
+
+    def finding(self) -> None:
+        severity, ago = self.chance.choice(list(Severity)), self.chance.choice([0.0, 0.0, -7 * DAY_S, 3600.0])
+        found = self.story.finding("fan/x", severity, node=self.node, seen_at=self.story.now + ago)
+        self.raised.append(found)
+
+    def drill(self) -> None:
+        self.raised.append(self.story.finding("fan/x", Severity.FATAL, node=self.node, injected=True))
+
+    def again(self) -> None:
+        old = [i for i in self.story.inputs if isinstance(i, FindingsReported | HoldsObserved)]
+        self.story.tell(replace(self.chance.choice(old), at=self.story.now))
+
+    def cordoned(self) -> None:
+        result = self.chance.choice([Result.DONE, Result.DONE, *Result])
+        self.story.scheduler_answers("cordon", result, self.one_held)
+
+    def drained(self) -> None:
+        self.story.hold(self.one_held, drained=True)
+
+    def operator(self) -> None:
+        holds = self.chance.random() < 0.5
+        self.story.hold(self.node, owner=Owner.OPERATOR if holds else Owner.NOBODY, schedulable=not holds)
+
+    def orders(self) -> None:
+        verb = self.chance.choice(["abort", "reset_gpu", "run_preflight", "run_preflight"])
+        self.story.orders_end(verb, self.chance.choice([OrderState.SUCCEEDED] * 3 + [OrderState.FAILED]))
+
+    def resumed(self) -> None:
+        self.story.scheduler_answers("resume", node=self.one_held)
+
+    def cleared(self) -> None:
+        if self.raised:
+            self.story.clear(self.chance.choice(self.raised))
+
+    def job(self) -> None:
+        self.story.job(self.chance.choice("ab"), self.node)
+
+    def silent(self) -> None:
+        nodes = {self.node for _ in range(self.chance.randint(0, 5))}
+        last = dict.fromkeys(sorted(nodes), self.story.now - 400.0)
+        self.story.tell(SilenceObserved(at=self.story.now, silent=last))
+
+    def reset(self) -> None:
+        self.story.tell(BreakerReset(at=self.story.now, actor="ann"))
+
+    def after(self) -> None:
+        self.story.after(self.chance.choice([1.0, 130.0, 130.0, 1300.0, 4000.0, 90_000.0]))
+
+
+@given(seeds)
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_policy_that_would_drain_everything_never_exceeds_a_limit(drain_all: object, seed: int) -> None:
+    budget = replace(TIGHT, breaker_nodes_min=3 if seed % 4 == 0 else NODES)  # often closed, so that stories go on
+    Teller(Watched(stories.settings(policy=drain_all, budget=budget), NODES), seed).play()
+
+
+@given(seeds)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_the_shipped_policy_never_exceeds_a_limit(seed: int) -> None:
+    Teller(Watched(stories.settings(budget=replace(TIGHT, breaker_nodes_min=NODES)), NODES), seed).play()
+
+
+def test_a_policy_that_would_drain_everything_drains_the_budget_and_no_more(drain_all: object) -> None:
+    story = Watched(stories.settings(policy=drain_all, budget=Budget()), 200)
+    for n in range(1, 201):
+        story.finding("fan/x", Severity.WARNING, node=f"n{n}")
+    for _ in range(48):
+        story.after(1800)
+    assert len(story.state.held) <= 4
+    assert len(story.isolated) <= 4
+
+
+def test_reports_of_last_week_of_tomorrow_twice_and_backwards_isolate_what_they_would_have_once(
+    drain_all: object,
+) -> None:
+    story = Watched(stories.settings(policy=drain_all, budget=TIGHT), NODES)
+    finding = story.finding("fan/x", Severity.FATAL, seen_at=story.now - 7 * DAY_S)
+    later = replace(finding, count=2, last_seen=story.now + 30 * DAY_S)
+    for item in (later, finding, later, finding):
+        story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(item,), active=(item,)))
+    assert [name for _, name, _ in story.isolated] == ["n1"]
+    story.tell(Tick(at=story.now + 31 * DAY_S))
+    assert len(story.isolated) == 1
+    assert sum(a.verb == "cordon" for a in story.actions.values()) == 1
+
+
+def test_a_node_that_speaks_of_another_is_not_heard() -> None:
+    story = Watched(stories.settings(budget=TIGHT), NODES)
+    mine = story.finding("fan/slow", Severity.WARNING, node="n2")
+    lie = replace(mine, severity=Severity.FATAL, count=9)
+    invented = replace(lie, id="f" * 20)
+    story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(lie, invented), active=(invented,)))
+    assert story.state.findings[mine.id] == mine
+    assert invented.id not in story.state.findings
+    assert not story.state.held
+    assert story.kinds().count("finding_refused") == 3
