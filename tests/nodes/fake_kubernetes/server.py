@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -39,8 +41,15 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, rules: dict[str, list[dict[str, Any]] | None]) -> None:
+    def __init__(self, rules: dict[str, list[dict[str, Any]] | None], certificate: Path | None = None) -> None:
+        """`certificate`: a file with a key and a certificate for 127.0.0.1, to speak TLS."""
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.scheme = "http"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+            self.scheme = "https"
         self.store = Store()
         self.rules = rules
         self.asked: list[tuple[str, Asked]] = []
@@ -55,7 +64,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"{self.scheme}://127.0.0.1:{self.server_address[1]}"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -116,8 +125,8 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query = dict(parse_qsl(url.query, keep_blank_values=True))
         match = PATH.fullmatch(url.path)
-        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if token not in server.rules:
+        scheme, _, token = self.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or token not in server.rules:
             raise RefusedError(401, "Unauthorized", "Unauthorized")
         known = KINDS.get(match["plural"]) if match else None
         if match is None or known is None or known.api_version != (match["core"] or match["group"]):

@@ -37,6 +37,9 @@ class SlowScheduler:
     def resume(self, node: str) -> Outcome:
         return self._do("resume", node)
 
+    def evict(self, node: str) -> Outcome:
+        return self._do("evict", node)
+
     def _do(self, verb: str, node: str) -> Outcome:
         self.at_once += 1
         self.at_once_max = max(self.at_once_max, self.at_once)
@@ -95,6 +98,15 @@ def test_two_changes_of_one_node_never_run_side_by_side(world: tuple[Performer, 
     scheduler.gate.set()
     until(lambda: len(board.ended) >= 2)
     assert scheduler.at_once_max == 1
+
+
+@pytest.mark.parametrize("verb", ["cordon", "evict", "resume"])
+def test_a_state_to_hold_is_the_schedulers(world: tuple[Performer, SlowScheduler, Board], verb: str) -> None:
+    performer, scheduler, board = world
+    scheduler.gate.set()
+    performer.look(board.publish(action("a", verb)))
+    until(lambda: "a" in board.ended)
+    assert scheduler.asked == [(verb, "n1")]
 
 
 def test_what_was_cancelled_while_it_waited_is_not_carried_out(world: tuple[Performer, SlowScheduler, Board]) -> None:
