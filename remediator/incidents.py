@@ -140,7 +140,8 @@ def _join(state: ClusterState, incident: Incident, finding: Finding) -> None:
         return  # recorded and counted all the same; an incident that is held back for weeks must stay readable
     if finding.id not in incident.findings:
         findings = (*incident.findings, finding.id)
-        state.put_incident(replace(incident, findings=findings, injected=incident.injected or finding.injected))
+        real = not finding.injected and finding.severity is not Severity.INFO  # a real fault never hides behind a drill
+        state.put_incident(replace(incident, findings=findings, injected=incident.injected and not real))
 
 
 def _open(state: ClusterState, finding: Finding, now: float) -> None:
@@ -156,7 +157,7 @@ def _open(state: ClusterState, finding: Finding, now: float) -> None:
         title=f"{finding.kind} on {finding.component}: {finding.summary}"[:TITLE_MAX],
         opened_at=now,
         findings=(*(f.id for f in context), finding.id),
-        injected=finding.injected or any(f.injected for f in context),  # what a drill brings along is the drill's
+        injected=all(f.injected for f in (*context, finding) if f.severity is not Severity.INFO or f is finding),
     )
     state.put_incident(incident)
     state.note(now, "incident_opened", f"{incident.id} on {incident.node}: {incident.title}", incident=incident)

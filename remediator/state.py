@@ -36,6 +36,7 @@ from remediator.model.rules import NodeState
 from remediator.recent import DEED_DONE, DEED_FAILED, RESET, SUSPECTED, Streak, Suspects
 from vocabulary.finding import Finding, Severity
 
+RETURNED = "node/returned"  # we brought it back; it is on probation
 ISOLATION = "node/isolated"  # in history: a node was taken out of service that was in it
 BREAKER = "cluster:breaker"  # what the incident is about that is open as long as the breaker is
 CONTEXT_S = 300.0  # what was seen so lately belongs to the present

@@ -102,3 +102,32 @@ def _page(advice: Advice, write_s: float) -> str:
     ]
     late = "\n\nIntervals shorter than a write cannot be had: one save at a time." if write_s else ""
     return f"{head}\n\n{table(header, rows)}{late}"
+
+
+@advise.command()
+@click.option("--nodes", type=click.IntRange(1, NODES_MAX), required=True, help="Nodes that must work at once.")
+@click.option("--failures-per-1000-node-days", "rate", type=click.FloatRange(0, 1e6), required=True,
+              help="As measured, or published: 2 to 7.")  # fmt: skip
+@click.option(
+    "--repair", type=Duration(), required=True, help="How long a failed node is out on the average, e.g. 20h."
+)
+@click.option("--quantile", type=click.FloatRange(0.5, 0.99999), default=0.99, show_default=True,
+              help="Share of the time for which they are to suffice.")  # fmt: skip
+@output_option
+def spares(nodes: int, rate: float, repair: float, quantile: float, output: str) -> None:
+    """How many spares to keep, so that seldom more nodes are out than there are spares."""
+    from remediator.decide.spares import spares_wanted
+
+    wanted = spares_wanted(nodes, rate, repair, quantile)
+    if output == "json":
+        click.echo(json_text(wanted))
+        return
+    click.echo(
+        facts(
+            [
+                ("spares", f"{wanted.spares} for {nodes} nodes, enough {quantile * 100:g} % of the time"),
+                ("out on the average", f"{wanted.out_on_average:.2f}"),
+                ("not in it", "nodes that fail together: a rack, a switch, a bad driver"),
+            ]
+        )
+    )

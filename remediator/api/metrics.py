@@ -12,7 +12,10 @@ from prometheus_client.registry import Collector
 
 from remediator.api.service import Service
 from remediator.decide.budget import level_max
+from remediator.decide.returns import WINDOWS, refailed
+from remediator.engine import Snapshot
 from remediator.model.rules import NodeState
+from remediator.state import BREAKER
 
 LEADING = "1 while this replica leads and may act, 0 while it stands by or the lead is in doubt."
 
@@ -45,11 +48,28 @@ class _Gauges(Collector):
             "Actions planned and not ended.",
             sum(not a.state.final for a in snapshot.actions.values()),
         )
+        yield from _returns(snapshot, self._service.clock.wall())
         yield GaugeMetricFamily("remediator_leading", LEADING, float(engine.may_act()))
         yield GaugeMetricFamily("remediator_epoch", "Term of this leader.", engine.epoch)
         yield GaugeMetricFamily(
             "remediator_store_writable", "1 while the database takes writes.", float(not engine.trouble)
         )
+
+
+def _returns(snapshot: Snapshot, now: float) -> Iterator[Metric]:
+    text = "Nodes brought back in the last eight weeks and watched for the whole window since."
+    total = GaugeMetricFamily("remediator_returns", text, labels=["window"])
+    again = GaugeMetricFamily(
+        "remediator_returns_failed_again", "Those of them that failed within it.", labels=["window"]
+    )
+    for window, within_s in WINDOWS.items():
+        failed, watched = refailed(snapshot.nodes.values(), within_s, now)
+        total.add_metric([window], watched)
+        again.add_metric([window], failed)
+    yield total
+    yield again
+    is_open = any(i.node == BREAKER for i in snapshot.incidents.values())
+    yield GaugeMetricFamily("remediator_breaker_open", "1 while nothing more is isolated.", float(is_open))
 
 
 def render_metrics(service: Service) -> bytes:

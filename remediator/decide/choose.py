@@ -13,6 +13,7 @@ from remediator.decide.budget import isolation_guards
 from remediator.decide.guards import Guarded, ask
 from remediator.decide.lifecycle import move
 from remediator.decide.policy import Answered, Policy, Rule
+from remediator.decide.returns import failed_again
 from remediator.decide.settings import Settings
 from remediator.decide.stops import stops
 from remediator.model.plan import ONLY_TELLING, Mode, StepRun
@@ -39,6 +40,8 @@ def decide(state: ClusterState, incident: Incident, settings: Settings, now: flo
     if found.rule.isolates and not incident.suspected:
         incident = replace(incident, suspected=True)
         state.put_incident(incident)
+        if not found.finding.injected:
+            state.put_node(failed_again(state.nodes[incident.node], now))
         common_cause.suspect(state, incident, found.finding, settings.budget, now)
     guards = _guards(state, incident, found, settings, now)
     answer = _answer(incident, found.rule, guards, settings)

@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
+from math import exp, inf, log, log1p
+
+import msgspec
+
 from remediator.model.places import Places
 from remediator.model.rules import NodeState
 from remediator.state import ClusterState
 
 _NEAR = ("switch", "rack")
+DAY_S = 86_400.0
+
+
+class SparesWanted(msgspec.Struct, frozen=True):
+    """How many nodes are out of `nodes` on the average, and how many are only seldom exceeded."""
+
+    nodes: int
+    out_on_average: float
+    quantile: float
+    spares: int
+
+
+def spares_wanted(nodes: int, failures_per_1000_node_days: float, repair_s: float, quantile: float) -> SparesWanted:
+    """The least number that at most `1 - quantile` of the time is not enough.
+
+    Each node is out by itself, a share of the time that its failures and their repair make: a binomial. Nodes that fail
+    together for one cause are more than that.
+    """
+    load = failures_per_1000_node_days / 1000 * repair_s / DAY_S
+    out = load / (1 + load)
+    log_odds = log(out) - log1p(-out) if out > 0 else -inf
+    log_term, reached, spares = nodes * log1p(-out), 0.0, 0
+    while True:
+        reached += exp(log_term)
+        if reached >= quantile or spares == nodes:
+            return SparesWanted(nodes, nodes * out, quantile, spares)
+        log_term += log((nodes - spares) / (spares + 1)) + log_odds
+        spares += 1
 
 
 def free_besides(state: ClusterState, node: str) -> int:

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 from remediator.decide import breaker, trouble
 from remediator.decide.budget import isolation_guards
 from remediator.decide.context import Context, after_actions, failed, succeeded
+from remediator.decide.returns import returned
 from remediator.decide.stops import stops
 from remediator.model.plan import ONLY_TELLING, StepRun, StepState, Verb
 from remediator.model.records import ActionState, JobRef
 from remediator.model.rules import NodeState
-from remediator.state import ISOLATION
+from remediator.state import ISOLATION, RETURNED
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 from vocabulary.order import OrderKind
@@ -154,7 +155,9 @@ def return_to_service(context: Context, run: StepRun) -> StepRun:
         return context.plan_action(run, "resume", context.incident.node)
     run = after_actions(context, run)
     if run.state is StepState.SUCCEEDED:
-        context.state.put_node(replace(context.node, held=False, hold_confirmed_at=None))
+        back = returned(replace(context.node, held=False, hold_confirmed_at=None), context.now)
+        context.state.put_node(back)
+        context.remember(RETURNED)
         context.enter(NodeState.PROBATION)
         context.state.forget_hold(context.incident.node)  # what the scheduler said of it then is no longer so
     return run

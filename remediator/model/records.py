@@ -26,6 +26,13 @@ class JobRef(msgspec.Struct, frozen=True, order=True):
     attempt: int
 
 
+class Return(msgspec.Struct, frozen=True, omit_defaults=True):
+    """We brought a node back at `at`; a rule asked to take it out again at `failed_at`, if one did (UTC s)."""
+
+    at: float
+    failed_at: float | None = None
+
+
 class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One node: its state, why, whether *we* hold it out of service, and what runs there by its last word."""
 
@@ -39,6 +46,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     jobs: tuple[JobRef, ...] = ()
     architectures: tuple[Architecture, ...] = ()  # of its GPUs
     places: Places = Places()
+    returns: tuple[Return, ...] = ()  # of the last weeks, oldest first
 
 
 class IncidentState(str, enum.Enum):

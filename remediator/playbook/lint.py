@@ -14,7 +14,7 @@ from remediator.decide.policy import Policy, Rule
 from remediator.decide.trouble import NAMES_A_STEP
 from remediator.model.plan import Told, Verb
 from remediator.model.rules import Match
-from remediator.state import ISOLATION
+from remediator.state import ISOLATION, RETURNED
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 
@@ -136,7 +136,7 @@ class _Taken:
 def _strangers(rule: Rule, known: Known, names: Collection[str]) -> Iterator[Problem]:
     """Patterns that nothing known fits: most likely a slip of the pen."""
     deeds = [f"{kind}/{verb.value}" for kind in ("action", "failed") for verb in Verb]
-    countable = [*known, ISOLATION, *deeds, *(f"rule/{name}" for name in names)]
+    countable = [*known, ISOLATION, RETURNED, *deeds, *(f"rule/{name}" for name in names)]
     together = rule.match.together
     company = together.all + together.any + together.none if together is not None else ()
     guards = (rule.guards, *(step.guards for step in rule.steps))

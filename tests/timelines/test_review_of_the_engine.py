@@ -174,7 +174,7 @@ def test_drills_do_not_wear_a_node_out() -> None:
         story.clear(finding)
         story.orders_end("run_preflight")
         story.scheduler_answers("resume")
-        story.after(3700)
+        story.after(90_000)
     assert "repairs-do-not-help" in {d.rule for d in story.decisions.values()}, "among drills they count"
     story.hold(schedulable=True, owner=Owner.NOBODY)
     story.finding("xid/62", Severity.FATAL)
@@ -237,3 +237,24 @@ def test_an_incident_that_waits_for_weeks_stays_readable() -> None:
     assert incident is not None
     assert len(incident.findings) == 201
     assert grave.id in incident.findings
+
+
+def test_a_real_fault_never_hides_behind_a_drill() -> None:
+    story = Story()
+    story.finding("fan/slow", Severity.WARNING, injected=True)
+    incident = story.state.incident_of("n1")
+    assert incident is not None
+    assert incident.injected
+    story.finding("xid/63", Severity.INFO)
+    assert story.state.incidents[incident.id].injected, "what is only recorded makes no drill real"
+    story.finding("xid/62", Severity.FATAL)
+    assert not story.state.incidents[incident.id].injected
+    decided = [e for e in story.audit if e.kind == "decision"]
+    assert (decided[0].injected, decided[-1].injected) == (True, False)
+
+
+def test_a_drill_among_real_faults_makes_none_of_them_a_drill() -> None:
+    story = Story()
+    story.finding("fan/slow", Severity.WARNING)
+    story.finding("xid/62", Severity.FATAL, injected=True)
+    assert not any(i.injected for i in story.state.incidents.values())

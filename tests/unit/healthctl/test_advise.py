@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthctl.duration import duration_text, seconds_of
+from remediator.decide.spares import spares_wanted
 
 Run = Callable[..., Result]
 ASKED = ("advise", "checkpoint", "--nodes", "512", "--mtbf", "50000h")
@@ -87,3 +89,31 @@ def test_any_text_is_a_duration_or_refused(text: str) -> None:
 @given(st.floats(1, 1e9))
 def test_what_is_printed_is_about_what_was_meant(seconds: float) -> None:
     assert seconds_of(duration_text(seconds)) == pytest.approx(seconds, rel=0.05)
+
+
+def test_spares_cover_what_is_seldom_exceeded(healthctl: Run) -> None:
+    asked = ("advise", "spares", "--nodes", "1024", "--failures-per-1000-node-days", "6.5", "--repair", "20h")
+    done = healthctl(*asked, "-o", "json")
+    assert done.exit_code == 0
+    found = json.loads(done.stdout)
+    assert found["out_on_average"] == pytest.approx(5.52, abs=0.01)
+    assert found["spares"] == 12
+    assert "12 for 1024 nodes, enough 99 % of the time" in healthctl(*asked).stdout
+
+
+@given(st.integers(1, 3000), st.floats(0, 1000), st.floats(60, 1e6), st.sampled_from([0.5, 0.9, 0.99, 0.999]))
+def test_spares_are_the_least_that_suffice(nodes: int, rate: float, repair_s: float, quantile: float) -> None:
+    wanted = spares_wanted(nodes, rate, repair_s, quantile)
+    load = rate / 1000 * repair_s / 86_400
+    out = load / (1 + load)
+    if out > 0:
+        terms = [
+            math.lgamma(nodes + 1) - math.lgamma(k + 1) - math.lgamma(nodes - k + 1)
+            + k * math.log(out) + (nodes - k) * math.log1p(-out)
+            for k in range(wanted.spares + 1)
+        ]  # fmt: skip
+        reached = [math.fsum(map(math.exp, terms[: k + 1])) for k in (wanted.spares - 1, wanted.spares)]
+        assert wanted.spares == nodes or reached[1] >= quantile - 1e-6
+        assert wanted.spares == 0 or reached[0] < quantile + 1e-6
+    else:
+        assert wanted.spares == 0
