@@ -47,12 +47,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     incidents: dict[str, Incident]
     actions: dict[str, Action]
     holds: dict[str, NodeHold]
+    ordered: dict[str, list[Action]] = {}  # open orders by node, so that thousands of polls need not search for theirs
 
     def orders_for(self, node: str, now: float) -> tuple[Order, ...]:
         """Open orders of a node, oldest first."""
-        actions = [
-            a for a in self.actions.values() if a.node == node and a.order and not a.state.final and now < a.deadline
-        ]
+        actions = [a for a in self.ordered.get(node, ()) if now < a.deadline]
         return tuple(a.order for a in sorted(actions, key=lambda a: (a.planned_at, a.id)) if a.order)
 
 
@@ -249,8 +248,12 @@ class Engine:
 
     def _snapshot(self) -> Snapshot:
         state = self._state
-        parts: dict[str, Any] = {name: dict(getattr(state, name)) for name in Snapshot.__struct_fields__}
-        return Snapshot(**parts)
+        parts: dict[str, Any] = {n: dict(getattr(state, n)) for n in Snapshot.__struct_fields__ if n != "ordered"}
+        ordered: dict[str, list[Action]] = {}
+        for action in state.actions.values():
+            if action.order is not None and not action.state.final:
+                ordered.setdefault(action.node, []).append(action)
+        return Snapshot(**parts, ordered=ordered)
 
 
 def _weight(item: AnyInput) -> int:

@@ -27,6 +27,7 @@ from remediator.term import Term
 log = logging.getLogger(__name__)
 BACKLOG = 2048
 CAMPAIGN_S = 0.3
+KEEP_ALIVE_S = 75  # nodes report every 10 s: shorter, and each report would open a connection, with TLS a dear one
 ENDS_WITHIN_S = 10.0
 
 
@@ -43,6 +44,7 @@ class _Server(uvicorn.Server):
             "proxy_headers": False,  # the audit log and the limits go by the address that really speaks
             "server_header": False,
             "timeout_graceful_shutdown": 5,
+            "timeout_keep_alive": KEEP_ALIVE_S,
         }
         if config.tls is not None:
             options["ssl_context_factory"] = lambda *_: tls_context(config.tls)

@@ -56,7 +56,7 @@ class Term:
 
         def published(snapshot: Snapshot) -> None:
             performer.look(snapshot)
-            wakeups.wake()
+            wakeups.wake(snapshot.ordered)
 
         settings = Settings(
             policy=policy,

@@ -148,7 +148,7 @@ async def _orders_within(
     """
     deadline = service.clock.monotonic() + max(wait_s, LEASE_S)
     asked_until = service.clock.monotonic() + wait_s
-    with service.wakeups.subscription() as woken:
+    with service.wakeups.subscription(node) as woken:
         while True:
             found = service.engine.snapshot.orders_for(node, service.clock.wall())
             now = service.clock.monotonic()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import queue
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -37,37 +37,43 @@ class Wakeups:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: dict[str, set[asyncio.Event]] = {}  # by node; under "" those who want to hear of everything
         self.ended = False
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """The loop that serves the polls."""
         self._loop = loop
 
-    def wake(self) -> None:
-        """Something changed. Callable from any thread, also before the loop runs and after it ended."""
+    def wake(self, nodes: Collection[str] | None = None) -> None:
+        """Something changed, for all or for the polls of some nodes only: a fleet's thousands need not turn round each time.
+
+        Callable from any thread, also before the loop runs and after it ended.
+        """
         if self._loop is not None and not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):  # the loop closed just now
-                self._loop.call_soon_threadsafe(self._set_all)
+                self._loop.call_soon_threadsafe(self._set, nodes)
 
     def end(self) -> None:
         """The service stops: every poll answers now, with what there is."""
         self.ended = True
         self.wake()
 
-    def _set_all(self) -> None:
-        for event in self._waiting:
-            event.set()
+    def _set(self, nodes: Collection[str] | None) -> None:
+        for key in list(self._waiting) if nodes is None else ("", *nodes):
+            for event in self._waiting.get(key, ()):
+                event.set()
 
     @contextlib.contextmanager
-    def subscription(self) -> Iterator[asyncio.Event]:
-        """An event that is set by every wake-up while the block runs."""
+    def subscription(self, node: str = "") -> Iterator[asyncio.Event]:
+        """An event that is set by every wake-up while the block runs; with a node, by those that concern it."""
         event = asyncio.Event()
-        self._waiting.add(event)
+        self._waiting.setdefault(node, set()).add(event)
         try:
             yield event
         finally:
-            self._waiting.discard(event)
+            self._waiting[node].discard(event)
+            if not self._waiting[node]:
+                del self._waiting[node]
 
 
 class Service(msgspec.Struct, frozen=True):
