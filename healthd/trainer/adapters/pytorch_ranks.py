@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import logging
 import secrets
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from healthd.trainer.checkpoint_files import CheckpointError
 from healthd.trainer.rounds import Outcome, Rounds
 
 T = TypeVar("T")
+KNOCK_SECONDS = 5.0
 TIMEOUT_SECONDS = 300.0  # a slow disk of one rank is within it; a dead process is noticed at once
 _log = logging.getLogger("healthd.trainer")
 
@@ -159,6 +161,7 @@ class Ranks:
 
     def _store(self) -> dist.Store:
         """A connection of its own, where this torch can: waiting on it must not keep the guard from the store."""
+        _must_answer(self._jobs)
         return dist.PrefixStore(self._name, self._jobs.clone() if hasattr(self._jobs, "clone") else self._jobs)
 
     def _hang_up(self) -> None:
@@ -166,6 +169,14 @@ class Ranks:
         if group is not None:
             with contextlib.suppress(Exception):  # torch raises many kinds here; it may be gone with all groups
                 dist.destroy_process_group(group)
+
+
+def _must_answer(store: dist.Store) -> None:
+    """An OSError if there is no server any more: torch itself would go on knocking for the store's own time-out, minutes."""
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    if isinstance(store, dist.TCPStore):
+        socket.create_connection((store.host, store.port), KNOCK_SECONDS).close()
 
 
 def _outcome(deed: Callable[[], T]) -> list[Any]:
