@@ -32,7 +32,7 @@ class StepHooks:
         return self._step is not None and self._step.checkpoint_due
 
     def begin(self, step: int) -> None:
-        """Step `step` begins. Steps count up by one; each holds a collective of all ranks.
+        """Step `step` begins. All ranks make as many; each holds a collective of all ranks.
 
         Raises:
             Leave: the step before was to be saved and was not, or the ranks have missed an agreed step.
