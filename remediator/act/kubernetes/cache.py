@@ -84,7 +84,9 @@ class Cache(Generic[T]):
                 return self._trouble
             silent = time.monotonic() - self._heard_at
             allowed = self._options.stale_after_s + (self._options.quiet_s if self._connected else 0.0)
-            return "" if silent <= allowed else f"nothing heard for {silent:.0f} s: {self._trouble}"
+            if silent <= allowed:
+                return ""
+            return f"its watch has said nothing for {allowed:g} s" if self._connected else self._trouble
 
     def items(self) -> dict[str, T]:
         """Everything, by key."""
@@ -122,9 +124,12 @@ class Cache(Generic[T]):
 
     def _lost(self, trouble: str) -> None:
         with self._changed:
-            if self._connected or trouble != self._trouble:
-                log.warning("%s: %s", self._path, trouble)
-            self._connected, self._trouble, self._tried = False, trouble, True
+            # What is told of a loss stays the same until it is over: every new word would be written down for every node.
+            if self._connected or not self._synced:
+                if trouble != self._trouble:
+                    log.warning("%s: %s", self._path, trouble)
+                self._trouble = trouble
+            self._connected, self._tried = False, True
             self._changed.notify_all()
 
     def _heard(self) -> None:

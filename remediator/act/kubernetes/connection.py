@@ -25,6 +25,7 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
 CONNECT_S = 5.0
+BUDGET = "DisruptionBudget"
 BUSY = frozenset({429, 503, 504})
 BUSY_WAIT_S = 1.0  # when the server does not say how long
 CHUNK = 65536
@@ -44,6 +45,11 @@ class Answer(msgspec.Struct, frozen=True):
     def good(self) -> bool:
         """Whether it did what was asked."""
         return 200 <= self.status < 300
+
+    @property
+    def of_a_budget(self) -> bool:
+        """Whether a disruption budget said no: that has the number of a busy server, and is none."""
+        return any(cause.reason == BUDGET for cause in self.refusal.causes)
 
     @property
     def refusal(self) -> Status:
@@ -73,7 +79,6 @@ class Connection:
         content_type: str = JSON,
         *,
         accept: str = JSON,
-        busy_is_an_answer: bool = False,
     ) -> Answer:
         """Ask once, and again while the server is too busy, until the deadline.
 
@@ -87,7 +92,7 @@ class Connection:
             data = None if body is None else json.dumps(body).encode()
             with self._request(method, path, query, headers, data, deadline - time.monotonic()) as response:
                 answer = Answer(response.status, _whole(response, deadline, self._options.deadline_s))
-                if response.status not in BUSY or busy_is_an_answer:
+                if response.status not in BUSY or answer.of_a_budget:
                     return answer
                 self._busy(response, answer, deadline)
 

@@ -10,13 +10,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from remediator.act.kubernetes.connection import Answer, Connection, ServerAwayError
+from remediator.act.kubernetes.connection import BUDGET, Answer, Connection, ServerAwayError
 from remediator.act.kubernetes.objects import Pod
 from remediator.act.kubernetes.options import KubernetesOptions
 from remediator.model.hold import Outcome, Result
 
 NAMED_MAX = 5
-BUDGET = "DisruptionBudget"
 
 
 def evict(connection: Connection, options: KubernetesOptions, node: str, work: Sequence[Pod]) -> Outcome:
@@ -31,7 +30,7 @@ def evict(connection: Connection, options: KubernetesOptions, node: str, work: S
             continue
         try:
             path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/eviction"
-            answer = connection.call("POST", path, body=eviction(pod, options.grace_s), busy_is_an_answer=True)
+            answer = connection.call("POST", path, body=eviction(pod, options.grace_s))
         except ServerAwayError as error:
             return Outcome(Result.FAILED, str(error))
         if answer.good or answer.status == 404:
@@ -58,6 +57,5 @@ def eviction(pod: Pod, grace_s: int) -> dict[str, Any]:
 
 def _why(answer: Answer) -> str:
     refusal = answer.refusal
-    causes = (refusal.details.causes if refusal.details else None) or ()
-    said = next((cause.message for cause in causes if cause.reason == BUDGET), "")
+    said = next((cause.message for cause in refusal.causes if cause.reason == BUDGET), "")
     return said or refusal.message or f"HTTP {answer.status}"

@@ -206,3 +206,8 @@ class Status(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
     details: Details | None = None
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Its reasons one by one, where there are any."""
+        return (self.details.causes if self.details else None) or ()

@@ -53,7 +53,7 @@ class Cluster:
         }
         path = self.place / "kubeconfig"
         path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": "x", **entries}))
-        quick = {"deadline_s": 5.0, "stale_after_s": 0.3, "settle_s": 0.0, "calls_per_s": 1000.0}
+        quick = {"deadline_s": 20.0, "stale_after_s": 0.3, "settle_s": 0.0, "calls_per_s": 1000.0}
         return KubernetesOptions(**{"kubeconfig": str(path), **quick, **changes})
 
     def scheduler(self, clock: Clock | None = None, **changes: Any) -> KubernetesScheduler:

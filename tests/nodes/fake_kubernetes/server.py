@@ -56,7 +56,8 @@ class Server(ThreadingHTTPServer):
         self.bodies: list[tuple[str, str, Any]] = []
         self.dark = threading.Event()  # accepts, and hangs up
         self.silent = threading.Event()  # accepts, and says nothing
-        self.busy = 0  # so many requests from now on are answered 429
+        self.busy = 0  # so many requests from now on, watches aside, are answered 429
+        self.busy_watches = 0  # and so many watches
         self.retry_after = "0"
         self.before_write: list[Any] = []  # called once each, before the next write: somebody else was quicker
         self.drops = 0  # raised: every watch that is open now ends at once
@@ -138,8 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
             server.bodies.append((token, f"{method} {url.path}", body))
         if not allowed(asked, server.rules[token]):
             raise RefusedError(403, "Forbidden", f"cannot {asked.verb} resource {asked.resource}")
-        if server.busy > 0:
-            server.busy -= 1
+        counter = "busy_watches" if asked.verb == "watch" else "busy"
+        if (left := getattr(server, counter)) > 0:
+            setattr(server, counter, left - 1)
             raise RefusedError(429, "TooManyRequests", "the server has received too many requests")
         place = (plural, match["namespace"] or "", match["name"] or "")
         if method == "GET":

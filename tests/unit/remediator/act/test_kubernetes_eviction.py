@@ -82,6 +82,15 @@ def test_a_disruption_budget_is_obeyed_and_never_got_round(cluster: Cluster) -> 
     assert ours.evict("node1").result is Result.DONE
 
 
+def test_a_busy_server_is_not_mistaken_for_a_budget(cluster: Cluster) -> None:
+    cluster.pod("node1", "worker")
+    ours = holding(cluster)
+    cluster.server.busy = 2
+    assert ours.evict("node1").result is Result.DONE
+    cluster.server.busy, cluster.server.retry_after = 1, "3600"
+    assert "too busy" in ours.evict("node1").detail
+
+
 def test_two_budgets_over_one_pod_are_told_to_people(cluster: Cluster) -> None:
     for name in ("a", "b"):
         cluster.budget(name, {"app": "kept"}, allowed=1)

@@ -50,6 +50,15 @@ def test_a_watch_that_is_dropped_goes_on_where_it_was(cluster: Cluster) -> None:
     assert times(cluster, "list") == 1
 
 
+def test_a_loss_is_told_in_the_same_words_until_it_is_over(cluster: Cluster) -> None:
+    ours = watching(cluster)
+    cluster.server.dark.set()
+    wait_for(lambda: seen(ours).schedulable is None, 30, "the watch to be stale")
+    told = seen(ours)
+    ours._nodes._lost("another error with an address 0x7f00")
+    assert seen(ours) == told
+
+
 def test_a_watch_that_fell_too_far_behind_lists_anew(cluster: Cluster) -> None:
     ours = watching(cluster)
     cluster.server.dark.set()
@@ -82,7 +91,7 @@ def test_a_server_that_hangs_is_no_answer_and_holds_nobody_up(cluster: Cluster) 
     failed = ours.cordon("node1", OURS)
     assert (failed.result, "cannot be asked" in failed.detail) == (Result.FAILED, True)
     wait_for(lambda: seen(ours).schedulable is None, 30, "the watch to be stale")
-    assert "nothing heard for" in seen(ours).reason
+    assert "cannot be asked" in seen(ours).reason
     cluster.server.silent.clear()
     wait_for(lambda: seen(ours).schedulable is True, 30, "the watch to be current")
 
@@ -100,11 +109,20 @@ def test_a_server_that_is_busy_is_given_the_time_it_asks_for(cluster: Cluster) -
     assert len(cluster.server.asked) == before
 
 
-def test_calls_beyond_the_pace_wait_their_turn(cluster: Cluster) -> None:
-    ours = watching(cluster, calls_per_s=4.0, deadline_s=1.0)
-    outcomes = [ours.resume("node1") for _ in range(8)]
-    assert {outcome.result for outcome in outcomes} <= {Result.ALREADY, Result.FAILED}
-    assert outcomes[0].result is Result.ALREADY
+def test_a_watch_that_the_server_is_too_busy_for_is_opened_later(cluster: Cluster) -> None:
+    ours = watching(cluster)
+    cluster.server.busy_watches = 2
+    cluster.server.drops += 1
+    wait_for(lambda: cluster.server.busy_watches == 0, 30, "two refusals")
+    cluster.cordon("node1", "mine")
+    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 30, "the cordon to be seen")
+    assert times(cluster, "list") == 1
+
+
+def test_calls_beyond_the_pace_are_not_made(cluster: Cluster) -> None:
+    failed = cluster.scheduler(calls_per_s=0.001).resume("node1")
+    assert (failed.result, "wants us to be slow" in failed.detail) == (Result.FAILED, True)
+    assert cluster.server.asked == []
 
 
 @pytest.mark.parametrize(
