@@ -193,6 +193,13 @@ def test_what_we_placed_we_lift(world: World) -> None:
     assert (hold.owner, hold.reason) == (Owner.NOBODY, "")
 
 
+def test_asking_nobody_to_leave_is_already_done(world: World) -> None:
+    world.scheduler.cordon("node1", OURS)
+    assert see(world).evictable is False
+    assert world.scheduler.evict("node1").result is Result.ALREADY
+    assert see(world).owner is Owner.US
+
+
 def test_lifting_nothing_is_already_done(world: World) -> None:
     assert world.scheduler.resume("node1").result is Result.ALREADY
 
