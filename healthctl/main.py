@@ -23,6 +23,7 @@ COMMANDS = {
     "nvhcd": ("healthctl.commands.nvhcd:nvhcd", "Answer NVIDIA's resiliency launcher."),
     "xid": ("healthctl.commands.xid:xid", "Explain and find the driver's messages."),
     "advise": ("healthctl.commands.advise:advise", "What numbers to choose, and what each choice costs."),
+    "simulate": ("healthctl.commands.simulate:simulate", "Compare policies on a fleet in imagination."),
     "analyze": ("healthctl.commands.analyze:analyze", "Who is to blame, or nobody, in what a cluster recorded."),
     "inject": ("healthctl.commands.inject:inject", "Write a marked test fault."),
     "launch": ("healthctl.commands.launch:launch", "Run a training job and bring it back after a fault."),
