@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 import tests.timelines.story as stories
 from remediator.decide.budget import Budget
-from remediator.model.hold import Owner, Result
-from remediator.model.inputs import BreakerReset, FindingsReported, HoldsObserved, SilenceObserved, Tick
+from remediator.model.hold import Outcome, Owner, Result
+from remediator.model.inputs import ActionEnded, BreakerReset, FindingsReported, HoldsObserved, SilenceObserved, Tick
+from remediator.model.records import ActionState
 from remediator.playbook.load import load_policy
 from tests.timelines.watched import Watched
 from vocabulary.finding import Finding, Severity
@@ -169,3 +170,18 @@ def test_a_node_that_speaks_of_another_is_not_heard() -> None:
     assert invented.id not in story.state.findings
     assert not story.state.held
     assert story.kinds().count("finding_refused") == 3
+    stolen = replace(lie, node="n1")
+    story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(stolen,)))
+    assert story.state.findings[mine.id] == mine
+    assert not story.state.held
+
+
+def test_an_outcome_counts_once_however_often_it_comes() -> None:
+    story = Watched(stories.settings(budget=TIGHT), NODES)
+    story.finding("fan/slow", Severity.ERROR)
+    (action,) = story.open_actions("cordon")
+    for result in (Result.DONE, Result.REFUSED, Result.FAILED):
+        story.tell(ActionEnded(at=story.now, action=action.id, outcome=Outcome(result)))
+    assert story.actions[action.id].state is ActionState.SUCCEEDED
+    assert story.actions[action.id].attempts == 1
+    assert story.state.held == {"n1"}
