@@ -131,6 +131,15 @@ def postmortem(server: Server, incident_id: str, form: str | None, out: Path | N
     click.echo(f"{out}: {len(page)} bytes", err=True)
 
 
+@incidents.command("reset-breaker")
+@click.argument("text", required=False, default="")
+@server_options
+def reset_breaker(server: Server, text: str) -> None:
+    """Say that you have looked why the breaker opened, and let nodes be isolated again."""
+    server.post("/v1/breaker/reset", Words(text))
+    click.echo("the breaker is closed")
+
+
 def _path(incident_id: str, word: str) -> str:
     return f"/v1/incidents/{quote(incident_id, safe='')}/{word}"
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from remediator.api.access import address, who
 from remediator.api.service import Refusal, admit, durable, message_of, service_of, submit
-from remediator.model.inputs import IncidentWord, PersonSaid, Reopened
+from remediator.model.inputs import BreakerReset, IncidentWord, PersonSaid, Reopened
 from remediator.model.records import Incident, IncidentState
 from remediator.model.views import Words
 from remediator.store.story import StoryStore
@@ -68,6 +68,8 @@ async def reopen(request: Request) -> Response:
     incident, findings = await _incident(request)
     if incident.state is not IncidentState.CLOSED:
         return Response(status_code=204)
+    if incident.wide:
+        raise Refusal(409, f"{incident.id} is about many nodes", "such incidents open again by themselves")
     service = service_of(request)
     other = next((i.id for i in service.engine.snapshot.incidents.values() if i.node == incident.node), None)
     if other is not None:
@@ -81,6 +83,16 @@ async def reopen(request: Request) -> Response:
         address=address(request),
         text=words.text,
     )
+    await durable(service, submit(service, item))
+    return Response(status_code=204)
+
+
+async def reset_breaker(request: Request) -> Response:
+    """`POST /v1/breaker/reset`: I have looked; nodes may be isolated again. Resetting a closed one changes nothing."""
+    words = await message_of(request, Words, WORDS_BYTES_MAX)
+    service = service_of(request)
+    admit(service)
+    item = BreakerReset(at=service.clock.wall(), actor=who(request).name, address=address(request), text=words.text)
     await durable(service, submit(service, item))
     return Response(status_code=204)
 

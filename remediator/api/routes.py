@@ -98,6 +98,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _post(f"{_INCIDENT}/notes", _OPERATOR, actions.note, Words, None, "Write a note.", (IF_MATCH, KEY)),
     _post(f"{_INCIDENT}/resolve", _OPERATOR, actions.resolve, Words, None, "It is over.", (IF_MATCH,)),
     _post(f"{_INCIDENT}/reopen", _OPERATOR, actions.reopen, Words, None, "It was not over.", (IF_MATCH,)),
+    _post("/v1/breaker/reset", _OPERATOR, actions.reset_breaker, Words, None, "Let nodes be isolated again."),
     _get("/v1/events", _VIEWER, operators.events, EventList, "The audit log, in order.", (AFTER, WAIT)),
     _get(
         "/v1/events/stream",

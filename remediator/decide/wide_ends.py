@@ -15,7 +15,15 @@ def reset_breaker(state: ClusterState, item: BreakerReset) -> None:
     if incident is None:
         return
     why = f"reset by {item.actor}" + (f": {item.text}" if item.text else "")
-    event = AuditEvent(at=item.at, kind="breaker_reset", text=why, actor=item.actor, node=BREAKER, incident=incident.id)
+    event = AuditEvent(
+        at=item.at,
+        kind="breaker_reset",
+        text=why,
+        actor=item.actor,
+        node=BREAKER,
+        incident=incident.id,
+        data={"address": item.address} if item.address else {},
+    )
     state.changes.audit.append(event)
     close(state, incident, why, item.at)
 

@@ -118,6 +118,7 @@ class BreakerReset(Input, frozen=True, tag="breaker_reset"):
 
     actor: str
     text: str = ""
+    address: str = ""
 
 
 class SilenceObserved(Input, frozen=True, tag="silence"):

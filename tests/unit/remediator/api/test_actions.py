@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from remediator.model.inputs import BreakerReset
 from tests.unit.remediator.api.inside import Inside
 from tests.unit.remediator.api.test_access import finding, report
 
@@ -118,3 +119,11 @@ def test_what_people_said_replays(centre: Inside) -> None:
     assert state.kept_open
     inputs = list(centre.journal.inputs())
     assert [type(item).__name__ for item in inputs].count("PersonSaid") == 2
+
+
+def test_the_breaker_is_reset_by_name(centre: Inside) -> None:
+    for _ in range(2):  # one that is closed stays so
+        assert centre.call("POST", "/v1/breaker/reset", "ann", {"text": "looked"}).status == 204
+    assert centre.call("POST", "/v1/breaker/reset", "vic", {}).status == 403
+    inputs = [item for item in centre.journal.inputs() if isinstance(item, BreakerReset)]
+    assert {(item.actor, item.address, item.text) for item in inputs} == {("ann", "192.0.2.7", "looked")}
