@@ -148,7 +148,8 @@ def undecided(facts: Facts) -> Facts:
 
 
 def unmarked(facts: Facts) -> Facts:
-    return replace(facts, incidents=(replace(facts.incidents[0], injected=False), facts.incidents[1]))
+    first, second = facts.incidents
+    return replace(facts, incidents=(replace(first, findings=(replace(first.findings[0], injected=False),)), second))
 
 
 def back_on_the_condemned(facts: Facts) -> Facts:
