@@ -27,6 +27,9 @@ def stopped(code: int) -> dict[str, Any]:
 REQUEUED = {"event": "requeued", "code": 75}
 
 
+STEP_NO_NUMBER = ended() | {"step": "x"}
+
+
 @pytest.mark.parametrize(
     ("events", "crashes", "step"),
     [
@@ -40,7 +43,7 @@ REQUEUED = {"event": "requeued", "code": 75}
         ([ended(), ended("ordered"), REQUEUED], 0, -1),
         ([ended(), ended(), stopped(1), ended()], 1, -1),
         ([ended(), stopped(143)], 0, -1),
-        ([ended(), {"event": "attempt_ended"}, ended("unheard of"), {"event": "stopped"}, ended(step="x")], 1, -1),  # type: ignore[arg-type]
+        ([ended(), {"event": "attempt_ended"}, ended("unheard of"), {"event": "stopped"}, STEP_NO_NUMBER], 1, -1),
     ],
 )
 def test_what_is_remembered(events: list[dict[str, Any]], crashes: int, step: int) -> None:
