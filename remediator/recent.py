@@ -35,6 +35,13 @@ class Suspects:
                 found[node] = max(at, found.get(node, at))
         return found
 
+    def others(self, place: str, node: str, since: float, *, drills: bool) -> bool:
+        """Whether another node became suspect there after `since`; looks at the newest first, and mostly no further."""
+        seen = self._at.get(place, {})
+        return any(
+            at > since and name != node and (drills or not drill) for (name, drill), at in reversed(seen.items())
+        )
+
     def forget(self, now: float) -> None:
         """Drop what is a day old."""
         for place, seen in list(self._at.items()):

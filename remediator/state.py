@@ -82,7 +82,8 @@ class ClusterState:
     index: NodeIndex = dataclasses.field(default_factory=NodeIndex)
     suspects: Suspects = dataclasses.field(default_factory=Suspects)
     streak: Streak = dataclasses.field(default_factory=Streak)
-    _wide: set[str] = dataclasses.field(default_factory=set)
+    _wide: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)  # incident → its members
+    _wide_of: dict[str, set[str]] = dataclasses.field(default_factory=dict)
     _on_node: dict[str, dict[str, Finding]] = dataclasses.field(default_factory=dict)
     _incident_on: dict[str, str] = dataclasses.field(default_factory=dict)
     _actions_of: dict[str, list[str]] = dataclasses.field(default_factory=dict)
@@ -164,10 +165,13 @@ class ClusterState:
         if incident.state is not IncidentState.CLOSED:
             self.incidents[incident.id] = incident
             self._incident_on[incident.node] = incident.id
-            (self._wide.add if incident.wide else self._wide.discard)(incident.id)
+            if incident.wide:
+                self._index_wide(incident.id, incident.members)
             return
         self.incidents.pop(incident.id, None)
-        self._wide.discard(incident.id)
+        if incident.wide:
+            self._index_wide(incident.id, ())
+            self._wide.pop(incident.id, None)
         self._incident_on.pop(incident.node, None)
         self.settled.update(dict.fromkeys(incident.findings, incident.id))
         for action_id in self._actions_of.pop(incident.id, ()):
@@ -256,6 +260,18 @@ class ClusterState:
         """What the scheduler said of a node is no longer so, and it has not been asked since."""
         self.holds.pop(node, None)
         self.index.weigh(self.nodes[node], None)
+
+    def _index_wide(self, incident_id: str, members: Iterable[str]) -> None:
+        before, after = self._wide.get(incident_id, frozenset()), frozenset(members)
+        for node in after - before:
+            self._wide_of.setdefault(node, set()).add(incident_id)
+        for node in before - after:
+            self._wide_of[node].discard(incident_id)
+        self._wide[incident_id] = after
+
+    def wide_of(self, node: str) -> list[Incident]:
+        """Open incidents about more than one node that this one is a member of, by id."""
+        return [self.incidents[i] for i in sorted(self._wide_of.get(node, ()))]
 
     def wide(self) -> list[Incident]:
         """Open incidents about more than one node, by id."""

@@ -33,8 +33,8 @@ def suspect(state: ClusterState, incident: Incident, finding: Finding, budget: B
     since = now - budget.common_cause_within_s
     standing = [wide for place in _places(node) if (wide := state.incident_of(place)) is not None]
     for wide in standing:
-        recent = state.suspects.at(wide.node, since, drills=incident.injected)
-        if wide.node.startswith(_LASTING) or any(m != node.node and m in recent for m in wide.members):
+        burst = state.suspects.others(wide.node, node.node, since, drills=incident.injected)
+        if burst or wide.node.startswith(_LASTING):
             join(state, wide, node.node)
     if not standing:
         _look(state, node, since, budget, now, drills=incident.injected)

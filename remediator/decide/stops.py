@@ -11,5 +11,5 @@ def stops(state: ClusterState, node: NodeRecord) -> tuple[Guarded, ...]:
     """The answers of the breaker, and of every open incident about more than one node that names this one."""
     breaker = state.incident_of(BREAKER)
     first = Guarded("breaker", breaker is None, "closed" if breaker is None else f"open: {breaker.id}, {breaker.title}")
-    shared = [i for i in state.wide() if i.node != BREAKER and node.node in i.members]
+    shared = [i for i in state.wide_of(node.node) if i.node != BREAKER]
     return (first, *(Guarded(i.rule, passed=False, text=f"{i.id}: {i.title}") for i in shared))
