@@ -116,6 +116,7 @@ def test_another_owners_hold_is_not_ours_to_lift(cluster: Cluster) -> None:
 def test_a_node_born_again_under_its_name_is_free_of_the_old_ones_hold(cluster: Cluster) -> None:
     ours = cluster.scheduler()
     ours.cordon("node1", OURS)
+    assert seen(ours).owner is Owner.US
     marks = cluster.see("node1")["metadata"]["annotations"]
     cluster.store.delete("nodes", "", "node1")
     wait_for(lambda: seen(ours).schedulable is None, 30, "the node to be gone")

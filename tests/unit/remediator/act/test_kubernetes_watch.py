@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from healthctl.demo.programs import wait_for
+from remediator.act.kubernetes.cache import Cache
 from remediator.act.kubernetes.options import KubernetesOptions
 from remediator.act.kubernetes.scheduler import KubernetesScheduler
 from remediator.model.hold import NodeHold, Owner, Result
@@ -36,6 +37,14 @@ def seen(found: KubernetesScheduler, node: str = "node1") -> NodeHold:
     return found.observe([node])[node]
 
 
+def deafen(cluster: Cluster, cache: Cache[Any]) -> None:
+    """A watch that hears nothing more, though it looks well."""
+    cache.close()
+    cluster.server.drops += 1
+    wait_for(lambda: not cache._thread.is_alive(), 30, "the watch to end")
+    cache._connected, cache._heard_at = True, sys.maxsize
+
+
 def times(cluster: Cluster, verb: str, resource: str = "nodes") -> int:
     return sum(asked.verb == verb and asked.resource == resource for _, asked in cluster.server.asked)
 
@@ -53,7 +62,7 @@ def test_a_watch_that_is_dropped_goes_on_where_it_was(cluster: Cluster) -> None:
 def test_a_loss_is_told_in_the_same_words_until_it_is_over(cluster: Cluster) -> None:
     ours = watching(cluster)
     cluster.server.dark.set()
-    wait_for(lambda: seen(ours).schedulable is None, 30, "the watch to be stale")
+    wait_for(lambda: bool(ours._nodes.stale()), 30, "the watch to be stale")
     told = seen(ours)
     ours._nodes._lost("another error with an address 0x7f00")
     assert seen(ours) == told
@@ -149,13 +158,24 @@ def test_a_pod_that_was_on_its_way_keeps_its_node_from_being_called_empty(cluste
 
 def test_the_caches_word_alone_does_not_call_a_node_empty(cluster: Cluster) -> None:
     ours = watching(cluster)
-    ours._pods.close()  # a pod watch that hears nothing more, though it looks well
-    cluster.server.drops += 1
-    wait_for(lambda: not ours._pods._thread.is_alive(), 30, "the pod watch to end")
-    ours._pods._connected, ours._pods._heard_at = True, sys.maxsize
+    deafen(cluster, ours._pods)
     cluster.pod("node1")
     ours.cordon("node1", OURS)
     assert (seen(ours).jobs, seen(ours).drained) == ((), False)
+
+
+def test_what_we_wrote_is_seen_at_once_and_never_unseen_again(cluster: Cluster) -> None:
+    ours = watching(cluster)
+    deafen(cluster, ours._nodes)
+    before = ours._nodes.items()["node1"]
+    ours.cordon("node1", OURS)
+    assert seen(ours).owner is Owner.US
+    ours._nodes.put(before, before.metadata.resource_version)  # an answer that was long on its way
+    assert seen(ours).owner is Owner.US
+    held = ours._nodes.items()["node1"]
+    ours._nodes._items.clear()
+    ours._nodes.put(held, held.metadata.resource_version)  # of an object that is gone
+    assert not ours._nodes.items()
 
 
 def deep_size(thing: Any, known: set[int]) -> int:
