@@ -56,8 +56,7 @@ def page(name: str, runs: list[Measured]) -> str:
     p = Parameters(**FLEETS[name])
     lines = [
         f"{name}: {p.nodes} nodes, {p.days:g} days, {len({one.seed for one in runs})} seeds\n",
-        "| policy | goodput, % | effective time, % | more than none, points | restarts a day | healthy node-days lost "
-        "| wrong actions | taken out | by people |",
+        "| policy | goodput, % | effective time, % | more than none, points | restarts a day | healthy days | wrong | out | by people |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     base = np.array([one.effective_time for one in runs if one.policy == "none"])
