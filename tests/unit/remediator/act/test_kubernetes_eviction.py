@@ -51,6 +51,7 @@ def test_work_is_asked_to_leave_with_time_to_save_and_nothing_else_is(cluster: C
     assert ours.evict("node1").detail == "2 pods asked to leave node1"
     assert ending(cluster) == {"short": 120, "long": 900}
     assert ours.evict("node1").result is Result.DONE  # again, as after a crash in between: nobody is asked twice
+    assert len([what for _, what, _ in cluster.server.bodies if what.endswith("/eviction")]) == 2
     wait_for(lambda: len(seen(ours).jobs) == 2, 30, "the pods to be seen")
     assert seen(ours).drained is False
     for name in ("short", "long"):
