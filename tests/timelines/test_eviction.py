@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from remediator.model.hold import NodeHold, Owner, Result
 from remediator.model.inputs import HoldsObserved
-from tests.timelines.story import Story
+from remediator.playbook.load import load_policy
+from tests.timelines.story import Story, settings
 from vocabulary.finding import Severity
 
 
@@ -48,3 +51,32 @@ def test_work_that_may_not_be_evicted_becomes_a_persons() -> None:
     assert story.node_state() not in {"resetting", "testing", "healthy"}
     assert not story.open_actions("evict")
     assert any(action.verb == "alert" for action in story.actions.values())
+
+
+def test_an_eviction_that_is_refused_does_not_hand_the_node_over() -> None:
+    story = draining()
+    sees(story.after(60), evictable=True)
+    story.scheduler_answers("evict", Result.REFUSED)
+    story.after(5)
+    assert story.state.nodes["n1"].held
+    assert story.node_state() == "draining"
+
+
+def test_a_drain_that_cordoned_by_itself_asks_as_well(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(
+        """
+playbook: 1
+rules:
+  - {name: drains, why: it must, match: {findings: [fan/*]}, steps: [drain, {preflight: gate}, return_to_service]}
+  - {name: rest, why: everything else, steps: [alert]}
+"""
+    )
+    story = Story(settings(policy=load_policy([tmp_path / "p.yaml"])))
+    story.finding("fan/slow", Severity.ERROR)
+    story.scheduler_answers("cordon")
+    sees(story.after(60), evictable=True)
+    sees(story.after(5), evictable=True)
+    assert len(story.open_actions("evict")) == 1
+    story.scheduler_answers("evict")
+    sees(story.after(5), evictable=False, drained=True)
+    assert story.node_state() == "testing"
