@@ -15,7 +15,9 @@ class OrderKind(str, enum.Enum):
 
     CHECKPOINT_THEN_EJECT = "checkpoint_then_eject"  # graceful: all ranks save at one agreed step, then leave
     CHECKPOINT_THEN_STOP = "checkpoint_then_stop"  # the same, and the job is not started again
-    REVERT = "revert"  # all ranks leave at one agreed step and save nothing; what is newer than `before_step` is set aside
+    REVERT = (
+        "revert"  # all ranks leave at one agreed step and save nothing; what is newer than `before_step` is set aside
+    )
     ABORT = "abort"  # survivors leave their collective now
     RUN_PREFLIGHT = "run_preflight"
     RESET_GPU = "reset_gpu"
