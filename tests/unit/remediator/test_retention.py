@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select
 
 from remediator.config import ConfigError, load_config
 from remediator.main import main
@@ -141,7 +141,7 @@ def test_the_last_input_stays_however_old(database: str) -> None:
 def test_an_export_holds_every_record_and_no_credential(filled: tuple[Journal, int]) -> None:
     journal, _ = filled
     with journal.engine.begin() as db:
-        db.execute(text("INSERT INTO tokens VALUES ('digest', 'node', 'n1', 1, NULL)"))
+        db.execute(schema.tokens.insert().values(digest="digest", role="node", name="n1", issued_at=1.0))
     lines = [json.loads(line) for line in exported(journal.engine, 0.0)]
     by_table = {name: [line["record"] for line in lines if line["table"] == name] for name in schema.metadata.tables}
     assert by_table["tokens"] == by_table["meta"] == []
