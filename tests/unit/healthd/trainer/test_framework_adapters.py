@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch.distributed as dist
 
 from healthd.trainer.abandoned import mark
 from healthd.trainer.adapters.deepspeed import GuardedEngine
@@ -53,26 +50,6 @@ class Engine:
 
     def load_checkpoint(self, directory: str) -> tuple[str, dict[str, Any]]:
         return directory, {"from": (Path(directory) / "latest").read_text()}
-
-
-@pytest.fixture
-def group() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
-
-
-@pytest.fixture
-def beacon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beacon]:
-    # A guard that leaves starts a timer that would end this test process.
-    monkeypatch.setattr("healthd.trainer.leaving.ExitGuard.leave_within", lambda *_: None)
-    prepare_directory(str(tmp_path / "beacons"))
-    made = Beacon.create(str(tmp_path / "beacons"), PLACE)
-    yield made
-    for thread in threading.enumerate():
-        if thread.name == "healthd-guard":
-            thread.join()
-    made.close()
 
 
 def guarded(engine: Engine, beacon: Beacon, directory: Path) -> GuardedEngine:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,26 +28,6 @@ pytestmark = pytest.mark.torch
 PLACE = Place("job", 0, 0, 1, node="here")
 DEADLINE_S = 60.0
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "HEALTHD_BEACON_DIR", "HEALTHD_JOB")
-
-
-@pytest.fixture
-def group() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
-
-
-@pytest.fixture
-def beacon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beacon]:
-    # A guard that leaves starts a timer that would end this test process.
-    monkeypatch.setattr("healthd.trainer.leaving.ExitGuard.leave_within", lambda *_: None)
-    prepare_directory(str(tmp_path / "beacons"))
-    made = Beacon.create(str(tmp_path / "beacons"), PLACE)
-    yield made
-    for thread in threading.enumerate():
-        if thread.name == "healthd-guard":
-            thread.join()
-    made.close()
 
 
 def guard_of(beacon: Beacon) -> Guard:
