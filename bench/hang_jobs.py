@@ -271,7 +271,7 @@ class _Writer:
             last[call.group] = rank.numbers[place][0]
             entries += self._entries(me, call, rank.numbers[place], (name, desc), state, (place, len(entries)))
         status = {"0": Progress(last.get("world", 0), -1, -1)}
-        return Dump(entries[-self._ring :], config, status, "2.10")
+        return Dump(entries[-self._ring :], config, status)
 
     def _text(self, group: str) -> str:
         if group not in self._texts:

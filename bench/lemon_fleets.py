@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from remediator.detect.lemons_history import DAY_S, History, Kind
+from remediator.detect.lemons import DAY_S, History, Kind
 
 Flags = npt.NDArray[np.bool_]
 

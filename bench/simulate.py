@@ -1,11 +1,12 @@
 """The simulator against arithmetic, then policies side by side on fleets of published figures. Prints Markdown.
 
-python bench/simulate.py [formula] [usual] [rare] [log-normal] [no-spares]
+python bench/simulate.py [formula] [usual] [256-gpus] [2048-gpus] [16384-gpus] [rare] [log-normal] [no-spares] [--seeds N]
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,34 +18,37 @@ from remediator.simulate.parameters import Parameters
 from remediator.simulate.policies import POLICIES
 from remediator.simulate.summary import Estimate, estimate, summarised
 
-SEEDS = range(1, 11)
+GPUS_PER_NODE = 8
 FLEETS: dict[str, dict[str, Any]] = {
     "usual": {},
+    **{f"{gpus}-gpus": {"nodes": gpus // GPUS_PER_NODE} for gpus in (256, 2048, 16384)},
     "rare": {"failures_per_1000_node_days": 2.34},
     "log-normal": {"repair_log_normal": True},
     "no-spares": {"spares_per_1024": 0},
 }
 
 
-def formula() -> None:
-    nodes, shipped = 2048, load_policy([SHIPPED])
-    print("| Δ, min | pause, s | formula | exact | simulated | off the formula | off the exact one |")
-    print("|---|---|---|---|---|---|---|")
-    for minutes in (60, 30, 15, 5):
-        for pause_s in (0, 30):
-            p = Parameters(
-                nodes=nodes, days=60, lemon_share=0, lasting_share=0, refail_day_share=0, refail_month_share=0,
-                straggler_share=0, silent_share=1, job_nodes=(nodes,), spares_per_1024=0, restart_min_minutes=5,
-                restart_max_minutes=5, checkpoint_interval_minutes=minutes, checkpoint_pause_s=pause_s,
-            )  # fmt: skip
-            runs = [simulate("none", p, shipped, s, np.random.default_rng(s)).effective_time for s in range(30)]
-            found = estimate(runs)
-            per_day = nodes * 6.5 / 1000
-            first, true = (f(per_day, 300, 60 * minutes, pause_s) for f in (first_order, exact))
-            off = [f"{100 * (found.mean / e - 1):+.1f} %" for e in (first, true)]
-            print(
-                f"| {minutes} | {pause_s} | {first:.3f} | {true:.3f} | {found.text(digits=4)} | {off[0]} | {off[1]} |"
-            )
+def formula(seeds: Iterable[int]) -> None:
+    """First-order formula, exact value and simulation; `lost` is the share that the formula takes for lost, N·r·(u0 + Δ/2)."""
+    shipped = load_policy([SHIPPED])
+    print("| GPUs | Δ, min | pause, s | lost | formula | exact | simulated | off the formula | off the exact one |")
+    print("|---:|---:|---:|---:|---|---|---|---|---|")
+    for gpus, minutes, pause_s in itertools.product((256, 2048, 16384), (60, 30, 15, 5), (0, 30)):
+        nodes = gpus // GPUS_PER_NODE
+        p = Parameters(
+            nodes=nodes, days=60, lemon_share=0, lasting_share=0, refail_day_share=0, refail_month_share=0,
+            straggler_share=0, silent_share=1, job_nodes=(nodes,), spares_per_1024=0, restart_min_minutes=5,
+            restart_max_minutes=5, checkpoint_interval_minutes=minutes, checkpoint_pause_s=pause_s,
+        )  # fmt: skip
+        runs = [simulate("none", p, shipped, s, np.random.default_rng(s)).effective_time for s in seeds]
+        found, per_day = estimate(runs), nodes * p.failures_per_1000_node_days / 1000
+        first, true = (f(per_day, 300, 60 * minutes, pause_s) for f in (first_order, exact))
+        lost = per_day / 86400 * (300 + 30 * minutes)
+        off = [f"{100 * (found.mean / e - 1):+.1f} %" for e in (first, true)]
+        print(
+            f"| {gpus} | {minutes} | {pause_s} | {lost:.3f} | {first:.3f} | {true:.3f} | {found.text(digits=4)} "
+            f"| {off[0]} | {off[1]} |", flush=True,
+        )  # fmt: skip
 
 
 def fleet(name: str, seeds: Iterable[int]) -> list[Measured]:
@@ -72,11 +76,15 @@ def page(name: str, runs: list[Measured]) -> str:
 
 
 def main() -> None:
-    for name in sys.argv[1:] or ("formula", *FLEETS):
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("what", nargs="*", default=["formula", *FLEETS], help="formula, or names of fleets")
+    asked.add_argument("--seeds", type=int, default=10, help="of each fleet; three times as many for the formula")
+    given = asked.parse_args()
+    for name in given.what:
         if name == "formula":
-            formula()
+            formula(range(3 * given.seeds))
         else:
-            print(f"\n{page(name, fleet(name, SEEDS))}")
+            print(f"\n{page(name, fleet(name, range(1, given.seeds + 1)))}", flush=True)
 
 
 if __name__ == "__main__":

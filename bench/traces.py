@@ -16,7 +16,7 @@ FORWARD = 1 / 3  # of the compute of a step
 
 @dataclass(frozen=True)
 class Fault:
-    """One slow rank: by how much, since which step, until which, and how it comes (`jump`, `ramp`, `flicker`)."""
+    """One slow rank: by how much, since which step, until which, and how it comes (`jump`, `ramp`, `flicker`, `seldom`)."""
 
     rank: int
     slowdown: float
@@ -87,6 +87,8 @@ def course(fault: Fault, steps: int) -> Floats:
         shape = np.clip((at - fault.since + 1) / max(1, (until - fault.since) // 2), 0, 1)
     if fault.course == "flicker":
         shape = ((at - fault.since) % fault.period < fault.period // 2).astype(float)
+    if fault.course == "seldom":
+        shape = ((at - fault.since) % fault.period < fault.period // 5).astype(float)
     return fault.slowdown * shape * there
 
 

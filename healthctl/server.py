@@ -75,7 +75,7 @@ class Server:
                 method, f"{self._url}{path}", timeout=(CONNECT_DEADLINE_S, deadline_s), **more
             )
         except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL):
-            raise Failure(f"not a server address: {self._url!r}; it looks like http://host:8443", Exit.USAGE) from None
+            raise Failure(f"not a server address: {self._url!r}; it looks like http://host:15180", Exit.USAGE) from None
         except requests.RequestException as error:
             raise Unreachable(f"{self._url}: no answer: {_root(error)}; is the remediator running there?") from None
         if answer.status_code >= 400:

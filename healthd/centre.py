@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import random
+import re
+import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,6 +60,7 @@ class Rejected(CentreError):
 
 
 _ENROLLING = threading.Lock()
+_OWN = re.compile(r"ghd_[\w-]{43}", re.ASCII)
 
 
 class Backoff:
@@ -177,7 +182,7 @@ class Centre:
         return token
 
     def _enrol(self) -> None:
-        """Where there is no token yet and a join secret is, get one; for good, so it is kept before it is used."""
+        """Where there is no token yet and a join secret is, get one, for good."""
         file, secret = self._config.token_file, self._config.enrol_token_file
         if file is None or secret is None or file.exists():
             return
@@ -197,34 +202,51 @@ class Centre:
 
 
 def enrol(client: HttpClient, url: str, node: str, secret_file: Path, token_file: Path) -> None:
-    """Exchange a join secret for the node's own token, readable by us alone.
+    """Have a token of our own making accepted for a join secret.
+
+    It is readable by us alone, and on the disk before it is told of: if the answer is lost, the same is asked again.
 
     Raises:
-        Unreachable, Denied, Rejected: it was not given. Denied, too, where a file cannot be read or written.
+        Unreachable, Denied, Rejected: it was not accepted. Denied, too, where a file cannot be read or written.
     """
     try:
         secret = secret_file.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise Denied(f"enrol_token_file {secret_file}: {error}") from error
-    headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
+    aside = token_file.with_name(f"{token_file.name}.new")
     try:
-        answer = client.request("POST", "/v1/enrol", encode(Enrolment(node)), headers, TIMEOUT_S)
+        wish = Enrolment(node, hashlib.sha256(_own_token(aside).encode()).hexdigest())
+        headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
+        answer = client.request("POST", "/v1/enrol", encode(wish), headers, TIMEOUT_S)
+        if answer.status != 200:
+            raise _error(f"{url}/v1/enrol", answer)
+        if told := decode(answer.body, NewToken).token:  # a centre of before, which makes tokens itself
+            _keep(aside, told)
+        aside.replace(token_file)
     except HttpError as error:
         raise Unreachable(f"{url}/v1/enrol: {error}") from error
-    if answer.status != 200:
-        raise _error(f"{url}/v1/enrol", answer)
-    try:
-        token = decode(answer.body, NewToken).token
-        aside = token_file.with_name(f"{token_file.name}.new")
-        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123 - for its mode
-            file.write(f"{token}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(token_file)
     except WireError as error:
         raise Unreachable(f"{url}/v1/enrol: unreadable answer: {error}; is this a remediator?") from error
     except OSError as error:
-        raise Denied(f"token_file {token_file}: the new token cannot be kept: {error.strerror}") from error
+        raise Denied(f"token_file {token_file}: a new token cannot be kept beside it: {error.strerror}") from error
+
+
+def _own_token(file: Path) -> str:
+    """The token that this node made for itself and that was not accepted yet, or a new one."""
+    with contextlib.suppress(FileNotFoundError):
+        kept = file.read_text(errors="replace").strip()
+        if _OWN.fullmatch(kept):
+            return kept
+    made = f"ghd_{secrets.token_urlsafe(32)}"
+    _keep(file, made)
+    return made
+
+
+def _keep(file: Path, token: str) -> None:
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:  # noqa: PTH123 - for its mode
+        out.write(f"{token}\n")
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def _error(url: str, answer: Answer) -> CentreError:

@@ -33,6 +33,7 @@ from healthd.gpu_watch import GpuWatch
 from healthd.grammar.families import FAMILIES
 from healthd.host import Host
 from healthd.http_status import StatusServer
+from healthd.installed import installed
 from healthd.ledger import Ledger
 from healthd.orders.store import OrderStore
 from healthd.orders.task import Proof
@@ -100,7 +101,8 @@ class Daemon:
         xids, messages = XidCheck(witness, load_catalogue()), KernelMessageCheck(witness, FAMILIES)
         pretended = PretendedGpus(ledger, make_checks(thresholds))
         gpus = GpuWatch(ledger, self._outbox.gpus(), gpu_checks, pretended)
-        trainings = training.TrainingCheck(thresholds.section(training.CHECK, training.Limits))
+        limits = thresholds.section(training.CHECK, training.Limits)
+        trainings = training.TrainingCheck(limits)
         self._watch = Watch(ledger, xids, messages, gpus, SecondWitness(self._boot_id), source_checks, trainings)
         self._pretences = Pretences(config.state_dir / FOLDER) if config.accept_injected else None
         self._recorder = Recorder(ledger, self._outbox, orders, now)
@@ -114,7 +116,7 @@ class Daemon:
         )
         self._nvml = NvmlCollector(host, config.nvml.interval_s, config.nvml.deadline_s)
         self._prober = Prober(host, plans, config.source_deadline_s)
-        self._beacons = BeaconCollector(config.beacon_dir)
+        self._beacons = BeaconCollector(config.beacon_dir, limits.report_window_s)
         self._proofs: deque[Proof] = deque()  # from the performer; at most one for each order under way
         self._stopping = False
         self._nvml_to_rest = self._nvml_rests = False
@@ -278,6 +280,7 @@ class Daemon:
             condemned=self._recorder.condemned,
             silent=own_sources.silence(kernel_log, nvml),
             gpus=gpus.gpus,
+            versions=installed(gpus.inventory, watch.sources.latest),
             ranks=watch.ranks,
             states=tuple(gpus.states.values()),
             inventory=gpus.inventory,

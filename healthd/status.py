@@ -14,7 +14,7 @@ from healthd.samples.nvml import Inventory
 from healthd.samples.source import SourceReading
 from vocabulary.finding import Finding
 from vocabulary.health import Health, Verdict, health_of
-from vocabulary.wire import Gpu, RankStatus
+from vocabulary.wire import Gpu, RankStatus, Versions
 
 REASONS_MAX = 20
 
@@ -44,6 +44,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     condemned: Condemned | None = None
     silent: tuple[str, ...] = ()
     gpus: tuple[Gpu, ...] = ()
+    versions: Versions = Versions()
     ranks: tuple[RankStatus, ...] = ()
     states: tuple[GpuState, ...] = ()
     inventory: Inventory | None = None

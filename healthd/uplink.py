@@ -149,4 +149,5 @@ class Uplink:
             active=status.findings,
             gpus=status.gpus,
             ranks=status.ranks,
+            versions=status.versions,
         )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import yaml
 
 from remediator.act.deeds import Hook
 from remediator.act.kubernetes.options import KubernetesOptions
-from remediator.act.slurm import SlurmOptions
-from remediator.act.webhooks.telling import Telling, words_of_alerts
+from remediator.act.slurm.options import SlurmOptions
+from remediator.act.webhooks.telling import Telling
+from remediator.config_hints import explained
 from remediator.decide.budget import Budget
 from remediator.decide.settings import Silence
 from remediator.detect.hazard import NODE_MTBF_H
@@ -22,6 +22,8 @@ from remediator.model.plan import Mode
 from remediator.playbook.load import SHIPPED
 from remediator.store.retention import Retention
 from remediator.topology import TopologyError, load_topology
+
+PORT_MAX = 65535
 
 
 class ConfigError(ValueError):
@@ -35,8 +37,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state_file: str = "/var/lib/gpu-healthd/holds.json"  # of the local backend
     slurm: SlurmOptions = SlurmOptions()
     kubernetes: KubernetesOptions = KubernetesOptions()
-    poll_s: float = 5.0
-    poll_busy_s: float = 0.5
+    poll_s: Annotated[float, msgspec.Meta(gt=0)] = 5.0
+    poll_busy_s: Annotated[float, msgspec.Meta(gt=0)] = 0.5
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,7 +52,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: Budget = Budget()
     silence: Silence = Silence()
     topology: str = ""  # a file: which node stands in which rack, hangs on which switch
-    probation_s: float = 86400.0
+    probation_s: Annotated[float, msgspec.Meta(ge=0)] = 86400.0
     node_mtbf_h: Annotated[float, msgspec.Meta(gt=0)] = (
         NODE_MTBF_H  # of a usual node: what jobs set their checkpoints by
     )
@@ -91,7 +93,7 @@ def load_config(path: Path) -> Config:
     try:
         config = msgspec.convert({} if document is None else document, Config)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}{_nearest(str(error), document)}") from error
+        raise ConfigError(f"{path}: {explained(error, document, Config)}") from error
     if config.topology:
         try:
             load_topology(Path(config.topology))
@@ -99,8 +101,11 @@ def load_config(path: Path) -> Config:
             raise ConfigError(f"{path}: topology: {error}") from error
     if config.scheduler.kind not in {"slurm", "kubernetes", "local"}:
         raise ConfigError(f"{path}: scheduler.kind is '{config.scheduler.kind}'; known: slurm, kubernetes, local")
+    _check_slurm_conf(path, config.scheduler)
     if re.fullmatch(r".+:\d{1,5}", config.listen) is None:
         raise ConfigError(f"{path}: listen is '{config.listen}'; write HOST:PORT, e.g. 127.0.0.1:15180")
+    if not 1 <= config.address[1] <= PORT_MAX:
+        raise ConfigError(f"{path}: listen is '{config.listen}', and ports are 1 to {PORT_MAX}")
     if config.tls is None and not config.insecure and not is_loopback(config.address[0]):
         raise ConfigError(
             f"{path}: listen is '{config.listen}', and tokens would travel in the clear; add 'tls: {{certificate: …, key: …}}', "
@@ -109,27 +114,16 @@ def load_config(path: Path) -> Config:
     return config
 
 
-def _nearest(message: str, document: Any) -> str:
-    """Msgspec names the unknown field; add the known one that comes closest."""
-    match = re.search(r"unknown field `([^`]+)`", message)
-    if match is None or not isinstance(document, dict):
-        return ""
-    known = [
-        f
-        for kind in (
-            Config,
-            SchedulerConfig,
-            SlurmOptions,
-            KubernetesOptions,
-            Budget,
-            Silence,
-            Hook,
-            Retention,
-            Limits,
-            Tls,
-        )
-        for f in kind.__struct_fields__
-    ]
-    known += words_of_alerts()
-    near = difflib.get_close_matches(match[1], known, n=1)
-    return f"; did you mean '{near[0]}'?" if near else ""
+def _check_slurm_conf(path: Path, scheduler: SchedulerConfig) -> None:
+    """A wrong name here reads, once all runs, as a slurmctld that is away."""
+    conf = scheduler.slurm.conf
+    if scheduler.kind != "slurm" or not conf:
+        return
+    try:
+        with Path(conf).open("rb"):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: scheduler.slurm.conf: {conf} cannot be read ({error.strerror}); name the slurm.conf of this machine, "
+            "or leave it out for the installed one"
+        ) from error

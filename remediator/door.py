@@ -24,7 +24,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     streams: Count = 64  # of events, in all
     streams_per_person: Count = 4
     body_s: Positive = 30.0  # for a request's body to arrive
-    headers_s: Positive = 10.0  # for its head
+    headers_s: Positive = 10.0  # for its head, and for a TLS handshake
+    strangers: Count = 30_000  # connections on which no good token was shown yet; a fleet may come back at once
+    strangers_per_address: Count = 1000
 
 
 class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,8 +1,8 @@
 """The one thread that decides: inputs from a queue, in batches; decide, commit, publish, and only then let effects out.
 
-A caller may wait for its input to be durable (a node's acknowledgement does). When the database fails, the batch is
-tried again until it is written: nothing is acknowledged and nothing acted upon in the meantime, `trouble` says why, and
-nodes are asked to wait with what is new (`overload`); what has been taken stays in its order.
+A caller may wait for its input to be durable (a node's acknowledgement does). While the database fails or hangs, nothing is
+acknowledged and nothing acted upon, `trouble` says why, and nodes are asked to wait with what is new (`overload`); what has
+been taken stays in its order.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
 import msgspec
 from sqlalchemy.exc import SQLAlchemyError
 
+from remediator.batches import Batches, Stopped
 from remediator.decide.policy import Policy
 from remediator.decide.settings import Settings
 from remediator.model.hold import NodeHold
 from remediator.model.inputs import AnyInput, FindingsReported, PolicyChanged, Tick
 from remediator.model.records import Action, Incident, NodeRecord
-from remediator.pipeline import handle
-from remediator.state import ClusterState
 from remediator.store.journal import Journal, StoreError
 from vocabulary.clock import Clock
 from vocabulary.finding import Finding
@@ -36,7 +35,10 @@ QUEUE_MAX = 100_000  # inputs, of whatever kind
 WAITING_MAX = 50_000  # findings and other pieces of news not yet written, before nodes are asked to wait
 BATCH_MAX = 256
 TICK_S = 0.25
-COMMIT_RETRY_S, COMMIT_RETRY_MAX_S = 0.2, 5.0
+STUCK_S = 10.0  # a batch that takes longer is a trouble that people must see
+STOP_S = 10.0
+
+_Handed = tuple[AnyInput, Future[None] | None]
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -71,23 +73,22 @@ class Engine:
 
         `idle` is called from time to time with the epoch, when nothing waits; it may write a little.
         """
-        self.settings = settings
         self.epoch = journal.lead()
-        self._trouble = ""
+        self._over = ""
         self._ended = ended
         self._idle = idle
-        self._batches = 0
-        self._in_hand: list[tuple[AnyInput, Future[None] | None]] = []
+        self._in_hand: list[_Handed] = []
+        self._begun: float | None = None  # when the batch in hand was
         self._waiting = 0
         self._counting = threading.Lock()
         self._journal = journal
         self._clock = clock
         self._published = published
-        self._state: ClusterState = journal.load()
-        self._queue: queue.Queue[tuple[AnyInput, Future[None] | None] | None] = queue.Queue(QUEUE_MAX)
+        self._queue: queue.Queue[_Handed | None] = queue.Queue(QUEUE_MAX)
+        self._asked = False  # to stop
         self._stopping = threading.Event()
+        self._batches = Batches(journal, self.epoch, settings, self._stopping)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._policies: dict[str, Policy] = {}
         self.change_policy(settings.policy)
         self.snapshot = self._snapshot()
 
@@ -97,10 +98,18 @@ class Engine:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish the batch in hand and stop."""
+        """Write down what was handed in until now, and stop. Who hands in what cannot be written any more hears so."""
+        self._asked = True
+        with contextlib.suppress(queue.Full):
+            self._queue.put(None, timeout=STOP_S)
+        self._thread.join(timeout=STOP_S)
         self._stopping.set()
-        self._queue.put(None)
-        self._thread.join(timeout=10)
+        self._thread.join(timeout=STOP_S)
+
+    @property
+    def settings(self) -> Settings:
+        """What decides now."""
+        return self._batches.settings
 
     @property
     def alive(self) -> bool:
@@ -108,9 +117,28 @@ class Engine:
         return self._thread.is_alive()
 
     @property
+    def batch_age_s(self) -> float:
+        """For how long the batch in hand has been decided upon and written; 0 between two."""
+        begun = self._begun
+        return 0.0 if begun is None else max(0.0, self._clock.monotonic() - begun)
+
+    @property
+    def set_aside(self) -> int:
+        """Inputs that could not be written and wait for people to look at them."""
+        return self._batches.set_aside
+
+    @property
     def trouble(self) -> str:
         """Why nothing can be written or begun at the moment, for people; empty when all is well."""
         return self._trouble or self._journal.leadership.trouble
+
+    @property
+    def _trouble(self) -> str:
+        age_s = self.batch_age_s
+        stuck = (
+            f"a batch has waited {age_s:.0f} s to be written: the database does not answer" if age_s > STUCK_S else ""
+        )
+        return self._over or self._batches.trouble or stuck
 
     def may_act(self) -> bool:
         """Whether an outside effect may begin now: the lead was confirmed just now, and the term is not over."""
@@ -118,13 +146,13 @@ class Engine:
 
     def overload(self) -> str:
         """Why a node should come again later with what is new; empty when it may hand it in now."""
-        if self._trouble:
-            return self._trouble
+        if trouble := self._trouble:
+            return trouble
         return f"{self._waiting} pieces of news wait to be written" if self._waiting > WAITING_MAX else ""
 
     def change_policy(self, policy: Policy) -> None:
         """Let another policy decide from the next input on. Callable from any thread."""
-        self._policies[policy.digest] = policy
+        self._batches.policies[policy.digest] = policy
         now, mode = self._clock.wall(), self.settings.mode
         self._put(PolicyChanged(at=now, digest=policy.digest, source=policy.source, mode=mode), None)
 
@@ -149,18 +177,24 @@ class Engine:
     def _run(self) -> None:
         why = "deciding failed; the log says how"
         try:
-            while not self._stopping.is_set():
-                self._turn()
+            while self._turn():
+                pass
+            why = "this remediator stops"
+        except Stopped:
+            why = "this remediator stops, and the database cannot be written"
         except StoreError as error:
             why = str(error)
         except Exception:
             log.exception("the engine has stopped")
         finally:
-            if not self._stopping.is_set():
-                self._trouble = why
-                log.critical("no more decisions are made: %s", why)
+            try:
+                if not self._asked:
+                    self._over = why
+                    log.critical("no more decisions are made: %s", why)
                 self._let_go(why)
-                self._ended(why)
+            finally:
+                if not self._asked:
+                    self._ended(why)
 
     def _let_go(self, why: str) -> None:
         """Whoever waits for something to be written hears that it will not be."""
@@ -171,18 +205,22 @@ class Engine:
             if done is not None and not done.done():
                 done.set_exception(StoreError(why))
 
-    def _turn(self) -> None:
-        batch = self._in_hand = self._next_batch()
-        for item, _ in batch:
-            self._handle(item)
-        if not self._commit([item for item, _ in batch]):
-            return
+    def _turn(self) -> bool:
+        """One batch. False when it was the last."""
+        batch, last = self._next_batch()
+        self._in_hand, self._begun = batch, self._clock.monotonic()
+        if self._batches.write([item for item, _ in batch]):
+            self.snapshot = self._snapshot()
+            self._published(self.snapshot)
+        self._begun = None
         self._count(-sum(_weight(item) for item, _ in batch[:-1]))
         for _, done in batch:
             if done is not None:
-                done.set_result(None)
-        if self._queue.empty():
+                with contextlib.suppress(InvalidStateError):  # it has given up
+                    done.set_result(None)
+        if not last and self._queue.empty():
             self._tidy()
+        return not last
 
     def _tidy(self) -> None:
         """What may wait. It is bounded, and a failure of it is no reason to decide less."""
@@ -191,63 +229,23 @@ class Engine:
         except SQLAlchemyError as error:
             log.warning("tidying the database failed, it is tried again later: %s", error)
 
-    def _next_batch(self) -> list[tuple[AnyInput, Future[None] | None]]:
-        batch: list[tuple[AnyInput, Future[None] | None]] = []
-        try:
-            first = self._queue.get(timeout=TICK_S)
-            while first is not None:
-                batch.append(first)
+    def _next_batch(self) -> tuple[list[_Handed], bool]:
+        """What has been handed in, and the time; and whether nothing of before `stop` is left."""
+        batch: list[_Handed] = []
+        last = False
+        with contextlib.suppress(queue.Empty):
+            item = self._queue.get(timeout=TICK_S)
+            while item is not None:
+                batch.append(item)
                 if len(batch) >= BATCH_MAX:
                     break
-                first = self._queue.get_nowait()
-        except queue.Empty:
-            pass
+                item = self._queue.get_nowait()
+            last = item is None
         batch.append((Tick(at=self._clock.wall()), None))
-        return batch
-
-    def _handle(self, item: AnyInput) -> None:
-        if isinstance(item, PolicyChanged):
-            self.settings = msgspec.structs.replace(self.settings, policy=self._policies[item.digest])
-        try:
-            handle(self._state, item, self.settings)
-        except Exception as error:
-            # A bug in a decision must not stop the centre; the input is in the journal and can be replayed.
-            log.exception(
-                "deciding on %s failed; this is a bug, please report it with the journal", type(item).__name__
-            )
-            self._state.note(item.at, "bug", f"deciding on {type(item).__name__} failed: {error!r}")
-
-    def _commit(self, items: list[AnyInput]) -> bool:
-        """Write the batch, however long it takes. False when we are told to stop.
-
-        Raises:
-            StoreError: another leader has taken over.
-        """
-        changes = self._state.take_changes()
-        worth_keeping = [item for item in items if changes or not isinstance(item, Tick)]
-        if not worth_keeping:
-            return True
-        self._batches += 1
-        pause = COMMIT_RETRY_S
-        while True:
-            try:
-                self._journal.commit(worth_keeping, changes, self.epoch, self._batches)
-                break
-            except SQLAlchemyError as error:
-                self._trouble = (
-                    f"the database cannot be written: {error}; nothing is acknowledged or acted upon until it can"
-                )
-                log.error("%s", self._trouble)
-                if self._stopping.wait(pause):
-                    return False
-                pause = min(2 * pause, COMMIT_RETRY_MAX_S)
-        self._trouble = ""
-        self.snapshot = self._snapshot()
-        self._published(self.snapshot)
-        return True
+        return batch, last
 
     def _snapshot(self) -> Snapshot:
-        state = self._state
+        state = self._batches.state
         parts: dict[str, Any] = {n: dict(getattr(state, n)) for n in Snapshot.__struct_fields__ if n != "ordered"}
         ordered: dict[str, list[Action]] = {}
         for action in state.actions.values():

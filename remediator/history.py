@@ -82,6 +82,14 @@ class History:
             return 0
         return sum(o.count for o in takewhile(lambda o: o.at > since, reversed(kept.all)))
 
+    def incidents(self, job: str, kind: str, since: float) -> set[str]:
+        """The incidents for which something of exactly this kind happened on nodes of a job after `since`."""
+        log = self._by_job.get(job)
+        kept = log.kinds.get(kind) if log is not None else None
+        if kept is None:
+            return set()
+        return {o.incident for o in takewhile(lambda o: o.at > since, reversed(kept.all))}
+
     def _only_here(self, job: str, clause: Clause, subject: Subject, since: float) -> bool:
         return _latest(self._by_job[job], clause, subject, since, _NODE) == {subject.node}
 
@@ -132,9 +140,22 @@ class _Log:
     def __init__(self, kept_max: int) -> None:
         self._kept_max = kept_max
         self.kinds: dict[str, _Kept] = {}
+        self._matching: dict[tuple[str, ...], list[str]] = {}  # rules ask for the same few patterns again and again
 
     def add(self, occurrence: Occurrence) -> None:
-        self.kinds.setdefault(occurrence.kind, _Kept()).add(occurrence, self._kept_max)
+        kept = self.kinds.get(occurrence.kind)
+        if kept is None:
+            kept = self.kinds[occurrence.kind] = _Kept()
+            self._matching.clear()
+        kept.add(occurrence, self._kept_max)
+
+    def matching(self, patterns: tuple[str, ...]) -> list[str]:
+        """The kinds that one of the patterns names."""
+        found = self._matching.get(patterns)
+        if found is None:
+            found = [kind for kind in self.kinds if any(fnmatchcase(kind, pattern) for pattern in patterns)]
+            self._matching[patterns] = found
+        return found
 
     def trim(self, since: float) -> bool:
         """Drop what is older. Returns whether nothing is left."""
@@ -142,6 +163,7 @@ class _Log:
             kept.trim(since)
             if not kept.all:
                 del self.kinds[kind]
+                self._matching.clear()
         return not self.kinds
 
 
@@ -188,4 +210,4 @@ def _recent(log: _Log, clause: Clause, subject: Subject, since: float) -> Iterat
 def _kinds(log: _Log, clause: Clause, subject: Subject) -> Iterable[str]:
     if not clause.of:
         return (subject.kind,) if subject.kind in log.kinds else ()
-    return [kind for kind in log.kinds if any(fnmatchcase(kind, pattern) for pattern in clause.of)]
+    return log.matching(clause.of)

@@ -4,54 +4,112 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator.decide.lifecycle import move
+from remediator.decide.called import call_missing, take_up
+from remediator.decide.hands import RESUME, take_over, under_way
+from remediator.decide.lifecycle import legal, move
 from remediator.decide.plan import close
 from remediator.model.hold import NodeHold, Owner
-from remediator.model.records import NodeRecord
+from remediator.model.plan import Verb
+from remediator.model.records import Action, ActionState, NodeRecord
 from remediator.model.rules import NodeState
 from remediator.state import ClusterState
 
+RESUMED_S = 60.0  # what a scheduler says so soon after our resume may be older than that
+
 
 def compare(state: ClusterState, hold: NodeHold, now: float) -> None:
-    """Compare what the scheduler says with what we want. Where a person changed it, the person wins."""
+    """Compare what the scheduler says with what we want. Where a person changed it, the person wins.
+
+    Only a hold that was confirmed as ours can be taken over or lifted: before that, the scheduler may not show it yet.
+    """
     state.put_hold(hold)
     node = state.nodes.get(hold.node)
-    if node is None or hold.schedulable is None:
+    if node is None or node.state is NodeState.RETIRED:
         return
-    if node.held and hold.owner is Owner.OPERATOR and _confirmed_before(node, now):
-        state.put_node(
-            move(replace(node, held=False), NodeState.OPERATOR_HELD, now, f"an operator took over: {hold.reason}")
-        )
-    elif node.held and hold.schedulable:
-        incident = state.incident_of(node.node)
-        actions = state.actions_of(incident) if incident is not None else []
-        lifting = any(a.verb == "resume" and not a.state.final for a in actions)
-        if _confirmed_before(node, now) and not lifting:
-            _lifted_by_operator(state, node, now)
-    elif node.held and node.hold_confirmed_at is None:
-        state.put_node(replace(node, hold_confirmed_at=now))  # whoever placed it, it holds
-    elif not node.held and hold.owner is Owner.OPERATOR and node.state is not NodeState.OPERATOR_HELD:
-        state.put_node(move(node, NodeState.OPERATOR_HELD, now, f"an operator holds it: {hold.reason}"))
-    elif node.state is NodeState.OPERATOR_HELD and hold.schedulable:
-        state.put_node(move(node, NodeState.PROBATION, now, "the operator gave it back"))
-        incident = state.incident_of(node.node)
-        if incident is not None:
-            close(state, incident, "an operator held the node and gave it back", now)
+    if hold.schedulable is None:
+        if not hold.known and node.held:
+            state.put_node(replace(node, hold_confirmed_at=None))  # what becomes known again has no hold of ours
+    elif node.held:
+        _ours(state, node, hold, now)
+    elif hold.owner is Owner.OPERATOR and node.state is not NodeState.OPERATOR_HELD:
+        take_over(state, node, now, f"an operator holds it: {hold.reason}")
+    elif node.state is NodeState.OPERATOR_HELD and hold.schedulable and node.hands_off is None:
+        given_back(state, node, now, "the operator gave it back")
+    elif _shows_ours(hold) and node.hands_off is None and not _just_resumed(node, now):
+        _ours_again(state, node, hold, now)
 
 
-def _confirmed_before(node: NodeRecord, now: float) -> bool:
-    return node.hold_confirmed_at is not None and now > node.hold_confirmed_at
+def contradicts(node: NodeRecord, hold: NodeHold) -> bool:
+    """Whether what the scheduler says is not what we have written down. It is then to be looked at until the two agree.
+
+    What was said while a change was under way may have been overtaken, and the scheduler may never say anything else.
+    """
+    if hold.schedulable is None or node.state is NodeState.RETIRED:
+        return False
+    if node.held:
+        unconfirmed = hold.owner is Owner.US and node.hold_confirmed_at is None
+        return hold.schedulable or hold.owner is Owner.OPERATOR or unconfirmed
+    if node.state is NodeState.OPERATOR_HELD:
+        return node.hands_off is None and (hold.schedulable or _shows_ours(hold))
+    return hold.owner is Owner.OPERATOR or _shows_ours(hold)
 
 
-def _lifted_by_operator(state: ClusterState, node: NodeRecord, now: float) -> None:
-    state.put_node(
-        move(
-            replace(node, held=False, hold_confirmed_at=None),
-            NodeState.PROBATION,
-            now,
-            "an operator lifted our hold",
-        )
-    )
+def time_passed(state: ClusterState, now: float) -> None:
+    """Whom we hold is somebody's. And no hold was confirmed after now: what is seen from here on would be older than that."""
+    call_missing(state, now)
+    for name in sorted(state.held):
+        node = state.nodes[name]
+        if node.hold_confirmed_at is not None and node.hold_confirmed_at > now:
+            state.put_node(replace(node, hold_confirmed_at=now))
+
+
+def _ours(state: ClusterState, node: NodeRecord, hold: NodeHold, now: float) -> None:
+    cordoning = under_way(state, node.node, Verb.CORDON.value, now)
+    confirmed = node.hold_confirmed_at is not None and now > node.hold_confirmed_at
+    if hold.owner is Owner.OPERATOR and (confirmed or not cordoning):
+        take_over(state, node, now, f"an operator took over: {hold.reason}")
+    elif hold.schedulable and confirmed and not under_way(state, node.node, RESUME, now):
+        lifted = replace(node, held=False, hold_confirmed_at=None)
+        given_back(state, lifted, now, "an operator lifted our hold")
+    elif hold.owner is Owner.US and node.hold_confirmed_at is None and not cordoning:
+        state.put_node(replace(node, hold_confirmed_at=now))
+
+
+def _shows_ours(hold: NodeHold) -> bool:
+    return hold.owner is Owner.US and hold.schedulable is False
+
+
+def _just_resumed(node: NodeRecord, now: float) -> bool:
+    return bool(node.returns) and 0.0 <= now - node.returns[-1].at < RESUMED_S
+
+
+def _ours_again(state: ClusterState, node: NodeRecord, hold: NodeHold, now: float) -> None:
+    """Our hold stands and we do not know of it: an operator took the node and let it go, or our database is an older one."""
+    why, held = f"our hold stands: {hold.reason}", replace(node, held=True, hold_confirmed_at=now)
+    if not legal(held.state, NodeState.QUARANTINED):
+        held = move(held, NodeState.DRAINING, now, why)
+    state.put_node(move(held, NodeState.QUARANTINED, now, why))
+    take_up(state, node.node, now)
+
+
+def given_back(state: ClusterState, node: NodeRecord, now: float, why: str) -> None:
+    """A person put the node back into service, and so has the last word on what was known against it."""
+    to = NodeState.OPERATOR_HELD if node.hands_off is not None else NodeState.PROBATION
+    state.put_node(move(node, to, now, why))
     incident = state.incident_of(node.node)
     if incident is not None:
-        close(state, incident, "an operator lifted our hold", now)
+        close(state, incident, why, now)
+
+
+def answered(state: ClusterState, action: Action, now: float) -> None:
+    """What the scheduler's answer to a cordon says of whose the node is."""
+    node = state.nodes.get(action.node)
+    if action.verb != Verb.CORDON.value or node is None or not node.held:
+        return
+    if action.state is ActionState.SUCCEEDED:
+        state.put_node(replace(node, hold_confirmed_at=now))
+    elif action.state is ActionState.REFUSED:
+        take_over(state, node, now, f"left to the operator: {action.detail}")
+    elif node.state is NodeState.DRAINING:  # there is no such node: nothing was taken out, and nothing is held
+        let_go = replace(node, held=False, hold_confirmed_at=None)
+        state.put_node(move(let_go, NodeState.SUSPECT, now, f"not taken out of service: {action.detail}"))

@@ -1,12 +1,17 @@
-"""uvicorn's HTTP protocol, and two things it lacks: a head that does not come ends the connection; who a client certificate names."""
+"""uvicorn's HTTP protocol, and what it lacks: bounds on the head and on waiting for it; who a client certificate names."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+HEAD_BYTES_MAX = 64 << 10  # a request's path and headers; also what may come that is neither body nor a new request
+PIPELINED_MAX = 16  # requests sent ahead of their answers
+KEEP_ALIVE_S = 75.0  # nodes report every 10 s: shorter, and each report would open a connection, with TLS a dear one
 
 
 def certificate_names(certificate: dict[str, Any]) -> tuple[str, ...]:
@@ -17,43 +22,110 @@ def certificate_names(certificate: dict[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def protocol_with(headers_s: float) -> type[HttpToolsProtocol]:
-    """The protocol for a server that gives every request's head so many seconds."""
+class Careful(HttpToolsProtocol):
+    """One connection. Every head has so many seconds to come; who showed a good token may be idle for longer.
 
-    class Careful(HttpToolsProtocol):
-        _late: asyncio.TimerHandle | None = None
-        _names: tuple[str, ...] = ()
+    The application finds `client_certificate_names` in a request's scope, and `known`, to call when its token is good.
+    """
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-            super().connection_made(transport)
-            tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-            self._names = certificate_names(tls.getpeercert() or {}) if tls is not None else ()
-            self._expect_head()
+    headers_s = 10.0
+    gone: Callable[[], None] = staticmethod(lambda: None)  # called once, when the connection ended
+    seen: Callable[[], None] = staticmethod(lambda: None)  # called when a good token was shown
+    stale: Callable[[], bool] = staticmethod(lambda: False)  # whether it was let in under rules that have changed
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._head_came()
-            super().connection_lost(exc)
+    _late: asyncio.TimerHandle | None = None
+    _names: tuple[str, ...] = ()
+    _known = False
+    _in_head = False
+    _held = 0  # bytes since the parser last came on: it keeps them
+    _too_long = False
 
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            self.scope["client_certificate_names"] = self._names  # type: ignore[typeddict-unknown-key]  # our own
-            self._expect_head()
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        self._names = certificate_names(tls.getpeercert() or {}) if tls is not None else ()
+        self._expect_head(self.headers_s)
 
-        def on_headers_complete(self) -> None:
-            self._head_came()
-            super().on_headers_complete()
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+        self.gone()
 
-        def _expect_head(self) -> None:
-            self._head_came()
-            self._late = self.loop.call_later(headers_s, self._give_up)
+    def data_received(self, data: bytes) -> None:
+        """Bytes came; those that the parser must keep are bounded."""
+        self._held += len(data)
+        super().data_received(data)
+        if self._held > HEAD_BYTES_MAX and not self.transport.is_closing():
+            self._too_long = True
+            self.send_400_response("")
 
-        def _head_came(self) -> None:
-            if self._late is not None:
-                self._late.cancel()
-                self._late = None
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        super().on_message_begin()
+        self.scope["client_certificate_names"] = self._names  # type: ignore[typeddict-unknown-key]  # our own
+        self.scope["known"] = self._is_known  # type: ignore[typeddict-unknown-key]  # our own
+        self._in_head = True
+        self._expect_head(self.headers_s)
 
-        def _give_up(self) -> None:
-            if not self.transport.is_closing():
-                self.transport.close()
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header; what comes after the body is nobody's."""
+        if self._in_head:
+            super().on_header(name, value)
 
-    return Careful
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        self._held = 0
+        self._in_head = False
+        self._stop_waiting()
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES_MAX:
+            self._too_long = True
+            raise ValueError("the head is too long")
+        if len(self.pipeline) >= PIPELINED_MAX:
+            raise ValueError("too many requests ahead of their answers")
+        super().on_headers_complete()
+        if self.stale():
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._held = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        self._held = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """It was answered; wait for the next."""
+        super().on_response_complete()
+        if self.cycle.response_complete and not self._in_head:
+            self._expect_head(KEEP_ALIVE_S if self._known else self.headers_s)
+
+    def send_400_response(self, msg: str) -> None:
+        """Say that this is no request, or one with too long a head, and end it."""
+        if not self._too_long:
+            super().send_400_response(msg)
+            return
+        self.transport.write(STATUS_LINE[431] + b"content-length: 0\r\nconnection: close\r\n\r\n")
+        self.transport.close()
+
+    def _is_known(self) -> None:
+        if not self._known:
+            self._known = True
+            self.seen()
+
+    def _expect_head(self, within_s: float) -> None:
+        self._stop_waiting()
+        self._late = self.loop.call_later(within_s, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
+from remediator.model.concluded import is_concluded
 from remediator.model.occurrence import Occurrence
 from remediator.model.records import Facts, Incident
 from remediator.model.rules import PRESENT_MAX_S, WINDOW_MAX_S
@@ -45,10 +46,11 @@ def absorb(state: ClusterState, finding: Finding, now: float, wanted: Wanted, *,
     if not finding.active and not info:
         state.settled.pop(finding.id, None)
         return
-    if before is not None and (finding.severity.rank > before.severity.rank or (info and again)):
+    graver = before is not None and finding.severity.rank > before.severity.rank
+    if graver or (before is not None and info and again):
         state.settled.pop(finding.id, None)
     if incident is not None:
-        _join(state, incident, finding)
+        _join(state, incident, finding, news=graver)
     elif finding.id not in state.settled and (not info or wanted(finding)):
         _open(state, finding, now)
 
@@ -56,7 +58,10 @@ def absorb(state: ClusterState, finding: Finding, now: float, wanted: Wanted, *,
 def own(state: ClusterState, node: str, findings: Iterable[Finding], now: float) -> Iterator[Finding]:
     """What a node says of itself. What it says of another is not heard, whoever let it through to here."""
     for finding in findings:
-        if finding.node == node:
+        known = state.findings.get(finding.id)
+        if is_concluded(finding) or (known is not None and is_concluded(known)):
+            _refuse(state, node, finding.id, "the centre", now)
+        elif finding.node == node:
             yield finding
         else:
             _refuse(state, node, finding.id, finding.node, now)
@@ -82,7 +87,7 @@ def _remember(state: ClusterState, before: Finding | None, finding: Finding, now
 def clear_unasserted(state: ClusterState, node: str, asserted: set[str], now: float) -> None:
     """Clear what the node no longer holds true: it re-asserts its whole state, so silence about one finding is news."""
     for finding in state.active_on(node):
-        if finding.id not in asserted:
+        if finding.id not in asserted and not is_concluded(finding):
             absorb(state, finding.cleared(now, "no longer asserted by the node"), now, lambda _: False)
 
 
@@ -124,7 +129,11 @@ def _audit(
     }
     if before is None:
         kind, text = "finding_raised", f"{finding.kind} on {finding.node}, {finding.component}: {finding.summary}"
-        data |= {"first_seen": finding.first_seen, **finding.evidence}
+        data = {
+            **finding.evidence,
+            **data,
+            "first_seen": finding.first_seen,
+        }  # ours last: a node may call a fact as it likes
     elif before.active and not finding.active:
         kind, text = "finding_cleared", f"{finding.kind} on {finding.node} cleared: {finding.cleared_by}"
     elif before.severity is not finding.severity:
@@ -135,9 +144,14 @@ def _audit(
     state.note(now, kind, text, node=finding.node, incident=incident, injected=finding.injected, data=data)
 
 
-def _join(state: ClusterState, incident: Incident, finding: Finding) -> None:
+def _join(state: ClusterState, incident: Incident, finding: Finding, *, news: bool) -> None:
+    """`news`: the incident may know it, but not as grave as it is now; the decision in force has not answered that."""
     if finding.severity is Severity.INFO and len(incident.findings) >= JOINED_MAX:
         return  # recorded and counted all the same; an incident that is held back for weeks must stay readable
+    if news and finding.id in incident.findings[: incident.answered]:
+        incident = replace(
+            incident, findings=tuple(f for f in incident.findings if f != finding.id), answered=incident.answered - 1
+        )
     if finding.id not in incident.findings:
         findings = (*incident.findings, finding.id)
         real = not finding.injected and finding.severity is not Severity.INFO  # a real fault never hides behind a drill

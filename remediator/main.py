@@ -15,9 +15,11 @@ from remediator.token_command import token_group
 
 @click.group()
 @click.version_option(package_name="gpu-healthd")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """The centre of gpu-healthd: findings of all nodes in, bounded actions out."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    level = logging.INFO if context.invoked_subcommand == "serve" else logging.WARNING  # a command's output is its own
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
 @main.command("serve")

@@ -48,8 +48,8 @@ def _said(state: ClusterState, item: PersonSaid) -> set[str]:
         _note(state, item)
         state.put_incident(replace(incident, acknowledged_by=item.actor, acknowledged_at=item.at))
         return set()
-    if incident.state is IncidentState.ACTING:
-        return set()  # the plan began meanwhile; the person is told when asking
+    if incident.state is IncidentState.ACTING or incident.node in state.held:
+        return set()  # the plan began meanwhile, or we took the node out; the person is told when asking
     _note(state, item)
     outcome = f"resolved by {item.actor}" + (f": {item.text}" if item.text else "")
     close(state, replace(incident, kept_open=False), outcome, item.at)

@@ -13,16 +13,18 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from remediator.act.deeds import Deeds
-from remediator.act.scheduler import Scheduler
+from remediator.act.scheduler import Remembers, Scheduler
 from remediator.act.webhooks.compose import message_of
-from remediator.act.webhooks.follow_up import Standing
+from remediator.act.webhooks.follow_up import Standing, taken_up
 from remediator.act.webhooks.telling import Telling
 from remediator.engine import Engine, Snapshot
+from remediator.holds import contradicts
 from remediator.model.delivery import Message
 from remediator.model.hold import REASON_PREFIX, NodeHold, Outcome, Result
 from remediator.model.inputs import ActionEnded, HoldsObserved
 from remediator.model.plan import Verb
 from remediator.model.records import Action, IncidentState
+from remediator.scheduler_word import Spoken, word_on
 from vocabulary.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,7 @@ class Performer:
         self._poll_busy_s = poll_busy_s
         self._attempted: dict[str, int] = {}  # action → number of the attempt last begun
         self._seen: dict[str, NodeHold] = {}
+        self._spoken = Spoken()
         self._lock = threading.Lock()
         self._holds = ThreadPoolExecutor(WORKERS, thread_name_prefix="hold")
         self._others = ThreadPoolExecutor(WORKERS, thread_name_prefix="deed")  # a dead webhook must not delay a cordon
@@ -70,10 +73,13 @@ class Performer:
             Standing(
                 epoch=lambda: engine.epoch,
                 is_open=lambda incident: incident in engine.snapshot.incidents,
-                is_taken_up=lambda incident: _taken_up(engine.snapshot, incident),
+                is_taken_up=lambda incident: taken_up(engine.snapshot.incidents.get(incident)),
                 leads=lambda: engine.may_act() and not engine.trouble,
             )
         )
+        if isinstance(self._scheduler, Remembers):
+            nodes = engine.snapshot.nodes.values()
+            self._scheduler.remember({n.node: n.hold_confirmed_at for n in nodes if n.held and n.hold_confirmed_at})
         self._watcher.start()
         self.look(engine.snapshot)
 
@@ -117,6 +123,8 @@ class Performer:
         if not self._submit(ActionEnded(at=self._clock.wall(), action=action.id, outcome=outcome)):
             with self._lock:
                 del self._attempted[action.id]
+        if action.verb in _HOLDING:
+            self._seen.pop(action.node, None)  # whatever is seen from now on is news, even where it was so before
         self._wake.set()
 
     def _turn(self, action: Action) -> contextlib.AbstractContextManager[object]:
@@ -172,19 +180,24 @@ class Performer:
                 self.look(engine.snapshot)
 
     def _observe(self) -> None:
-        nodes = sorted(self._engine.snapshot.nodes) if self._engine is not None else []
-        if not nodes:
+        known = self._engine.snapshot if self._engine is not None else None
+        if known is None or not known.nodes:
             return
         at = self._clock.wall()
         try:
-            holds = self._scheduler.observe(self._engine.snapshot.nodes if self._engine else ())
+            holds = self._scheduler.observe(known.nodes)
         except Exception as error:
             log.exception("asking the scheduler failed")
             self.scheduler_word = f"cannot be asked: {error!r}"
             return
-        unknown = sum(1 for hold in holds.values() if hold.schedulable is None)
-        self.scheduler_word = f"cannot say for {unknown} of {len(holds)} nodes" if unknown else "ok"
-        changed = tuple(hold for name, hold in sorted(holds.items()) if self._seen.get(name) != hold)
+        self.scheduler_word = word_on(holds)
+        self._spoken.log(self.scheduler_word, self._clock.monotonic())
+        busy = {a.node for a in known.actions.values() if a.verb in _HOLDING and not a.state.final}
+        changed = tuple(
+            hold
+            for name, hold in sorted(holds.items())
+            if self._seen.get(name) != hold or (name not in busy and contradicts(known.nodes[name], hold))
+        )
         if changed and self._submit(HoldsObserved(at=at, holds=changed)):
             self._seen.update((hold.node, hold) for hold in changed)
 
@@ -196,8 +209,3 @@ class Performer:
             log.error("the engine's queue is full; %s will be looked at again", type(item).__name__)
             return False
         return True
-
-
-def _taken_up(known: Snapshot, incident: str) -> bool:
-    found = known.incidents.get(incident)
-    return found is not None and bool(found.approved)

@@ -6,16 +6,18 @@ settings: no clock, no I/O, no logging. What changed is left in `state.changes` 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
-from remediator import incidents, people, silence
+from remediator import hands_off, holds, incidents, people, silence, verdicts
 from remediator.decide import breaker
 from remediator.decide.choose import decide, may_change
 from remediator.decide.lifecycle import IllegalTransition, move
 from remediator.decide.plan import advance, close, hand_over
 from remediator.decide.settings import Settings
 from remediator.decide.wide_ends import reset_breaker, review
-from remediator.holds import compare
+from remediator.holds import answered, compare
 from remediator.model.hold import Result
 from remediator.model.inputs import (
     ActionEnded,
@@ -25,6 +27,7 @@ from remediator.model.inputs import (
     FindingsReported,
     HoldsObserved,
     InventoryChanged,
+    NodeSaid,
     OrderAnswered,
     PersonSaid,
     PlacementChanged,
@@ -33,17 +36,21 @@ from remediator.model.inputs import (
     SilenceObserved,
     Tick,
     TopologyObserved,
+    VerdictsReached,
 )
-from remediator.model.records import Action, ActionState, IncidentState, NodeRecord
+from remediator.model.places import FILE, Places
+from remediator.model.records import Action, ActionState, Facts, IncidentState, NodeRecord
 from remediator.model.rules import NodeState
-from remediator.state import FOR_PEOPLE, SHOWN_S, ClusterState
+from remediator.state import EARLIER, FOR_PEOPLE, SHOWN_S, ClusterState
 from vocabulary.architecture import architecture_of
 from vocabulary.finding import Finding, Severity
-from vocabulary.order import OrderState
+from vocabulary.order import OrderKind, OrderState
 
 RETRY_FIRST_S = 1.0
 RETRY_MAX_S = 30.0
+DATA_KEYS_MAX, DATA_CHARS_MAX = 256, 64 << 10  # that a node says of one order, in all: as much as one update may bring
 
+_FROM_RESULT = {Result.REFUSED: ActionState.REFUSED, Result.UNKNOWN: ActionState.FAILED}
 _FROM_ORDER = {
     OrderState.SUCCEEDED: ActionState.SUCCEEDED,
     OrderState.FAILED: ActionState.FAILED,
@@ -80,13 +87,15 @@ def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] 
         return _node_says(state, item, settings)
     if isinstance(item, Approved | PersonSaid | Reopened):
         return people.spoken(state, item)
+    if isinstance(item, NodeSaid):
+        return hands_off.said(state, item)
     if isinstance(item, PolicyChanged):
         state.note(item.at, "policy", f"policy {item.digest} ({item.source}) is in force")
         return None
     if isinstance(item, BreakerReset):
         reset_breaker(state, item)
         return None
-    if isinstance(item, TopologyObserved | SilenceObserved | HoldsObserved):
+    if isinstance(item, TopologyObserved | SilenceObserved | HoldsObserved | VerdictsReached):
         return _seen_from_here(state, item, settings)
     if isinstance(item, ActionEnded):
         return _action_ended(state, item)
@@ -108,19 +117,25 @@ def _node_says(
         return {i.node for i in state.incidents.values()}  # an order under way may have to reach this node too
     _know(state, item.node, item.at)
     found = {kind for product in item.products if (kind := architecture_of(product)) is not None}
-    state.put_node(replace(state.nodes[item.node], architectures=tuple(sorted(found))))
+    state.topology.setdefault("report", {})[item.node] = Places(driver=item.driver, image=item.image)
+    places = state.places_of(item.node)
+    state.put_node(replace(state.nodes[item.node], architectures=tuple(sorted(found)), places=places))
     return {item.node}
 
 
 def _seen_from_here(
-    state: ClusterState, item: TopologyObserved | SilenceObserved | HoldsObserved, settings: Settings
+    state: ClusterState, item: TopologyObserved | SilenceObserved | HoldsObserved | VerdictsReached, settings: Settings
 ) -> set[str]:
+    if isinstance(item, VerdictsReached):
+        return verdicts.observe(state, item, _wanted(state, settings, item.at))
     if isinstance(item, SilenceObserved):
         return silence.observe(state, item, settings.silence)
     if isinstance(item, HoldsObserved):
         for hold in item.holds:
             compare(state, hold, item.at)
         return {hold.node for hold in item.holds}
+    if item.source == FILE:
+        state.topology.pop(EARLIER, None)
     state.topology[item.source] = item.places
     for node in list(state.nodes.values()):
         state.put_node(replace(node, places=state.places_of(node.node)))
@@ -132,13 +147,19 @@ def _know(state: ClusterState, node: str, now: float) -> None:
         state.put_node(NodeRecord(node=node, since=now, cause="first report", places=state.places_of(node)))
 
 
-def _findings(state: ClusterState, item: FindingsReported, settings: Settings) -> None:
-    _know(state, item.node, item.at)
+def _wanted(state: ClusterState, settings: Settings, now: float) -> Callable[[Finding], bool]:
+    """Whether the policy has an answer for a finding."""
 
     def wanted(finding: Finding) -> bool:
-        rule = settings.policy.first(finding, state, item.at)
+        rule = settings.policy.first(finding, state, now)
         return rule is not None and bool(rule.stages)
 
+    return wanted
+
+
+def _findings(state: ClusterState, item: FindingsReported, settings: Settings) -> None:
+    _know(state, item.node, item.at)
+    wanted = _wanted(state, settings, item.at)
     for finding in incidents.own(state, item.node, item.changes, item.at):
         incidents.absorb(state, finding, item.at, wanted)
     if item.active is None:
@@ -163,8 +184,10 @@ def _action_ended(state: ClusterState, item: ActionEnded) -> set[str]:
             state, action, "action_failed", f"attempt {attempts} failed, next in {wait:g} s: {detail}", item.at
         )
         return {action.node}
-    ended = ActionState.REFUSED if result is Result.REFUSED else ActionState.SUCCEEDED
-    state.put_action(replace(action, state=ended, attempts=attempts, finished_at=item.at, detail=detail))
+    ended = _FROM_RESULT.get(result, ActionState.SUCCEEDED)
+    action = replace(action, state=ended, attempts=attempts, finished_at=item.at, detail=detail)
+    state.put_action(action)
+    answered(state, action, item.at)
     _note_action(state, action, "action_ended", f"{result.value}: {detail}" if detail else result.value, item.at)
     return {action.node}
 
@@ -174,7 +197,7 @@ def _order_answered(state: ClusterState, item: OrderAnswered) -> set[str]:
     if action is None or action.state.final or action.node != item.node:
         return set()
     update = item.update
-    data = {**action.data, **update.data}
+    data = _within_bounds(action.data, update.data)
     ended = _FROM_ORDER.get(update.state)
     if ended is None:
         if data != action.data or update.detail != action.detail:
@@ -184,9 +207,24 @@ def _order_answered(state: ClusterState, item: OrderAnswered) -> set[str]:
             )
         return {action.node}
     state.put_action(replace(action, state=ended, finished_at=item.at, detail=update.detail, data=data))
+    if ended is ActionState.SUCCEEDED and action.verb == OrderKind.RUN_PREFLIGHT.value:
+        verdicts.disproved(state, action.node, item.at)
     _note_action(state, action, "action_ended", f"{update.state.value}: {update.detail}", item.at, data)
     incident = state.incidents.get(action.incident)
     return {action.node} | ({incident.node} if incident else set())
+
+
+def _within_bounds(before: Facts, said: Facts) -> Facts:
+    """What is known of an order and what is said now; of too much, what was said first goes."""
+    data = {key: value for key, value in before.items() if key not in said} | said
+    sizes = {key: len(key) + len(str(value)) for key, value in data.items()}
+    chars = sum(sizes.values())
+    for key, size in sizes.items():
+        if len(data) <= DATA_KEYS_MAX and chars <= DATA_CHARS_MAX:
+            break
+        del data[key]
+        chars -= size
+    return data
 
 
 def _note_action(
@@ -195,7 +233,7 @@ def _note_action(
     kind: str,
     text: str,
     now: float,
-    data: dict[str, str | int | float | bool] | None = None,
+    data: Facts | None = None,
 ) -> None:
     incident = state.incidents.get(action.incident)
     facts = {**(data or {}), "action": action.id, "verb": action.verb}
@@ -208,12 +246,23 @@ def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
     review(state, item.at)
     state.history.forget(item.at)
     incidents.open_missing(state, item.at)
-    state.isolated_at[:] = [at for at in state.isolated_at if item.at - at < 86400.0]
+    hands_off.time_passed(state, item.at)
+    holds.time_passed(state, item.at)
+    _nothing_ahead(state, item.at)
     for node in state.nodes_in(NodeState.PROBATION):
-        if item.at - node.since >= settings.probation_s and state.incident_of(node.node) is None:
+        well = state.incident_of(node.node) is None and not state.grave_on(node.node)
+        if well and item.at - node.since >= settings.probation_s:
             state.put_node(
                 move(node, NodeState.HEALTHY, item.at, f"{settings.probation_s:g} s on probation without an incident")
             )
+
+
+def _nothing_ahead(state: ClusterState, now: float) -> None:
+    """The clock of a leader before may have been ahead; what it dated later than now binds nobody until that time comes."""
+    state.isolated_at[:] = [min(at, now) for at in state.isolated_at if now - at < 86400.0]
+    latest = now + RETRY_MAX_S
+    for action in [a for a in state.actions.values() if a.not_before > latest and not a.state.final]:
+        state.put_action(replace(action, not_before=latest))
 
 
 def _close_if_moot(state: ClusterState, incident_id: str, now: float) -> None:

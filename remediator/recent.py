@@ -5,50 +5,90 @@ Both are functions of occurrences, which are rows, so a restart forgets nothing.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 
 from remediator.model.occurrence import Occurrence
 
 SUSPECTED = "node/suspected"  # a rule asked for the first time to take this node out for this incident
+CAUSE_OVER = "cause/over"  # an incident about a shared cause was closed: what led to it leads to no other
 DEED_FAILED, DEED_DONE, RESET = "deed/failed", "deed/done", "breaker/reset"
 REMEMBERED_S = 86400.0
+EVERYWHERE = ""  # the place of all suspects
+
+
+class _Seen:
+    """Nodes by when they became suspect at one place last, counted in no time however many they are."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, float] = {}  # the newest at the end
+        self._times: list[float] = []
+
+    def take(self, node: str, at: float) -> None:
+        before = self.last.get(node)
+        if before is not None and before >= at:
+            return
+        self.drop(node)
+        self.last[node] = at
+        insort(self._times, at)
+
+    def drop(self, node: str) -> None:
+        at = self.last.pop(node, None)
+        if at is not None:
+            del self._times[bisect_left(self._times, at)]
+
+    def count(self, since: float) -> int:
+        return len(self._times) - bisect_right(self._times, since)
 
 
 class Suspects:
-    """Which nodes became suspect at which place, and when last."""
+    """Which nodes became suspect at which place, and when last. A drill sees real faults; a real fault sees no drill."""
 
     def __init__(self) -> None:
-        self._at: dict[str, dict[tuple[str, bool], float]] = {}  # place → node, drill → when
+        self._real: dict[str, _Seen] = {}
+        self._drills: dict[str, _Seen] = {}
 
     def take(self, occurrence: Occurrence, places: Iterable[str]) -> None:
         """One more suspect, at the places its node shares with others."""
-        key = (occurrence.node, occurrence.injected)
-        for place in (*places, *(f"job:{job}" for job in occurrence.jobs)):
-            seen = self._at.setdefault(place, {})
-            seen[key] = max(occurrence.at, seen.get(key, occurrence.at))
+        seen = self._drills if occurrence.injected else self._real
+        for place in (EVERYWHERE, *places, *(f"job:{job}" for job in occurrence.jobs)):
+            seen.setdefault(place, _Seen()).take(occurrence.node, occurrence.at)
 
-    def at(self, place: str, since: float, *, drills: bool) -> dict[str, float]:
-        """Nodes that became suspect there after `since`. A drill sees real faults; a real fault sees no drill."""
-        found: dict[str, float] = {}
-        for (node, drill), at in self._at.get(place, {}).items():
-            if at > since and (drills or not drill):
-                found[node] = max(at, found.get(node, at))
-        return found
+    def over(self, place: str, *, drill: bool) -> None:
+        """What was seen there so far was looked at, or it was a drill, which is over."""
+        self._drills.pop(place, None)
+        if not drill:
+            self._real.pop(place, None)
+
+    def at(self, place: str, since: float, *, drills: bool) -> set[str]:
+        """Nodes that became suspect there after `since`."""
+        return {node for seen in self._of(place, drills=drills) for node, at in seen.last.items() if at > since}
+
+    def count(self, place: str, since: float, *, drills: bool) -> int:
+        """How many nodes `at` would name."""
+        found = self._of(place, drills=drills)
+        return len(self.at(place, since, drills=drills)) if len(found) > 1 else sum(seen.count(since) for seen in found)
 
     def others(self, place: str, node: str, since: float, *, drills: bool) -> bool:
         """Whether another node became suspect there after `since`; looks at the newest first, and mostly no further."""
-        seen = self._at.get(place, {})
         return any(
-            at > since and name != node and (drills or not drill) for (name, drill), at in reversed(seen.items())
+            at > since and name != node
+            for seen in self._of(place, drills=drills)
+            for name, at in reversed(seen.last.items())
         )
 
     def forget(self, now: float) -> None:
         """Drop what is a day old."""
-        for place, seen in list(self._at.items()):
-            for key in [key for key, at in seen.items() if now - at > REMEMBERED_S]:
-                del seen[key]
-            if not seen:
-                del self._at[place]
+        for seen in (self._real, self._drills):
+            for place, there in list(seen.items()):
+                for node in [node for node, at in there.last.items() if now - at > REMEMBERED_S]:
+                    there.drop(node)
+                if not there.last:
+                    del seen[place]
+
+    def _of(self, place: str, *, drills: bool) -> list[_Seen]:
+        sources = (self._real, self._drills) if drills else (self._real,)
+        return [seen[place] for seen in sources if place in seen]
 
 
 class Streak:

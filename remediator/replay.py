@@ -19,13 +19,14 @@ from remediator.model.inputs import (
     InventoryChanged,
     PlacementChanged,
     PolicyChanged,
+    VerdictsReached,
 )
 from remediator.model.records import Answer, Decision
 from remediator.pipeline import handle
 from remediator.rehearsal import Rehearsal, World
 from remediator.state import ClusterState
 
-_REPORTED = (FindingsReported, PlacementChanged, InventoryChanged)
+_REPORTED = (FindingsReported, PlacementChanged, InventoryChanged, VerdictsReached)
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -122,5 +123,6 @@ def _from_outside(item: AnyInput, state: ClusterState) -> AnyInput | None:
 
 
 def _given_back(hold: NodeHold, state: ClusterState) -> bool:
+    """Or in service when it was first asked about: no policy's doing either, and a spare."""
     before = state.holds.get(hold.node)
-    return bool(hold.schedulable) and before is not None and before.owner is Owner.OPERATOR
+    return bool(hold.schedulable) and (before is None or before.owner is Owner.OPERATOR)

@@ -9,13 +9,13 @@ import msgspec
 
 from remediator.model.records import JobRef
 from vocabulary.health import Health
-from vocabulary.wire import Gpu, RankStatus, Report
+from vocabulary.wire import Gpu, RankStatus, Report, Versions
 
 AGENTS_REMEMBERED = 8
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One node's last report, without its findings."""
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One node's last report, without its findings. Plain data that no collector of cycles need walk: a fleet has much of it."""
 
     node: str
     boot_id: str
@@ -29,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True):
     ranks: tuple[RankStatus, ...]
     jobs: tuple[JobRef, ...]
     superseded: tuple[str, ...]  # earlier agents of this node: what they still say is old, whatever their clocks said
-    asserted: frozenset[str] | None  # ids of the active findings the pipeline was last told; None before that
+    versions: Versions
 
     @property
     def products(self) -> tuple[str, ...]:
@@ -46,6 +46,7 @@ class Roster:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
+        self._told: dict[str, frozenset[str]] = {}  # apart from the entries, which another thread replaces
 
     def get(self, node: str) -> Entry | None:
         """The node's entry, if it ever reported to this process."""
@@ -73,7 +74,7 @@ class Roster:
             ranks=report.ranks,
             jobs=jobs,
             superseded=superseded,
-            asserted=before.asserted if before else None,
+            versions=_tidy(report, before),
         )
         self._entries[report.node] = entry
         return before, entry
@@ -85,8 +86,19 @@ class Roster:
         }
 
     def told(self, node: str, asserted: frozenset[str]) -> None:
-        """The pipeline now knows these findings as the node's whole active set."""
-        self._entries[node] = msgspec.structs.replace(self._entries[node], asserted=asserted)
+        """The pipeline now knows these findings as the node's whole active set. Callable from another thread than `take`."""
+        self._told[node] = asserted
+
+    def knows(self, node: str, asserted: frozenset[str]) -> bool:
+        """Whether the pipeline was last told exactly these ids of the node's active findings."""
+        return self._told.get(node) == asserted
+
+
+def _tidy(report: Report, before: Entry | None) -> Versions:
+    """They hardly ever change, and reports come by the thousand: what was tidied is kept."""
+    if before is not None and report.versions == before.versions:
+        return before.versions
+    return report.versions.tidy()
 
 
 def _stale(before: Entry, report: Report) -> bool:

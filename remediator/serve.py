@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import signal
-import ssl
+import socket
 import threading
 from types import FrameType
-from typing import Any
 
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
@@ -17,65 +17,76 @@ from sqlalchemy.exc import SQLAlchemyError
 from remediator.api.front import Front
 from remediator.api.service import Wakeups
 from remediator.config import Config
-from remediator.decide.policy import Policy
-from remediator.door import Tls
-from remediator.http_protocol import protocol_with
-from remediator.playbook.load import load_policy
+from remediator.http_protocol import KEEP_ALIVE_S, Careful
+from remediator.listener import Listener, allow_many_files
+from remediator.policy_reload import PolicyReload
 from remediator.store.journal import Journal, StoreError
 from remediator.term import Term
 
 log = logging.getLogger(__name__)
-BACKLOG = 2048
+# Allocations before a collection of the young, and collections before one of the next older. With Python's own (700, 10, 10)
+# a fleet's 12 500 connections were walked over so often that a report cost half as much again (bench/results/2026-11-remediator.md).
+COLLECT_AFTER = (20_000, 50, 100)
 CAMPAIGN_S = 0.3
-KEEP_ALIVE_S = 75  # nodes report every 10 s: shorter, and each report would open a connection, with TLS a dear one
 ENDS_WITHIN_S = 10.0
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, but long polls end when a signal asks it to stop, instead of being cut off."""
+    """uvicorn behind our own listener; and long polls end when a signal asks it to stop, instead of being cut off."""
 
     def __init__(self, app: Front, config: Config, wakeups: Wakeups) -> None:
-        host, port = config.address
-        options: dict[str, Any] = {
-            "backlog": BACKLOG,
-            "log_level": "warning",
-            "access_log": False,
-            "http": protocol_with(config.limits.headers_s),
-            "proxy_headers": False,  # the audit log and the limits go by the address that really speaks
-            "server_header": False,
-            "timeout_graceful_shutdown": 5,
-            "timeout_keep_alive": KEEP_ALIVE_S,
-        }
-        if config.tls is not None:
-            options["ssl_context_factory"] = lambda *_: tls_context(config.tls)
-        super().__init__(uvicorn.Config(app, host=host, port=port, **options))
-        self._tls = config.tls
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                http=Careful,
+                proxy_headers=False,  # the audit log and the limits go by the address that really speaks
+                server_header=False,
+                timeout_graceful_shutdown=5,
+                timeout_keep_alive=int(KEEP_ALIVE_S),
+            )
+        )
+        self.listener = Listener(config.address, config.tls, config.limits, self._speak)
+        self._where = f"cluster {config.cluster}, on {config.listen}"
         self._wakeups = wakeups
 
-    def read_certificate(self) -> None:
-        """Read the certificate's files again, for connections from now on; what is in force stays if they are wrong."""
-        if self._tls is None or self.config.ssl is None:
-            return
-        try:
-            tls_context(self._tls)  # tried on one of its own first
-            load_into(self.config.ssl, self._tls)
-            log.info("the certificate %s was read again", self._tls.certificate)
-        except StoreError as error:
-            log.error("%s; the one before stays in force", error)
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until asked to stop.
+
+        Raises:
+            StoreError: the address cannot be listened on.
+        """
+        self.listener.bind()
+        log.info("%s", self._where)
+        super().run(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn once its loop runs."""
+        await super().startup(sockets or [])
+        self.listener.open()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn when it has been asked to stop."""
+        self.listener.close()
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called by uvicorn at SIGTERM and SIGINT."""
         self._wakeups.end()
         super().handle_exit(sig, frame)
 
+    def _speak(self) -> Careful:
+        return Careful(self.config, self.server_state, self.lifespan.state)
+
 
 class Replica:
     """One process among those that serve a cluster."""
 
-    def __init__(self, config: Config, policy: Policy, journal: Journal) -> None:
+    def __init__(self, config: Config, reload: PolicyReload, journal: Journal) -> None:
         self.why = ""  # it ends although nobody asked it to
         self._config = config
-        self._policy = policy
+        self._reload = reload
         self._journal = journal
         self._wakeups = Wakeups()
         self._front = Front(self._wakeups)
@@ -102,9 +113,11 @@ class Replica:
         try:
             while not self._stopping.is_set():
                 if self._campaign():
-                    term = Term(self._config, self._policy, self._journal, self._wakeups, self._end)
+                    term = Term(self._config, self._reload, self._journal, self._wakeups, self._end)
                     term.start()
                     self._term = term
+                    gc.freeze()  # programs and state live as long as this process: no collection need walk over them
+                    gc.set_threshold(*COLLECT_AFTER)
                     self._front.lead(term.service)
                     return
                 self._stopping.wait(CAMPAIGN_S)
@@ -136,36 +149,8 @@ class Replica:
         last.start()
 
     def _read_again(self) -> None:
-        self._server.read_certificate()
-        if self._term is not None:
-            self._term.service.reload.begin()
-
-
-def tls_context(tls: Tls | None) -> ssl.SSLContext:
-    """What the configuration says, TLS 1.2 at least.
-
-    Raises:
-        StoreError: a file cannot be read, or is none of a certificate's.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if tls is not None:
-        load_into(context, tls)
-    return context
-
-
-def load_into(context: ssl.SSLContext, tls: Tls) -> None:
-    """Read the files of a certificate into a context. Raises as `tls_context`."""
-    try:
-        context.load_cert_chain(tls.certificate, tls.key)
-        if tls.client_ca:
-            context.load_verify_locations(tls.client_ca)
-    except (OSError, ssl.SSLError) as error:
-        files = ", ".join(filter(None, (tls.certificate, tls.key, tls.client_ca)))
-        raise StoreError(f"tls: {files}: {error.strerror or error}") from error
-    context.verify_mode = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL}.get(
-        tls.client_certificate, ssl.CERT_REQUIRED
-    )
+        self._server.listener.read_certificate()
+        self._reload.begin()
 
 
 def serve(config: Config) -> None:
@@ -175,14 +160,13 @@ def serve(config: Config) -> None:
         PolicyError: a playbook is wrong. StoreError: the database cannot be used, another remediator has it for itself, or
         the lead was lost.
     """
-    policy = load_policy(config.playbook_paths, config.hooks)
-    tls_context(config.tls)  # said now, and not by uvicorn's exit
+    reload = PolicyReload(config)
+    allow_many_files()
     journal = Journal(config.database)
     with contextlib.closing(journal):
         if journal.alone and not journal.leadership.campaign():
             raise StoreError(journal.taken())
-        replica = Replica(config, policy, journal)
-        log.info("cluster %s, on %s", config.cluster, config.listen)
+        replica = Replica(config, reload, journal)
         replica.run()
     if replica.why:
         raise StoreError(replica.why)

@@ -1,11 +1,12 @@
 """Nodes that say nothing any more. Silence is unknown, never healthy, and alone it takes no node out.
 
-One that is silent gets a finding. Many at once, or most of a rack or a switch, are the network's fault or ours: one incident
-about that, nothing about the nodes, and none of them is isolated on what it said before.
+One that is silent gets a finding. Most of a rack or a switch, or many at once, are the fault of what they share, the
+network's or ours: one incident about that, nothing about the nodes, and none of them is isolated on what it said before.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import ceil
 
@@ -15,6 +16,7 @@ from remediator import incidents
 from remediator.decide.plan import close
 from remediator.decide.settings import Silence
 from remediator.decide.wide import open_wide
+from remediator.model.concluded import CENTRE
 from remediator.model.inputs import SilenceObserved
 from remediator.model.records import Incident, NodeRecord
 from remediator.model.rules import NodeState
@@ -24,8 +26,10 @@ from vocabulary.identity import Component, ComponentKind
 
 RULE = "silence"
 CHECK, CODE = "node", "silent"
+ORIGIN = f"{CENTRE}{RULE}"  # no node can say this of itself, and what one says under the same name is not meant
 NAMED_MAX = 10
 _CLUSTER = "cluster"
+_PLACES = ("rack", "switch")
 _HOST = Component(ComponentKind.HOST)
 _GONE = {NodeState.OPERATOR_HELD, NodeState.RETIRED}
 
@@ -34,18 +38,30 @@ def observe(state: ClusterState, item: SilenceObserved, limits: Silence) -> set[
     """Take in who is silent now. Returns the nodes it concerns."""
     silent = {name: at for name, at in item.silent.items() if _expected(state.nodes.get(name))}
     groups = _groups(state, silent, limits)
-    _keep(state, groups, item.at)
+    _keep(state, groups, item)
     covered = {name for nodes in groups.values() for name in nodes}
     touched = set()
     for name in sorted(silent.keys() - covered):
-        if not any(f.check == CHECK for f in state.active_on(name)):
+        if not _standing(state.findings_on(name)):
             _absorb(state, _finding(name, silent[name], item.at), item.at)
             touched.add(name)
-    heard = [f for f in state.findings.values() if f.active and f.check == CHECK and f.node not in item.silent]
-    for finding in heard:
-        _absorb(state, finding.cleared(item.at, "the node was heard again"), item.at)
-        touched.add(finding.node)
+    for finding in _standing(state.findings.values()):
+        if finding.node not in item.silent or finding.node in covered:
+            why = "it is silent together with others" if finding.node in covered else "the node was heard again"
+            _absorb(state, finding.cleared(item.at, why), item.at)
+            touched.add(finding.node)
     return touched
+
+
+def told_silent(findings: Iterable[Finding], incidents: Iterable[Incident]) -> dict[str, float]:
+    """Who is silent by what was told last, and since when at the latest (UTC s)."""
+    alone = {f.node: float(f.evidence["last_heard"]) for f in _standing(findings)}
+    together = {name: i.opened_at for i in incidents if i.wide and i.rule == RULE for name in i.members}
+    return alone | together
+
+
+def _standing(findings: Iterable[Finding]) -> list[Finding]:
+    return [f for f in findings if f.active and f.origin.startswith(ORIGIN)]
 
 
 def _expected(node: NodeRecord | None) -> bool:
@@ -54,35 +70,52 @@ def _expected(node: NodeRecord | None) -> bool:
 
 
 def _groups(state: ClusterState, silent: Mapping[str, float], limits: Silence) -> dict[str, list[str]]:
-    """What is silent as a whole, and its silent nodes."""
-    total = len(state.nodes)
-    if len(silent) >= max(limits.nodes_min, ceil(total * limits.fraction)):
+    """What is silent as a whole, and its silent nodes: the cluster, unless one place alone explains that it looks so."""
+    many = max(limits.nodes_min, ceil(len(state.index.in_cluster) * limits.fraction))
+    groups: dict[str, list[str]] = {}
+    left = set(silent)
+    while (place := _darkest(state, left, limits)) is not None:
+        groups[place] = sorted(left & state.index.members(place))
+        left -= state.index.members(place)
+        if len(left) >= many:
+            break
+    if len(silent) >= many and (len(groups) != 1 or len(left) >= many):
         return {_CLUSTER: sorted(silent)}
-    at: dict[str, list[str]] = {}
-    for name in sorted(silent):
-        places = state.nodes[name].places
-        for kind in ("switch", "rack"):
-            for place in places.of(kind):
-                at.setdefault(f"{kind}:{place}", []).append(name)
-    return {
-        place: nodes
-        for place, nodes in at.items()
-        if len(nodes) >= max(limits.nodes_min, ceil(len(state.index.members(place)) * limits.place_fraction))
-    }
+    return groups
 
 
-def _keep(state: ClusterState, groups: Mapping[str, list[str]], now: float) -> None:
+def _darkest(state: ClusterState, silent: Iterable[str], limits: Silence) -> str | None:
+    """Of the racks and switches that count as silent the one with most silent nodes, and of several the smallest."""
+    count = Counter(
+        f"{kind}:{place}" for name in silent for kind in _PLACES for place in state.nodes[name].places.of(kind)
+    )
+    population = {place: len(state.index.members(place)) for place in count}
+    dark = [p for p, n in count.items() if n >= max(limits.nodes_min, ceil(population[p] * limits.place_fraction))]
+    return min(dark, key=lambda place: (-count[place], population[place], place), default=None)
+
+
+def _keep(state: ClusterState, groups: Mapping[str, list[str]], item: SilenceObserved) -> None:
     """Open, follow and close the incidents about silence as a whole."""
     standing = {i.node: i for i in state.wide() if i.rule == RULE}
-    for about, incident in standing.items():
-        if about.removeprefix(f"{RULE}:") not in groups:
-            close(state, incident, "heard again, or no longer silent as a whole", now)
     for place, nodes in groups.items():
         known = standing.get(f"{RULE}:{place}")
         if known is None:
-            open_wide(state, f"{RULE}:{place}", RULE, _why(state, place, nodes), nodes, now)
+            open_wide(state, f"{RULE}:{place}", RULE, _why(state, place, nodes), nodes, item.at)
         else:
             _follow(state, known, nodes)
+    for about, incident in standing.items():
+        if about.removeprefix(f"{RULE}:") not in groups:
+            close(state, incident, _ended(incident, groups, item), item.at)
+
+
+def _ended(incident: Incident, groups: Mapping[str, list[str]], item: SilenceObserved) -> str:
+    still = [name for name in incident.members if name in item.silent]
+    if not still:
+        return "heard again"
+    wholes = [f"{RULE}:{place}" for place, nodes in groups.items() if not set(nodes).isdisjoint(still)]
+    if wholes:
+        return f"part of {', '.join(wholes)} now"
+    return "not silent as a whole any more; who still is, is told alone"
 
 
 def _follow(state: ClusterState, incident: Incident, nodes: Iterable[str]) -> None:
@@ -91,14 +124,14 @@ def _follow(state: ClusterState, incident: Incident, nodes: Iterable[str]) -> No
 
 
 def _why(state: ClusterState, place: str, nodes: list[str]) -> str:
-    known = len(state.nodes) if place == _CLUSTER else len(state.index.members(place))
+    known = len(state.index.in_cluster if place == _CLUSTER else state.index.members(place))
     where = "" if place == _CLUSTER else f" of {place.replace(':', ' ')}"
     named = ", ".join(nodes[:NAMED_MAX]) + (", …" if len(nodes) > NAMED_MAX else "")
     return f"{len(nodes)} of {known} nodes{where} are silent at once ({named}); that is the network or this centre, not they"
 
 
 def _finding(node: str, last_heard: float, now: float) -> Finding:
-    origin = f"silence:{last_heard!r}"
+    origin = f"{ORIGIN}:{now!r}"  # what was told of an earlier time alone is over, also where it was not heard since
     return Finding(
         id=finding_id(node, CHECK, CODE, _HOST, origin),
         node=node,

@@ -33,12 +33,15 @@ from remediator.model.records import (
     NodeRecord,
 )
 from remediator.model.rules import NodeState
-from remediator.recent import DEED_DONE, DEED_FAILED, RESET, SUSPECTED, Streak, Suspects
+from remediator.recent import CAUSE_OVER, DEED_DONE, DEED_FAILED, RESET, SUSPECTED, Streak, Suspects
 from vocabulary.finding import Finding, Severity
 
 RETURNED = "node/returned"  # we brought it back; it is on probation
+REPAIRED = "node/repaired"  # people gave it back that had it for replacement
 ISOLATION = "node/isolated"  # in history: a node was taken out of service that was in it
+EJECT = "node/ejected"  # in history: its jobs were told to go on without a node
 BREAKER = "cluster:breaker"  # what the incident is about that is open as long as the breaker is
+EARLIER = ""  # the source of what earlier terms were told of places: every other counts more, the file's word ends it
 CONTEXT_S = 300.0  # what was seen so lately belongs to the present
 SHOWN_S = 86400.0  # for how long a decision stays with people that rests on what nothing asserts (info)
 _DEEDS = frozenset({Verb.CORDON.value, "resume", Verb.RESET_GPU.value, Verb.REBOOT.value, Verb.EXEC.value})
@@ -57,6 +60,7 @@ class Changes:
     actions: dict[str, Action] = dataclasses.field(default_factory=dict)
     occurrences: list[Occurrence] = dataclasses.field(default_factory=list)
     audit: list[AuditEvent] = dataclasses.field(default_factory=list)
+    settled: dict[str, str] = dataclasses.field(default_factory=dict)  # finding → who dealt with it, empty: nobody
 
     def __bool__(self) -> bool:
         return any(getattr(self, field.name) for field in dataclasses.fields(self))
@@ -96,11 +100,13 @@ class ClusterState:
         incidents: Iterable[Incident],
         actions: Iterable[Action],
         occurrences: Iterable[Occurrence],
+        settled: Iterable[tuple[str, str]] = (),
     ) -> ClusterState:
         """The state that these rows describe; nothing of it counts as changed."""
-        state = cls()
+        state = cls(settled=dict(settled))
         for node in nodes:
             state.put_node(node)
+        state.topology[EARLIER] = {name: node.places for name, node in state.nodes.items()}
         for finding in findings:
             state.put_finding(finding)
         for incident in incidents:
@@ -117,6 +123,8 @@ class ClusterState:
     def take_changes(self) -> Changes:
         """Everything changed since the last call."""
         changes, self.changes = self.changes, Changes()
+        touched = (*changes.findings, *changes.settled)
+        changes.settled = {finding: self.settled.get(finding, "") for finding in touched}
         return changes
 
     def put_node(self, node: NodeRecord) -> None:
@@ -132,10 +140,12 @@ class ClusterState:
                     del self._with_job[ref]
         for ref in node.jobs:
             self._with_job.setdefault(ref, set()).add(node.node)
-        self.index.put(before, node, self.holds.get(node.node))
+        self.index.put(before, node, self._in_service(node.node))
         if before is None:
             self.note(node.since, "node_joined", f"{node.node} reported for the first time", node=node.node)
         elif before.state is not node.state:
+            if before.state is NodeState.REPLACING and node.state is NodeState.PROBATION:
+                self.remember(Occurrence(node.since, REPAIRED, node.node))
             text = f"{node.node}: {before.state.value} → {node.state.value} ({node.cause})"
             self.note(
                 node.since,
@@ -148,8 +158,11 @@ class ClusterState:
 
     def put_finding(self, finding: Finding) -> None:
         """Store a finding as it stands now."""
+        before = self.findings.get(finding.id)
         self.findings[finding.id] = self.changes.findings[finding.id] = finding
         self._on_node.setdefault(finding.node, {})[finding.id] = finding
+        if finding.node in self.nodes and _is_grave(finding) is not (before is not None and _is_grave(before)):
+            self.index.weigh(self.nodes[finding.node], self._in_service(finding.node))
 
     def forget_finding(self, finding_id: str) -> None:
         """Drop a finding that nothing refers to any more; its row stays."""
@@ -157,12 +170,19 @@ class ClusterState:
         self._on_node[finding.node].pop(finding_id)
         self.settled.pop(finding_id, None)
 
+    def unsettle(self, finding_id: str) -> None:
+        """Nobody has dealt with this finding any more: as long as it is asserted, it has an incident again."""
+        if self.settled.pop(finding_id, ""):
+            self.changes.settled[finding_id] = ""
+
     def put_incident(self, incident: Incident) -> None:
         """Store an incident; a closed one leaves the state, and its findings are settled."""
         if incident.wide and incident.state is IncidentState.CLOSED:
             incident = replace(incident, findings=())  # they are the nodes' own, which nobody has dealt with by this
         self.changes.incidents[incident.id] = incident
         if incident.state is not IncidentState.CLOSED:
+            if incident.id not in self.incidents:  # new, or open again
+                self.changes.settled |= dict.fromkeys(incident.findings, "")
             self.incidents[incident.id] = incident
             self._incident_on[incident.node] = incident.id
             if incident.wide:
@@ -173,11 +193,16 @@ class ClusterState:
             self._index_wide(incident.id, ())
             self._wide.pop(incident.id, None)
         self._incident_on.pop(incident.node, None)
-        self.settled.update(dict.fromkeys(incident.findings, incident.id))
+        settled = dict.fromkeys(incident.findings, incident.id)
+        self.settled |= settled
+        self.changes.settled |= settled
         for action_id in self._actions_of.pop(incident.id, ()):
             del self.actions[action_id]
         if incident.node == BREAKER:  # however a person closed it
             self.remember(Occurrence(incident.closed_at or 0.0, RESET, BREAKER, incident=incident.id))
+        elif incident.wide:
+            at, drill = incident.closed_at or 0.0, incident.injected
+            self.remember(Occurrence(at, CAUSE_OVER, incident.node, incident=incident.id, injected=drill))
 
     def put_action(self, action: Action) -> None:
         """Store an action as it stands now."""
@@ -208,6 +233,8 @@ class ClusterState:
         self.streak.take(occurrence)
         if occurrence.kind == SUSPECTED and occurrence.node in self.nodes:
             self.suspects.take(occurrence, self.nodes[occurrence.node].places.keys)
+        elif occurrence.kind == CAUSE_OVER:
+            self.suspects.over(occurrence.node, drill=occurrence.injected)
 
     def remember_deed(self, at: float, kind: str, incident: Incident, component: str = "") -> None:
         """The same for something that we did because of an incident."""
@@ -254,7 +281,11 @@ class ClusterState:
         """Remember what the scheduler says of a node."""
         self.holds[hold.node] = hold
         if hold.node in self.nodes:
-            self.index.weigh(self.nodes[hold.node], hold)
+            self.index.weigh(self.nodes[hold.node], self._in_service(hold.node))
+
+    def _in_service(self, node: str) -> NodeHold | None:
+        """What the scheduler says of a node, where it may take over for another: not while it asserts something grave."""
+        return self.holds.get(node) if not self.grave_on(node) else None
 
     def forget_hold(self, node: str) -> None:
         """What the scheduler said of a node is no longer so, and it has not been asked since."""
@@ -326,6 +357,10 @@ class ClusterState:
         """Active findings of a node, by id."""
         return sorted((f for f in self.findings_on(node) if f.active), key=lambda f: f.id)
 
+    def grave_on(self, node: str) -> list[Finding]:
+        """Active findings of a node for which it must take no new work (error, fatal), by id."""
+        return sorted((f for f in self.findings_on(node) if _is_grave(f)), key=lambda f: f.id)
+
     def jobs_on(self, node: str) -> tuple[str, ...]:
         """Names of the jobs with ranks on a node, each once."""
         return tuple(dict.fromkeys(ref.job for ref in self.nodes[node].jobs))
@@ -333,3 +368,7 @@ class ClusterState:
     def widest_job_on(self, node: str) -> int:
         """Nodes of the widest job with ranks on a node."""
         return max((len(self._with_job[ref]) for ref in self.nodes[node].jobs), default=0)
+
+
+def _is_grave(finding: Finding) -> bool:
+    return finding.active and finding.severity.rank >= Severity.ERROR.rank

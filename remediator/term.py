@@ -9,13 +9,12 @@ from pathlib import Path
 from remediator.act.deeds import Deeds
 from remediator.act.kubernetes.scheduler import KubernetesScheduler
 from remediator.act.local import LocalScheduler
-from remediator.act.scheduler import Scheduler
-from remediator.act.slurm import SlurmScheduler
+from remediator.act.scheduler import KnowsPlaces, Scheduler
+from remediator.act.slurm.scheduler import SlurmScheduler
 from remediator.act.webhooks.outbox import Outbox
 from remediator.api.limits import Gate
 from remediator.api.service import Service, Wakeups
 from remediator.config import Config, SchedulerConfig
-from remediator.decide.policy import Policy
 from remediator.decide.settings import Settings
 from remediator.engine import Engine, Snapshot
 from remediator.lookout import Lookout
@@ -24,9 +23,12 @@ from remediator.policy_reload import PolicyReload
 from remediator.roster import Roster
 from remediator.store.deliveries import DeliveryStore
 from remediator.store.journal import Journal
+from remediator.store.past import PastStore
 from remediator.store.retention import Housekeeper
 from remediator.store.tokens import Tokens
 from remediator.token_watch import TokenWatch
+from remediator.watch.past import PastWatch
+from remediator.watch.watcher import Watcher
 from vocabulary.clock import Clock, SystemClock
 
 log = logging.getLogger(__name__)
@@ -36,7 +38,7 @@ class Term:
     """One term of this process as the leader. It has one at most; a new one takes a new process."""
 
     def __init__(
-        self, config: Config, policy: Policy, journal: Journal, wakeups: Wakeups, ended: Callable[[str], None]
+        self, config: Config, reload: PolicyReload, journal: Journal, wakeups: Wakeups, ended: Callable[[str], None]
     ) -> None:
         """Take the lead, and load what the terms before left.
 
@@ -44,9 +46,10 @@ class Term:
             StoreError: another remediator leads, or the database cannot be used.
         """
         clock, roster = SystemClock(), Roster()
+        backend = scheduler(config.scheduler, clock, roster)
         performer = Performer(
             config.cluster,
-            scheduler(config.scheduler, clock, roster),
+            backend,
             Deeds(config.hooks, Outbox(config.alerts, DeliveryStore(journal.engine), config.cluster, clock)),
             clock,
             config.scheduler.poll_s,
@@ -59,7 +62,7 @@ class Term:
             wakeups.wake(snapshot.ordered)
 
         settings = Settings(
-            policy=policy,
+            policy=reload.current(),  # the playbooks may have changed since this process began to stand by
             mode=config.mode,
             budget=config.budget,
             probation_s=config.probation_s,
@@ -68,21 +71,25 @@ class Term:
         journal.leadership.over = ended
         tidy = Housekeeper(journal.engine, config.retention, clock)
         engine = Engine(journal, settings, clock, published, ended, tidy)
-        reload = PolicyReload(config, engine)
+        reload.lead(engine)
         tokens, gate = Tokens(journal.engine), Gate(config.limits, clock.monotonic)
-        self.service = Service(config, clock, engine, journal, performer, roster, tokens, wakeups, reload, gate)
         topology = Path(config.topology) if config.topology else None
-        self._lookout = Lookout(engine, roster, clock, config.silence.after_s, topology)
+        places = backend if isinstance(backend, KnowsPlaces) else None
+        self._lookout = Lookout(engine, roster, clock, config.silence.after_s, topology, places)
+        self.service = Service(
+            config, clock, engine, journal, performer, roster, tokens, wakeups, reload, gate, self._lookout
+        )
+        self._watcher = Watcher(engine, roster, clock, PastWatch(PastStore(journal.engine), clock.wall()))
         self._token_watch = TokenWatch(tokens, wakeups.wake)
 
     def start(self) -> None:
-        """Begin to decide and to act. Playbooks may have changed since this process began to stand by."""
+        """Begin to decide and to act."""
         service = self.service
         self._token_watch.start()
         service.engine.start()
         service.performer.start(service.engine)
-        service.reload.run()
         self._lookout.start()
+        self._watcher.start()
         policy = service.engine.settings.policy
         log.info(
             "cluster %s: leads, epoch %d, mode %s, policy %s %s",
@@ -97,6 +104,7 @@ class Term:
         """End in good order: what is under way finishes, and its outcome is written down."""
         self._token_watch.stop()
         self._lookout.stop()
+        self._watcher.stop()
         self.service.performer.stop()
         self.service.engine.stop()
 
@@ -104,7 +112,7 @@ class Term:
 def scheduler(config: SchedulerConfig, clock: Clock, roster: Roster) -> Scheduler:
     """The backend the configuration names."""
     if config.kind == "slurm":
-        return SlurmScheduler(config.slurm)
+        return SlurmScheduler(config.slurm, clock)
     if config.kind == "kubernetes":
         return KubernetesScheduler(config.kubernetes, clock)
     return LocalScheduler(Path(config.state_file), clock, lambda: roster.running(clock.wall()))

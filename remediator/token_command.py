@@ -15,13 +15,14 @@ import click
 from sqlalchemy.exc import SQLAlchemyError
 
 from remediator.config import ConfigError, load_config
-from remediator.model.credentials import Role, TokenView
+from remediator.model.credentials import Role, TokenView, misfit
 from remediator.options import CONFIG
+from remediator.store.database import words_of
 from remediator.store.journal import Journal, StoreError
 from remediator.store.tokens import Tokens
-from vocabulary.identity import require_node_name
 
 _SPAN = re.compile(r"(\d{1,6})([smhd])")
+SPAN_MAX_S = 100 * 365 * 86400.0
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -45,20 +46,21 @@ def _names(command: Callable[..., Any]) -> Callable[..., Any]:
 @CONFIG
 @_names
 @click.option("--join", metavar="PATTERN", help="A join secret: nodes of such names get a token of their own with it.")
-@click.option("--uses", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="Of a join secret.")
+@click.option("--uses", type=click.IntRange(1, 1_000_000), help="How many nodes a join secret serves.  [default: 1]")
 @click.option("--replaces", is_flag=True, help="The join secret also serves nodes that have a token; the old one ends.")
 @click.option("--expires", metavar="SPAN", help="It ends after 12h, 30d, …  [default: never; a join secret: 1d]")
 def issue_command(
-    config_path: Path, join: str | None, uses: int, *, replaces: bool, expires: str | None, **names: str | None
+    config_path: Path, join: str | None, uses: int | None, *, replaces: bool, expires: str | None, **names: str | None
 ) -> None:
     """Print a new token once; only its digest is stored."""
     role, name = _one(names | {"join": join})
-    _check(role, name)
-    span = expires or ("1d" if join else None)
+    many = uses or 1 if role is Role.JOIN else uses
+    if why := misfit(role, name, many, replaces=replaces):
+        raise click.UsageError(why)
+    span_s = _seconds(expires)
     with _tokens(config_path) as tokens:
         now = time.time()
-        until = None if span is None else now + _seconds(span)
-        many = uses if join else None
+        until = None if span_s is None else now + span_s
         click.echo(tokens.issue(role, name, now, actor=_me(), expires_at=until, uses=many, replaces=replaces))
 
 
@@ -79,12 +81,18 @@ def list_command(config_path: Path, *, everything: bool) -> None:
 @CONFIG
 @_names
 @click.option("--overlap", metavar="SPAN", default="1d", show_default=True, help="So long the old ones stay good.")
-def rotate_command(config_path: Path, overlap: str, **names: str | None) -> None:
+@click.option(
+    "--expires", metavar="SPAN", help="The new one ends after 30d, …  [default: when the old ones would have]"
+)
+def rotate_command(config_path: Path, overlap: str, expires: str | None, **names: str | None) -> None:
     """Print a new token for a name; those that it has end after the overlap."""
     role, name = _one(names)
+    overlap_s, span_s = _seconds(overlap, least=0.0) or 0.0, _seconds(expires)
     with _tokens(config_path) as tokens:
+        now = time.time()
+        until = None if span_s is None else now + span_s
         try:
-            click.echo(tokens.rotate(role, name, time.time(), _seconds(overlap), actor=_me()))
+            click.echo(tokens.rotate(role, name, now, overlap_s, actor=_me(), expires_at=until))
         except LookupError as error:
             raise click.ClickException(str(error.args[0])) from error
 
@@ -101,7 +109,7 @@ def revoke_command(config_path: Path, token_id: str | None, **names: str | None)
         if token_id is not None:
             gone = tokens.revoke(time.time(), actor=_me(), token_id=token_id)
         else:
-            role, name = _one(names)
+            role, name = _one(names, "an ID or ")
             gone = tokens.revoke(time.time(), actor=_me(), role=role, name=name)
     if not gone:
         raise click.ClickException("there is no such token; see 'remediator token list'")
@@ -109,20 +117,11 @@ def revoke_command(config_path: Path, token_id: str | None, **names: str | None)
         click.echo(f"revoked {token.id}, {token.role.value} {token.name}", err=True)
 
 
-def _one(names: dict[str, str | None]) -> tuple[Role, str]:
-    given = [(Role(role), name) for role, name in names.items() if name]
+def _one(names: dict[str, str | None], else_: str = "") -> tuple[Role, str]:
+    given = [(Role(role), name) for role, name in names.items() if name is not None]
     if len(given) != 1:
-        raise click.UsageError(f"give exactly one of {', '.join(f'--{role}' for role in names)}")
+        raise click.UsageError(f"give {else_}exactly one of {', '.join(f'--{role}' for role in names)}")
     return given[0]
-
-
-def _check(role: Role, name: str) -> None:
-    if role is Role.JOIN:
-        return
-    try:
-        require_node_name(name)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
 
 
 @contextlib.contextmanager
@@ -132,7 +131,7 @@ def _tokens(config_path: Path) -> Iterator[Tokens]:
             journal.prepare()
             yield Tokens(journal.engine)
     except (ConfigError, StoreError, SQLAlchemyError) as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(words_of(error)) from error
 
 
 def _state(token: TokenView, now: float) -> str:
@@ -148,11 +147,15 @@ def _state(token: TokenView, now: float) -> str:
     return f"good until {until}" + (f", {token.uses_left} uses" if token.uses_left is not None else "")
 
 
-def _seconds(span: str) -> float:
+def _seconds(span: str | None, least: float = 1.0) -> float | None:
+    if span is None:
+        return None
     match = _SPAN.fullmatch(span)
     if match is None:
         raise click.UsageError(f"{span!r} is no span; write 90s, 30m, 12h or 30d")
-    return int(match[1]) * _UNIT_S[match[2]]
+    if not least <= (found := int(match[1]) * _UNIT_S[match[2]]) <= SPAN_MAX_S:
+        raise click.UsageError(f"{span!r}: give {least:g}s to {SPAN_MAX_S / _UNIT_S['d']:g}d")
+    return found
 
 
 def _me() -> str:

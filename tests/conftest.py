@@ -14,6 +14,13 @@ from healthctl.demo.slurm_cluster import SlurmCluster, why_not
 from tests import postgresql
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a file's tests in one worker, for its fixtures' sake, and all that share one thing of the machine in one."""
+    for item in items:
+        shares = item.get_closest_marker("slurm") or item.get_closest_marker("kmsg")
+        item.add_marker(pytest.mark.xdist_group("machine" if shares else item.nodeid.partition("::")[0]))
+
+
 def skip_or_fail(why: str) -> None:
     """Skip the test; with CI=true fail it, so that no service can go missing unseen."""
     if os.environ.get("CI") == "true":

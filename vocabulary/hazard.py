@@ -23,3 +23,16 @@ class JobHazard(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     valid_s: float
     risks: tuple[NodeRisk, ...] = ()
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """`GET /v1/placement`: where a job of so many nodes would live longest, and what the choice is worth.
+
+    `avoided` are free nodes that are likelier to fail than a usual one, worst first; failures per second of the whole job on the
+    chosen nodes, and on as many picked at random.
+    """
+
+    chosen: tuple[str, ...]
+    avoided: tuple[NodeRisk, ...]
+    per_s: float
+    per_s_at_random: float

@@ -17,6 +17,7 @@ from vocabulary.order import Order
 WIRE_VERSION = 1
 REPORT_BYTES_MAX = 8 << 20
 CHANGES_PER_REPORT_MAX = 500
+VERSION_CHARS_MAX, VERSIONS_MAX = 100, 16  # of one text, and of different ones of a kind
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ class FindingChange(msgspec.Struct, frozen=True):
     finding: Finding
 
 
-class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
+class Gpu(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # plain data, never in a cycle
     """One accelerator of a node."""
 
     index: int
@@ -42,13 +43,65 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     serial: str = ""
 
 
-class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+class Versions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is installed and runs on a node; empty where it does not tell. `vbios` and `firmware` (of network adapters): each once."""
+
+    healthd: str = ""
+    driver: str = ""  # NVIDIA's
+    kernel: str = ""
+    image: str = ""  # the operating system's
+    bios: str = ""
+    vbios: tuple[str, ...] = ()
+    firmware: tuple[str, ...] = ()
+
+    def tidy(self) -> Versions:
+        """The same in printable characters and of bounded length, fit to be a name. BIOSes say what they like."""
+        return Versions(
+            healthd=_printable(self.healthd),
+            driver=_printable(self.driver),
+            kernel=_printable(self.kernel),
+            image=_printable(self.image),
+            bios=_printable(self.bios),
+            vbios=_each(self.vbios),
+            firmware=_each(self.firmware),
+        )
+
+
+def _printable(text: str) -> str:
+    short = text[:VERSION_CHARS_MAX]
+    return short if short.isprintable() else "".join(c if c.isprintable() else "?" for c in short)
+
+
+def _each(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted({_printable(text) for text in texts if text})[:VERSIONS_MAX])
+
+
+class StepWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):  # same
+    """Steps in a row of one rank, numbers `first` to `first` + `size` - 1, of which `steps` were measured. A list on the wire.
+
+    Seconds and tokens are means of those steps; None: the loop does not tell them. `step_s` is without saving. `size` is a
+    power of two and `first` a multiple of it, so that windows of all ranks of a job can be laid side by side.
+    """
+
+    first: int
+    size: int
+    steps: int
+    step_s: float
+    forward_s: float | None = None
+    backward_s: float | None = None
+    communication_s: float | None = None
+    data_s: float | None = None
+    tokens: float | None = None
+
+
+class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # as `Gpu`: a fleet has 100 000
     """What one trainer rank's beacon says now. Times are UTC seconds.
 
     Step times are seconds: of the newest step, and the median of the last 64; `sections` likewise, by the names of the
     page's sections (data, forward, backward, communication, optimizer, checkpoint, other), those that the loop tells;
     `section` is the one it is in. Medians and sections may be some seconds older than `at`. Groups and stage say who its
-    true peers are; -1 and empty: not told.
+    true peers are; -1 and empty: not told. `windows` are its newest whole ones, oldest first: each is told several times,
+    so that a report may be lost.
     """
 
     job: str
@@ -71,6 +124,7 @@ class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     data_group: int = -1
     expert_group: int = -1
     gpu: str = ""  # its UUID
+    windows: tuple[StepWindow, ...] = ()
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,6 +142,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     active: tuple[Finding, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     ranks: tuple[RankStatus, ...] = ()
+    versions: Versions = Versions()
 
 
 class ReportReply(msgspec.Struct, frozen=True):
@@ -104,13 +159,18 @@ class OrdersReply(msgspec.Struct, frozen=True):
 
 
 class Enrolment(msgspec.Struct, frozen=True):
-    """With a join secret: a node asks for a token of its own."""
+    """With a join secret: a node asks for a token of its own.
+
+    `digest` is the SHA-256 (hexadecimal) of a token that the node made: then it alone knows the text, and may ask again when
+    the answer was lost. Empty: the centre makes one.
+    """
 
     node: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    digest: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$", max_length=64)] = ""
 
 
 class NewToken(msgspec.Struct, frozen=True):
-    """A token, told this once."""
+    """A token, told this once; empty where the node made it."""
 
     token: str
 

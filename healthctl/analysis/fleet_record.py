@@ -1,4 +1,4 @@
-"""A table of node events as `remediator.detect.lemons_history` wants it: names told apart, kinds known, moments as seconds."""
+"""A table of node events as `remediator.detect.lemons.history` wants it: names told apart, kinds known, moments as seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from healthctl.analysis.table import Floats, Table, number_of, text_of
 from healthctl.duration import seconds_of
-from remediator.detect.lemons_history import History, Ints, Kind
+from remediator.detect.lemons.history import History, Ints, Kind
 
 # The first name that is a column is taken.
 COLUMNS = {
@@ -76,7 +76,8 @@ def fleet_record(table: Table, as_of: float) -> FleetRecord:
         Failure: a column is missing, or a cell cannot be read.
     """
     columns = {name: table.first_of(*choices) for name, choices in (COLUMNS | COHORTS).items()}
-    _check(table, columns)
+    if table.names:  # a file in which nothing is written tells of nobody
+        _check(table, columns)
     start, end, known = _moments(table, columns)
     keep = known & (start <= as_of)
     injected = columns["injected"]
@@ -84,7 +85,7 @@ def fleet_record(table: Table, as_of: float) -> FleetRecord:
         keep &= np.array([_plain(cell) not in {"true", "1", "yes"} for cell in table.texts(injected)], dtype=np.bool_)
     late = columns["time"] is not None and table.times(columns["time"]) > as_of
     rows = np.flatnonzero(keep & ~np.asarray(late))
-    words = [_plain(cell) for cell in table.texts(columns["kind"] or "kind")]
+    words = [_plain(cell) for cell in table.texts(columns["kind"])] if columns["kind"] else []
     at, node, named, spelt, sizes = _told_of(table, columns, rows)
     kind = np.array([KIND_OF.get(words[row], Kind.OTHER) for row in at.tolist()], dtype=np.int64)
     history = History(

@@ -41,7 +41,7 @@ def hang(directory: Path, world: int | None, output: str) -> None:
 
     Dumps are pickles; nothing in them is run. Ends with 0 if nothing stands still, with 1 if something does.
     """
-    from healthctl.hang.dumps import DumpError, read_directory
+    from healthctl.hang.dumps import RANKS_MAX, DumpError, read_directory
     from healthctl.hang.snapshot import snapshot_of
     from remediator.detect.hangs.judge import judge
 
@@ -54,7 +54,8 @@ def hang(directory: Path, world: int | None, output: str) -> None:
     if not found.dumps:
         todo = "PyTorch writes them where TORCH_FR_DUMP_TEMP_FILE says, if TORCH_FR_BUFFER_SIZE is set"
         raise Failure(f"{directory}: no file there ends in a rank's number; {todo}", Exit.USAGE)
-    snapshot = snapshot_of(found.dumps, max(world or 0, *(rank + 1 for rank in (*found.dumps, *found.unreadable))))
+    ranks = [*found.dumps, *(rank for rank in found.unreadable if rank < RANKS_MAX)]
+    snapshot = snapshot_of(found.dumps, max(world or 0, max(ranks) + 1))
     verdict = judge(snapshot)
     reasons = [*verdict.reasons, *_places(verdict.culprits, found.dumps), *found.unreadable.values()]
     root = verdict.root

@@ -93,7 +93,7 @@ def _moment(text: str) -> float:
 
 
 def _answer(record: FleetRecord, judged: Judged, at: float) -> Answer:
-    from remediator.detect.lemons_marks import Mark
+    from remediator.detect.lemons import Mark
 
     nodes = []
     for index, name in enumerate(record.names):
@@ -128,6 +128,8 @@ def _rounded(value: float) -> float:
 
 def _page(answer: Answer) -> str:
     fleet = answer.fleet
+    if not answer.nodes:
+        return f"as of {moment(answer.as_of)}: nothing to judge, the file has no row of a node up to then"
     lines = [
         (
             f"as of {moment(answer.as_of)}: {fleet['listed_nodes']:.0f} nodes told of, {fleet['nodes']:.0f} in all, "

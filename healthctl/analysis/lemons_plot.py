@@ -11,7 +11,7 @@ import numpy as np
 
 from healthctl.exits import Exit, Failure
 from healthctl.output import clean, moment
-from remediator.detect.lemons_history import Kind, out_of_service
+from remediator.detect.lemons.history import Kind, out_of_service
 
 if TYPE_CHECKING:
     from healthctl.analysis.fleet_record import FleetRecord

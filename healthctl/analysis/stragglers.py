@@ -142,7 +142,7 @@ def _page(answer: Answer) -> str:
     for job in answer.jobs:
         said = [f"{_words(each.name)} {each.value:g}{_whose(each)}" for each in job.reasons[:REASONS_SHOWN]]
         lines.append(f"{clean(job.job)}: {'; '.join(said)}")
-    return "\n".join(lines) if answer.jobs else "no rows"
+    return "\n".join(lines) if answer.jobs else "nothing to judge: the file has no row"
 
 
 def _culprit(culprit: Culprit) -> str:

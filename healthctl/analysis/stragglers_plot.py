@@ -15,10 +15,11 @@ from remediator.detect.stragglers.judge import slowness
 
 if TYPE_CHECKING:
     from healthctl.analysis.stragglers import Job
-    from remediator.detect.stragglers.trace import Trace
+    from remediator.detect.stragglers.trace import Ints, Trace
 
-WIDTH, LEFT, TOP, ROW, ROOM = 1000, 120, 62, 18, 40
+WIDTH, LEFT, TOP, ROW, ROOM = 1000, 180, 62, 18, 40
 CELL_MIN, CELL_MAX = 4.0, 24.0
+DIGIT = 5.0  # wide
 FULL = 0.25  # the slowdown from which on the colour is full
 NOT_KNOWN = "#e4e4e4"
 COLD, CALM, HOT = (33, 102, 172), (247, 247, 247), (178, 24, 43)
@@ -64,20 +65,37 @@ def _one(job: Job, trace: Trace) -> tuple[list[str], float]:
     y = float(TOP)
     for number in np.unique(stage):
         own = np.flatnonzero(stage == number)
-        parts.append(
-            f'<text x="{LEFT - 8}" y="{y + ROW - 5:.0f}" text-anchor="end">{_stage(trace, int(own[0]))}</text>'
-        )
         for start in range(0, own.size, columns):
-            for place, column in enumerate(own[start : start + columns]):
-                rank = int(trace.ranks[column])
-                frame = ' stroke="#000" stroke-width="2"' if rank in culprits else ""
-                tip = escape(clean(_tip(trace, int(column), float(slow[column]))))
-                parts.append(
-                    f'<rect x="{LEFT + place * cell:.1f}" y="{y:.0f}" width="{cell - 0.5:.1f}" height="{ROW - 2}" '
-                    f'fill="{colour(float(slow[column]))}"{frame}><title>{tip}</title></rect>'
-                )
+            row = own[start : start + columns]
+            parts.append(_label(y, trace, row, _stage(trace, int(row[0])) if start == 0 else ""))
+            for place, column in enumerate(row.tolist()):
+                x = LEFT + place * cell
+                parts.append(_square(x, y, cell, trace, column, float(slow[column]), culprits))
             y += ROW
     return parts, y + ROOM - ROW
+
+
+def _label(y: float, trace: Trace, row: Ints, stage: str) -> str:
+    """At the left of a row: its stage, and its first and last rank."""
+    first, last = int(trace.ranks[row[0]]), int(trace.ranks[row[-1]])
+    ranks = str(first) if first == last else f"{first}–{last}"
+    words = f'<text x="10" y="{y + ROW - 5:.0f}">{stage}</text>' if stage else ""
+    return f'{words}<text x="{LEFT - 8}" y="{y + ROW - 5:.0f}" text-anchor="end" fill="#666">{ranks}</text>'
+
+
+def _square(x: float, y: float, cell: float, trace: Trace, column: int, slow: float, culprits: set[int]) -> str:
+    """One rank, with its number where there is room for it."""
+    rank = int(trace.ranks[column])
+    frame = f' stroke="#000" stroke-width="{min(2.0, cell / 6):.2g}"' if rank in culprits else ""
+    square = (
+        f'<rect x="{x:.1f}" y="{y:.0f}" width="{cell - 0.5:.1f}" height="{ROW - 2}" fill="{colour(slow)}"{frame}>'
+        f"<title>{escape(clean(_tip(trace, column, slow)))}</title></rect>"
+    )
+    if cell < DIGIT * (len(str(rank)) + 1):
+        return square
+    ink = "#fff" if abs(slow) > FULL / 2 else "#666"
+    middle = f'x="{x + cell / 2:.1f}" y="{y + ROW - 6:.0f}" text-anchor="middle" font-size="9"'
+    return f'{square}<text {middle} fill="{ink}" pointer-events="none">{rank}</text>'
 
 
 def _stage(trace: Trace, column: int) -> str:
@@ -107,7 +125,7 @@ def _legend() -> Iterator[str]:
             (np.nan, "not known"),
         ]
     ):
-        x = LEFT + place * 130
+        x = LEFT + place * 140
         yield f'<rect x="{x}" y="32" width="14" height="14" fill="{colour(value)}" stroke="#999"/>'
         yield f'<text x="{x + 20}" y="44">{words}</text>'
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from healthctl.analysis.csv_column import CsvColumn
 from healthctl.analysis.moments import seconds_of_all
 from healthctl.exits import Exit, Failure
 
@@ -55,13 +56,16 @@ class Table:
 
     def texts(self, name: str) -> list[str | None]:
         """Stripped text; None where there is nothing. A whole number loses its `.0`."""
-        return [text_of(cell) for cell in self._columns[name]]
+        cells = self._columns[name]
+        return cells.each(text_of) if isinstance(cells, CsvColumn) else [text_of(cell) for cell in cells]
 
     def numbers(self, name: str) -> Floats:
         """float64, NaN where there is nothing; a Failure names the first cell that is no number."""
         cells = self._columns[name]
         if isinstance(cells, np.ndarray) and cells.dtype.kind in "iufb":
             return cells.astype(np.float64)
+        if isinstance(cells, CsvColumn) and (quickly := cells.floats()) is not None:
+            return quickly
         try:
             return np.array([number_of(cell) for cell in cells], dtype=np.float64)
         except (ValueError, TypeError):
@@ -73,7 +77,9 @@ class Table:
         if isinstance(cells, np.ndarray) and cells.dtype.kind in "iuf":
             return seconds_of_all(cells.tolist())
         try:
-            return seconds_of_all([_present(cell) for cell in cells])
+            return seconds_of_all(
+                cells.each(_present) if isinstance(cells, CsvColumn) else [_present(c) for c in cells]
+            )
         except (ValueError, TypeError):
             raise self._first_bad(name, _moment_of, "is no time: epoch seconds or ISO 8601") from None
 

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy.typing as npt
 
+from healthctl.analysis.csv_column import CsvColumn
+
 Column: TypeAlias = "tuple[str, Sequence[Any] | npt.NDArray[Any]]"
 Columns: TypeAlias = tuple[list[Column], Sequence[int]]
 
@@ -47,7 +49,9 @@ def read_csv(path: Path) -> Columns:
     if bad:
         number, actual, expected = bad[0]
         raise Unreadable(f":{number or '?'}: {actual} cells where the first line has {expected}")
-    columns: list[Column] = [(name, table.column(at).to_pylist()) for at, name in enumerate(table.column_names)]
+    columns: list[Column] = [
+        (name, CsvColumn(table.column(at).combine_chunks())) for at, name in enumerate(table.column_names)
+    ]
     return columns, range(2, table.num_rows + 2)
 
 

@@ -1,4 +1,4 @@
-"""`healthctl advise`: what numbers to choose, and what each choice would cost. Asks nobody, changes nothing."""
+"""`healthctl advise`: what to choose, and what each choice would cost. Changes nothing; only `placement` asks the centre."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 from healthctl.duration import Duration, duration_text
 from healthctl.exits import Exit, Failure
 from healthctl.output import facts, json_text, output_option, table
+from healthctl.server import Server, server_options
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 NODES_MAX = 10_000_000
@@ -37,7 +38,7 @@ class Advice(msgspec.Struct, frozen=True):
 
 @click.group()
 def advise() -> None:
-    """What numbers to choose, and what each choice would cost."""
+    """What to choose, and what each choice would cost."""
 
 
 @advise.command()
@@ -131,3 +132,26 @@ def spares(nodes: int, rate: float, repair: float, quantile: float, output: str)
             ]
         )
     )
+
+
+@advise.command()
+@click.option("--nodes", type=click.IntRange(1, NODES_MAX), required=True, help="Nodes that the job wants.")
+@output_option
+@server_options
+def placement(server: Server, nodes: int, output: str) -> None:
+    """Which free nodes are least likely to fail, and which to avoid: by their findings, returns and past."""
+    from vocabulary.hazard import Placement
+
+    found = server.get("/v1/placement", Placement, nodes=nodes)
+    if output == "json":
+        click.echo(json_text(found))
+        return
+    head = facts(
+        [
+            ("place on", ", ".join(found.chosen)),
+            ("the job then fails every", duration_text(1 / found.per_s)),
+            ("on nodes picked at random", duration_text(1 / found.per_s_at_random)),
+        ]
+    )
+    rows = [(risk.node, f"{risk.factor:g}x", risk.why) for risk in found.avoided]
+    click.echo(f"{head}\n\n{table(('AVOID', 'FAILS', 'WHY'), rows)}" if rows else head)

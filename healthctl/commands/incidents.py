@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ from healthctl.exits import Exit, Failure
 from healthctl.listing import ListsByDefault
 from healthctl.output import clean, facts, json_text, moment, output_option, table
 from healthctl.server import Server, server_options
-from remediator.model.views import Approval, IncidentList, IncidentView, Words
+from remediator.model.views import Approval, DecisionView, IncidentList, IncidentView, Words
 
 FORMS = ("md", "html", "json")
 
@@ -173,10 +174,7 @@ def _page(incident: IncidentView) -> str:
     if incident.findings:
         parts.append(findings_table(incident.findings))
     if incident.decisions:
-        decisions = [
-            (moment(d.at), d.answer, d.rule, d.reason, "; ".join(d.guards) or "-", d.policy) for d in incident.decisions
-        ]
-        parts.append(table(("DECIDED", "ANSWER", "RULE", "REASON", "GUARDS", "POLICY"), decisions))
+        parts.append(_decisions(incident.decisions))
     if incident.actions:
         actions = [
             (moment(a.planned_at), a.verb, a.node, a.state, moment(a.finished_at), str(a.attempts), a.detail)
@@ -184,3 +182,14 @@ def _page(incident: IncidentView) -> str:
         ]
         parts.append(table(("PLANNED", "ACTION", "NODE", "STATE", "FINISHED", "TRIES", "DETAIL"), actions))
     return "\n\n".join(parts)
+
+
+def _decisions(decisions: Sequence[DecisionView]) -> str:
+    """A row for each, and below it why and what each guard said, a line each: together they fill no terminal's width."""
+    rows = [(moment(each.at), each.answer, each.rule, each.policy) for each in decisions]
+    header, *lines = table(("DECIDED", "ANSWER", "RULE", "POLICY"), rows).splitlines()
+    shown = [header]
+    for line, decision in zip(lines, decisions, strict=True):
+        said = [decision.reason, *(guard for guard in decision.guards if guard not in decision.reason)]
+        shown += [line, *(f"  {clean(each)}" for each in said if each)]
+    return "\n".join(shown)

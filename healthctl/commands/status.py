@@ -26,11 +26,15 @@ def _page(view: StatusView) -> str:
             ("nodes", f"{view.nodes_total}{_counts(view.nodes_by_state)}"),
             ("health", _counts(view.nodes_by_health).removeprefix(": ")),
             ("isolated", f"{view.isolated} of at most {view.isolated_max}"),
-            ("open", f"{view.incidents_open} incidents, {view.actions_open} actions"),
+            ("open", f"{_many(view.incidents_open, 'incident')}, {_many(view.actions_open, 'action')}"),
             ("scheduler", view.scheduler),
             *(("blocked", reason) for reason in view.blocked),
         ]
     )
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def _counts(by_name: dict[str, int]) -> str:

@@ -24,7 +24,8 @@ from healthctl.exits import Failure
 from healthctl.server import Server
 from remediator.act.local import LocalScheduler
 from remediator.act.scheduler import Scheduler
-from remediator.act.slurm import SlurmOptions, SlurmScheduler
+from remediator.act.slurm.options import SlurmOptions
+from remediator.act.slurm.scheduler import SlurmScheduler
 from remediator.model.views import NodeList
 from vocabulary.clock import SystemClock
 

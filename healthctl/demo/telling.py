@@ -20,7 +20,7 @@ def tell(event: EventView) -> str | None:
     if event.kind in {"order_progress", "action_ended"} and event.data.get("verb") in TRAINER_ORDERS:
         return _order(event)
     text = event.text.removeprefix(f"{event.node}: ")
-    for words in (f" of {event.node}", f" on {event.node}"):
+    for words in (f" of {event.node}", f" on {event.node}") if event.node else ():
         text = text.replace(words, "")
     if event.kind == "node_state":
         return None if "→ suspect" in text else f"node: {text.partition(' (')[0]}"

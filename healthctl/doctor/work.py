@@ -50,5 +50,6 @@ def _preflight(python: str) -> Advice:
         return bad("preflight", f"{python} has no torch", why, todo)
     version = done.stdout.strip()
     if version.endswith("no CUDA"):
+        todo = "for GPUs it needs a torch built for CUDA, and the driver"
         return absent("preflight", f"torch {version}", "it tests the host's memory and cores only, and says so", todo)
     return good("preflight", f"torch {version}")

@@ -23,7 +23,7 @@ BYTES_MAX = 256 << 20  # of one file; 20 000 entries with deep stacks are some t
 MEMORY_MAX = 8 << 30  # for one dump while it is read: a small pickle can ask for any amount
 RANKS_MAX = 1 << 20  # more than any job has: a number beyond it is damage, and a list up to it would fill the memory
 _RANKS = re.compile(r"[\[\]\d,\s]*")
-_RANK = re.compile(r"(\d+)(?:\.(?:pkl|pickle|pt|bin|dump|trace|json))?$")
+_RANK = re.compile(r"(\d+)(?:\.[a-z]\w*)?$")
 
 
 class DumpError(ValueError):
@@ -55,8 +55,8 @@ class Entry(msgspec.Struct, frozen=True):
     state: str | None = ""  # scheduled, started, completed
     retired: bool | None = False  # nobody waits for it any more: done, or given up
     is_p2p: bool | None = False
-    time_created_ns: int | None = None
-    time_discovered_started_ns: int | None = None
+    time_created_ns: int | float | None = None
+    time_discovered_started_ns: int | float | None = None
     frames: list[Frame] = []
 
     @property
@@ -109,9 +109,9 @@ def _possible(ranks: Iterable[int]) -> tuple[int, ...]:
 class Progress(msgspec.Struct, frozen=True):
     """The last numbers of one process group; -1 where nothing is known."""
 
-    last_enqueued_collective: int = -1
-    last_started_collective: int = -1
-    last_completed_collective: int = -1
+    last_enqueued_collective: int | None = -1
+    last_started_collective: int | None = -1
+    last_completed_collective: int | None = -1
 
 
 class Dump(msgspec.Struct, frozen=True):
@@ -120,7 +120,6 @@ class Dump(msgspec.Struct, frozen=True):
     entries: list[Entry] | None = None
     pg_config: dict[str, Group] | None = None
     pg_status: dict[str, Progress] | None = None
-    version: str = ""
 
     @property
     def calls(self) -> list[Entry]:
@@ -143,34 +142,41 @@ class Directory(msgspec.Struct, frozen=True):
 def read_directory(directory: Path) -> Directory:
     """Files whose name ends in a number, the rank. A rank's pickle goes before its JSON, which lacks stacks.
 
-    A rank may die while it writes: its dump counts as unreadable, and those of the others are judged without it.
+    A rank may die while it writes: its dump counts as unreadable, and those of the others are judged without it. What
+    else ends in a number is no dump if those that are have other names.
 
     Raises:
         DumpError: two are of one rank.
         OSError: the directory cannot be read.
     """
-    found: dict[int, Path] = {}
-    for path in sorted(directory.iterdir(), key=lambda path: (path.suffix == ".json", path.name)):
-        match = _RANK.search(path.name)
-        if match is None or not path.is_file():
-            continue
-        rank = int(match[1])
-        if rank in found and (path.suffix != ".json" or found[rank].suffix == ".json"):
-            raise DumpError(
-                f"{path} and {found[rank].name} are both of rank {rank}; keep one job's dumps to a directory"
-            )
-        found.setdefault(rank, path)
+    found = [
+        (int(match[1]), path.name[: match.start()], path)
+        for path in sorted(directory.iterdir(), key=lambda path: (path.suffix == ".json", path.name))
+        if (match := _RANK.search(path.name)) is not None and path.is_file()
+    ]
+    read: dict[int, Path] = {}
     dumps: dict[int, Dump] = {}
-    unreadable: dict[int, str] = {}
-    for rank, path in sorted(found.items()):
+    wrong: dict[int, tuple[str, str]] = {}
+    for rank, name, path in found:
+        if path.suffix == ".json" and rank in read and read[rank].suffix != ".json":
+            continue
         if rank >= RANKS_MAX:
-            unreadable[rank] = f"{path}: no job has a rank {rank}"
+            wrong[rank] = name, f"{path}: no job has a rank {rank}"
             continue
         try:
-            dumps[rank] = read_dump(path)
+            dump = read_dump(path)
         except (DumpError, OSError) as error:
-            unreadable[rank] = str(error)
-    return Directory(dumps, unreadable)
+            wrong.setdefault(rank, (name, str(error)))
+            continue
+        if rank in read:
+            both = f"{read[rank]} and {path.name} are both of rank {rank}"
+            raise DumpError(f"{both}; keep one job's dumps to a directory")
+        read[rank], dumps[rank] = path, dump
+    names = {name for rank, name, path in found if read.get(rank) == path}
+    unreadable = {
+        rank: said for rank, (name, said) in wrong.items() if rank not in dumps and (name in names or not names)
+    }
+    return Directory(dict(sorted(dumps.items())), dict(sorted(unreadable.items())))
 
 
 def read_dump(path: Path) -> Dump:
@@ -188,6 +194,9 @@ def read_dump(path: Path) -> Dump:
             plain = json.loads(content) if content.lstrip()[:1] == b"{" else _Plain(BytesIO(content)).load()
             if isinstance(plain, dict) and {"entries", "pg_config", "pg_status"} & plain.keys():
                 _keep_last_stack(plain.get("entries"))
+                for name in ("pg_config", "pg_status"):  # some writers count groups where PyTorch names them
+                    if isinstance(plain.get(name), dict):
+                        plain[name] = {str(key): value for key, value in plain[name].items()}
                 return msgspec.convert(plain, Dump, strict=False)
     except MemoryError:
         raise DumpError(f"{path}: asks for more memory than any dump needs") from None
@@ -198,9 +207,10 @@ def read_dump(path: Path) -> Dump:
 
 def _keep_last_stack(entries: Any) -> None:
     """Only where a rank was last is ever shown, and the stacks are most of a dump."""
-    for entry in entries[:-1] if isinstance(entries, list) else ():
-        if isinstance(entry, dict):
-            entry.pop("frames", None)
+    for place, entry in enumerate(reversed(entries) if isinstance(entries, list) else ()):
+        if isinstance(entry, dict) and "frames" in entry:
+            frames = entry.pop("frames") if place else entry["frames"]
+            entry["frames"] = [frame for frame in frames or () if isinstance(frame, dict)] if not place else []
 
 
 class _Plain(pickle.Unpickler):

@@ -33,7 +33,7 @@ def snapshot_of(dumps: Mapping[int, Dump], world: int = 0) -> Snapshot:
         operations=operations,
         entered=_entered(dumps, operations, groups),
         groups=groups.seen((each.group, each.rank) for each in operations),
-        recorded=frozenset(rank for rank, dump in dumps.items() if dump.entries),
+        recorded=frozenset(rank for rank, dump in dumps.items() if dump.entries or _enqueued(dump) is not None),
         everybody=groups.everybody,
         whole=frozenset(rank for rank, dump in dumps.items() if dump.calls and dump.calls[0].record_id == 0),
     )
@@ -119,24 +119,24 @@ def _operation(rank: int, key: str, call: _Call, transfers: tuple[Transfer, ...]
         input_dtypes=_texts(entry.input_dtypes),
         output_dtypes=_texts(entry.output_dtypes),
         transfers=transfers,
-        created_ns=entry.time_created_ns or 0,
+        created_ns=int(entry.time_created_ns or 0),
         timed_out=bool(entry.retired) and not done and backend != "gloo",
     )
 
 
 def _elements(sizes: Any) -> tuple[int, ...]:
     """Of each tensor. One call's sizes are a list of shapes; some versions leave out the outer brackets."""
-    if not isinstance(sizes, list):
+    if not isinstance(sizes, list | tuple):
         return ()
     if sizes and all(isinstance(size, int) for size in sizes):
         return (math.prod(sizes),)
-    return tuple(math.prod(d for d in size if isinstance(d, int)) for size in sizes if isinstance(size, list))
+    return tuple(math.prod(d for d in size if isinstance(d, int)) for size in sizes if isinstance(size, list | tuple))
 
 
 def _texts(said: Any) -> tuple[str, ...]:
     if isinstance(said, str):
         return (said,)
-    return tuple(text for each in said for text in _texts(each)) if isinstance(said, list) else ()
+    return tuple(text for each in said for text in _texts(each)) if isinstance(said, list | tuple) else ()
 
 
 def _entered(dumps: Mapping[int, Dump], operations: Iterable[Operation], groups: Groups) -> dict[tuple[int, str], int]:
@@ -147,8 +147,15 @@ def _entered(dumps: Mapping[int, Dump], operations: Iterable[Operation], groups:
     seen = {(each.rank, each.group) for each in operations}
     keys = [key for key, group in groups.found.items() if group.description == DEFAULT and not key.startswith("gloo/")]
     return {
-        (rank, key): dump.pg_status["0"].last_enqueued_collective
+        (rank, key): number
         for key in keys
         for rank, dump in dumps.items()
-        if dump.pg_status and "0" in dump.pg_status and (rank, key) not in seen
+        if (number := _enqueued(dump)) is not None and (rank, key) not in seen
     }
+
+
+def _enqueued(dump: Dump) -> int | None:
+    """How far the rank is in the default group, by its counters; None where it does not tell or never began."""
+    progress = (dump.pg_status or {}).get("0")
+    told = None if progress is None else progress.last_enqueued_collective
+    return None if told is None or told < 0 else told

@@ -15,7 +15,8 @@ from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import BeaconView, Patience, remove
 from healthd.trainer.ring import Durations, durations
 from healthd.training.reading import StepReader
-from vocabulary.wire import RankStatus
+from healthd.training.windows import StepWindows
+from vocabulary.wire import RankStatus, StepWindow
 
 DEAD_SHOWN_S = 600.0  # how long a dead rank is still reported
 KEPT_S = 24 * 3600.0  # how long a dead page lies there
@@ -24,6 +25,7 @@ BROKEN_AGAIN_S = 60.0  # when one that could not be read is tried again, though 
 SHOWN_PER_USER, BROKEN_PER_USER = 256, 16
 LATE_LOOKS = 60  # dead pages of a busy day are read within so many; what is late then stays so
 STEPS_SUMMARISED = 64
+WINDOW_S = 4.0  # as `report_window_s` of the thresholds
 SUMMARY_S = 5.0  # how old a summary of a rank's steps may be: parsing 64 of them costs more than reading the page
 
 
@@ -60,10 +62,12 @@ class _Settled:
 class BeaconCollector:
     """Remembers pages that cannot change any more, so that old jobs, and rubbish, cost next to nothing."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, window_s: float = WINDOW_S) -> None:
+        """Args: `directory`: of the pages; `window_s`: least seconds of a window of steps that the centre is told."""
         self._directory = Directory(str(directory))
         self._known: dict[str, _Known] = {}
         self._reader = StepReader()
+        self._windows = StepWindows(window_s)
         self._late: dict[int, int] = {}  # by user: for how many looks
 
     def read(self, now: float) -> Beacons:
@@ -79,6 +83,7 @@ class BeaconCollector:
         kept = {path: _without_news(known) for path, known in self._known.items() if path in stay}
         self._known = kept | read
         self._reader.end_look()
+        self._windows.end_look()
         self._clean(look, now)
         found = [known.read for _, known in sorted(self._known.items()) if known.read is not None]
         claimants = claimants_of(each.claim for each in found)
@@ -106,7 +111,7 @@ class BeaconCollector:
             return _Known(file, last if same else None, view.problem, again_at)
         took = self._summary(before, file, view, now)
         steps = self._reader.take(view.identity, view.state, view.ring, alive=view.alive, user=view.uid)
-        read = _Read(_rank(view, took[1]), steps, claim_of(view))
+        read = _Read(_rank(view, took[1], self._windows.take(steps)), steps, claim_of(view))
         return _Known(file, read, view.problem, AT_ONCE if view.alive else NEVER, took)
 
     def _summary(self, before: _Known | None, file: File, view: BeaconView, now: float) -> tuple[float, Durations]:
@@ -174,7 +179,7 @@ def _some_of_each_user(found: list[_Read]) -> list[_Read]:
     return [each for each in found if each.claim.path in kept]
 
 
-def _rank(view: BeaconView, took: Durations) -> RankStatus:
+def _rank(view: BeaconView, took: Durations, windows: tuple[StepWindow, ...]) -> RankStatus:
     identity, last = view.identity, view.steps(1)
     return RankStatus(
         job=identity.job,
@@ -197,4 +202,5 @@ def _rank(view: BeaconView, took: Durations) -> RankStatus:
         data_group=identity.data_group,
         expert_group=identity.expert_group,
         gpu=identity.gpu_uuid,
+        windows=windows,
     )

@@ -30,9 +30,10 @@ def read(machine: Machine, options: Options) -> VersionsSample:  # noqa: ARG001 
         raise Absent("no /proc/sys/kernel/osrelease")
     board = (machine.text(f"{_DMI}/{key}") or "" for key in ("sys_vendor", "product_name"))
     bios = (machine.text(f"{_DMI}/{key}") or "" for key in ("bios_version", "bios_date"))
+    release = os_release(machine.text("/etc/os-release") or "")
     return VersionsSample(
         kernel=kernel,
-        os=pretty_name(machine.text("/etc/os-release") or ""),
+        os=release.get("PRETTY_NAME", ""),
         board=" ".join(board).strip(),
         bios=" ".join(bios).strip(),
         microcode=microcodes(machine.text("/proc/cpuinfo") or ""),
@@ -40,13 +41,14 @@ def read(machine: Machine, options: Options) -> VersionsSample:  # noqa: ARG001 
         nvidia_peermem="loaded" if machine.exists("/sys/module/nvidia_peermem") else "",
         mlx5=machine.text("/sys/module/mlx5_core/version") or "",
         cmdline=telling(machine.text("/proc/cmdline") or ""),
+        image=" ".join(release[key] for key in ("IMAGE_ID", "IMAGE_VERSION") if release.get(key)),
     )
 
 
-def pretty_name(text: str) -> str:
-    """Of os-release(5)."""
+def os_release(text: str) -> dict[str, str]:
+    """What os-release(5) says, by its keys."""
     lines = (line.partition("=") for line in text.splitlines())
-    return next((value.strip("\"'") for key, _, value in lines if key == "PRETTY_NAME"), "")
+    return {key: value.strip("\"'") for key, _, value in lines}
 
 
 def microcodes(cpuinfo: str) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class StepFacts(NamedTuple):
-    """One finished step. `ordinal` counts a process's steps from 0; `communication_s` is None where it was not timed."""
+    """One finished step. `ordinal` counts a process's steps from 0; seconds of a section are None where it was not timed."""
 
     ordinal: int
     step: int
@@ -21,6 +21,9 @@ class StepFacts(NamedTuple):
     loss: float | None = None
     gradient_norm: float | None = None
     tokens: float | None = None
+    data_s: float | None = None
+    forward_s: float | None = None
+    backward_s: float | None = None
 
 
 class RankSteps(NamedTuple):

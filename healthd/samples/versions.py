@@ -19,6 +19,7 @@ class VersionsSample(NamedTuple):
     nvidia_peermem: str  # "loaded", or empty
     mlx5: str
     cmdline: str  # the kernel's, where it concerns PCIe and memory
+    image: str = ""  # name and version of the image the system was made of
 
 
 METRICS = (

@@ -35,3 +35,4 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     communication_clear_points: float
     recent_steps: int
     recent_clear_steps: int
+    report_window_s: float

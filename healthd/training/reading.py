@@ -78,4 +78,7 @@ def _facts(ordinal: int, record: StepRecord) -> StepFacts:
         loss=record.loss,
         gradient_norm=record.grad_norm,
         tokens=record.tokens,
+        data_s=record.sections.get("data"),
+        forward_s=record.sections.get("forward"),
+        backward_s=record.sections.get("backward"),
     )

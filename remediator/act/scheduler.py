@@ -6,10 +6,11 @@ functions below are that rule; every backend asks them about the node as it is *
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Collection, Mapping
+from typing import Protocol, runtime_checkable
 
 from remediator.model.hold import REASON_PREFIX, NodeHold, Outcome, Owner, Result
+from remediator.model.places import Places
 
 REASON_LENGTH_MAX = 250
 
@@ -20,7 +21,8 @@ class Scheduler(Protocol):
     def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
         """Every one of `nodes` as the scheduler sees it now, in one call.
 
-        A node whose state could not be learnt (scheduler down, name unknown) has `schedulable` None and says why.
+        A node whose state could not be learnt (scheduler down, name unknown) has `schedulable` None and says why;
+        where the scheduler answered that it has no such node, `known` is False.
         """
         ...
 
@@ -37,10 +39,28 @@ class Scheduler(Protocol):
         ...
 
 
+@runtime_checkable
+class KnowsPlaces(Protocol):
+    """A scheduler that can also say where its nodes stand: by its own topology, or by labels."""
+
+    def places(self) -> dict[str, Places] | None:
+        """Every node it knows, and where it stands by its word, in one call; None: it cannot be asked now."""
+        ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A scheduler that may lose a drain of ours, and tells that from an operator's lift by what it saw itself."""
+
+    def remember(self, held: Mapping[str, float]) -> None:
+        """What was held before it was first asked: node → when our drain was last confirmed, UTC s."""
+        ...
+
+
 def before_cordon(hold: NodeHold) -> Outcome | None:
     """The answer to a drain that must not be carried out, or None: go on."""
     if hold.schedulable is None:
-        return Outcome(Result.FAILED, hold.reason)
+        return Outcome(Result.FAILED if hold.known else Result.UNKNOWN, hold.reason)
     if hold.owner is Owner.US:
         return Outcome(Result.ALREADY, f"{hold.node} is already held by us: {hold.reason}")
     if hold.owner is Owner.OPERATOR:
@@ -51,7 +71,7 @@ def before_cordon(hold: NodeHold) -> Outcome | None:
 def before_resume(hold: NodeHold) -> Outcome | None:
     """The answer to a resume that must not be carried out, or None: go on."""
     if hold.schedulable is None:
-        return Outcome(Result.FAILED, hold.reason)
+        return Outcome(Result.FAILED if hold.known else Result.UNKNOWN, hold.reason)
     if hold.owner is Owner.NOBODY:
         return Outcome(Result.ALREADY, f"nobody holds {hold.node}")
     if hold.owner is not Owner.US:

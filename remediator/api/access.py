@@ -56,14 +56,16 @@ async def let_in(request: Request, access: Access) -> None:
         return
     identity, token = await _identify(request)
     gate = service_of(request).gate
+    if identity.role is Role.NODE and (misfit := _certificate_misfit(request, identity)):
+        _slow_down_strangers(request)  # whoever copied the token must not use up what its node may ask
+        raise misfit
+    request.scope.get("known", lambda: None)()
     bucket = gate.nodes if identity.role is Role.NODE else gate.people
     if (wait_s := bucket.wait_s(identity.id)) > 0:
         raise _too_often(f"{identity.role.value} {identity.name} asks too often", wait_s)
     node = request.path_params.get("node")
     if not allows(access, identity, node):
         raise _forbidden(access, identity, node)
-    if access is Access.NODE:
-        _certificate_fits(request, identity)
     request.state.identity = identity
     request.state.secret = token if access is Access.JOIN else ""
 
@@ -100,8 +102,7 @@ async def _identify(request: Request) -> tuple[Identity, str]:
     tokens = service_of(request).tokens
     if scheme.lower() == "bearer" and token and (known := tokens.identify(token)) is not None:
         return known, token  # asked before any limit: nobody can be locked out by a neighbour behind the same address
-    if (wait_s := service_of(request).gate.unknown.wait_s(address(request))) > 0:
-        raise _too_often("too many requests without a good token from this address", wait_s)
+    _slow_down_strangers(request)
     if scheme.lower() != "bearer" or not token:
         todo = "send 'Authorization: Bearer TOKEN'; a token comes from 'remediator token issue'"
         raise Refusal(401, "no token was sent", todo)
@@ -114,6 +115,11 @@ async def _identify(request: Request) -> tuple[Identity, str]:
         todo = "issue a new one with 'remediator token issue'"
         raise Refusal(401, "this token is not known, has ended, or was revoked", todo)
     return identity, token
+
+
+def _slow_down_strangers(request: Request) -> None:
+    if (wait_s := service_of(request).gate.unknown.wait_s(address(request))) > 0:
+        raise _too_often("too many requests without a good token from this address", wait_s)
 
 
 def _too_often(words: str, wait_s: float) -> Refusal:
@@ -131,12 +137,14 @@ def _forbidden(access: Access, identity: Identity, node: str | None) -> Refusal:
     return Refusal(403, f"{mine}; {access.value} is needed here", todo)
 
 
-def _certificate_fits(request: Request, identity: Identity) -> None:
+def _certificate_misfit(request: Request, identity: Identity) -> Refusal | None:
+    """Why a node's token does not count on this connection, if it does not."""
     tls = service_of(request).config.tls
     if tls is None or not tls.nodes_by_certificate:
-        return
+        return None
     names = request.scope.get("client_certificate_names", ())
-    if identity.name not in names:
-        had = f"the client certificate names {', '.join(names)}" if names else "no client certificate was shown"
-        todo = "give healthd 'remediator.certificate' and 'remediator.certificate_key' with the node's name in them"
-        raise Refusal(403, f"{had}, the token is node {identity.name}'s", todo)
+    if identity.name in names:
+        return None
+    had = f"the client certificate names {', '.join(names)}" if names else "no client certificate was shown"
+    todo = "give healthd 'remediator.certificate' and 'remediator.certificate_key' with the node's name in them"
+    return Refusal(403, f"{had}, the token is node {identity.name}'s", todo)

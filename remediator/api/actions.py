@@ -59,6 +59,10 @@ async def resolve(request: Request) -> Response:
     if incident.state is IncidentState.ACTING:
         todo = "wait for it to end, or take the node into your own hands (drain it yourself in the scheduler)"
         raise Refusal(409, f"a plan of {incident.id} is under way", todo)
+    record = service_of(request).engine.snapshot.nodes.get(incident.node)
+    if record is not None and record.held:
+        todo = "resume it in the scheduler and the incident closes by itself; if it never comes back, 'nodes retire' it"
+        raise Refusal(409, f"we still hold {record.node} out of service", todo)
     return await _say(request, incident, IncidentWord.RESOLVE, words.text)
 
 

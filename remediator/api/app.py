@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from remediator.api import evidence
+from remediator.api.jobs import Board
 from remediator.api.routes import ENDPOINTS
-from remediator.api.service import Refusal, Service, reply
+from remediator.api.service import RETRY_AFTER_S, Refusal, Service, reply
+from remediator.store.database import refuses
 from vocabulary.wire import Problem
 
 log = logging.getLogger(__name__)
@@ -38,10 +41,20 @@ async def broken(request: Request, error: Exception) -> Response:
     return reply(Problem(error="the remediator failed on this request; its log says why"), 500)
 
 
+async def away(request: Request, error: Exception) -> Response:
+    """The database cannot be asked: no bug, and nothing that another attempt could not mend."""
+    if refuses(error):
+        return await broken(request, error)
+    log.warning("%s %s: the database cannot be asked: %s", request.method, request.url.path, error)
+    problem = Problem(error="the database cannot be asked now", todo="send it again later; a repetition does no harm")
+    return reply(problem, 503, {"retry-after": str(RETRY_AFTER_S)})
+
+
 def build_app(service: Service) -> Starlette:
     """The leader's application. The loop it runs on must be known to the wake-ups."""
-    handlers = {Refusal: refused, HTTPException: unroutable, Exception: broken}
+    handlers = {Refusal: refused, HTTPException: unroutable, SQLAlchemyError: away, Exception: broken}
     app = Starlette(routes=[endpoint.route() for endpoint in ENDPOINTS], exception_handlers=handlers)
     app.state.service = service
+    app.state.board = Board(service)
     app.state.evidence_turns = asyncio.Semaphore(evidence.AT_ONCE)
     return app

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,14 +12,12 @@ from starlette.responses import Response
 
 from remediator.api.access import actor
 from remediator.api.service import Refusal, message_of, reply, service_of
-from remediator.model.credentials import Role, TokenList
+from remediator.model.credentials import Role, TokenList, misfit
 from remediator.model.views import Rotation, TokenWish
 from remediator.store.tokens import EnrolmentRefused
-from vocabulary.identity import require_node_name
 from vocabulary.wire import Enrolment, NewToken
 
 WISH_BYTES_MAX = 4096
-PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]-]{1,255}")
 
 T = TypeVar("T")
 
@@ -28,11 +25,8 @@ T = TypeVar("T")
 async def issue(request: Request) -> Response:
     """`POST /v1/tokens`: the answer is the only time the token is told."""
     wish = await message_of(request, TokenWish, WISH_BYTES_MAX)
-    _check_name(wish.role, wish.name)
-    if (wish.role is Role.JOIN) != (wish.uses is not None):
-        raise Refusal(400, "'uses' belongs to join secrets, and they need it")
-    if wish.replaces and wish.role is not Role.JOIN:
-        raise Refusal(400, "'replaces' belongs to join secrets")
+    if why := misfit(wish.role, wish.name, wish.uses, replaces=wish.replaces):
+        raise Refusal(400, why)
     service = service_of(request)
     now = service.clock.wall()
     until = None if wish.expires_s is None else now + wish.expires_s
@@ -59,7 +53,10 @@ async def rotate(request: Request) -> Response:
     if wish.role is Role.JOIN:
         raise Refusal(400, "join secrets are not rotated; revoke the old one and issue another")
     try:
-        token = await _stored(lambda: service.tokens.rotate(wish.role, wish.name, now, wish.overlap_s, actor=who))
+        until = None if wish.expires_s is None else now + wish.expires_s
+        token = await _stored(
+            lambda: service.tokens.rotate(wish.role, wish.name, now, wish.overlap_s, actor=who, expires_at=until)
+        )
     except LookupError as error:
         raise Refusal(404, str(error.args[0])) from error
     return reply(NewToken(token))
@@ -76,27 +73,18 @@ async def revoke(request: Request) -> Response:
 
 
 async def enrol(request: Request) -> Response:
-    """`POST /v1/enrol`: a node's own token for a join secret."""
+    """`POST /v1/enrol`: a node's own token for a join secret. A node that made its token itself may ask again."""
     wish = await message_of(request, Enrolment, WISH_BYTES_MAX)
-    _check_name(Role.NODE, wish.node)
+    if why := misfit(Role.NODE, wish.node, None, replaces=False):
+        raise Refusal(400, why)
     service, who, secret = service_of(request), actor(request), request.state.secret
     now = service.clock.wall()
     try:
-        token = await _stored(lambda: service.tokens.enrol(secret, wish.node, now, actor=f"join secret {who}"))
+        tokens, by = service.tokens, f"join secret {who}"
+        token = await _stored(lambda: tokens.enrol(secret, wish.node, now, mine=wish.digest, actor=by))
     except EnrolmentRefused as error:
         raise Refusal(403, str(error), "ask an admin") from error
     return reply(NewToken(token))
-
-
-def _check_name(role: Role, name: str) -> None:
-    if role is Role.JOIN:
-        if PATTERN.fullmatch(name) is None:
-            raise Refusal(400, f"{name[:80]!r} is no pattern for node names", "like gpu-*")
-        return
-    try:
-        require_node_name(name)
-    except ValueError as error:
-        raise Refusal(400, str(error)) from error
 
 
 async def _stored(work: Callable[[], T]) -> T:

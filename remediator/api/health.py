@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import cache
 
 import msgspec
@@ -38,7 +39,8 @@ async def livez(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """Prometheus text."""
-    return Response(render_metrics(service_of(request)), media_type=CONTENT_TYPE_LATEST)
+    page = await asyncio.to_thread(render_metrics, service_of(request))
+    return Response(page, media_type=CONTENT_TYPE_LATEST)
 
 
 async def openapi(_request: Request) -> Response:

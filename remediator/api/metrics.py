@@ -14,6 +14,7 @@ from remediator.api.service import Service
 from remediator.decide.budget import level_max
 from remediator.decide.returns import WINDOWS, refailed
 from remediator.engine import Snapshot
+from remediator.index import is_in_cluster
 from remediator.model.rules import NodeState
 from remediator.state import BREAKER
 
@@ -40,7 +41,7 @@ class _Gauges(Collector):
         yield GaugeMetricFamily(
             "remediator_isolated_nodes_limit",
             "Most nodes the budget lets us hold.",
-            level_max(engine.settings.budget, len(snapshot.nodes)),
+            level_max(engine.settings.budget, sum(map(is_in_cluster, snapshot.nodes.values()))),
         )
         yield GaugeMetricFamily("remediator_incidents_open", "Incidents not closed.", len(snapshot.incidents))
         yield GaugeMetricFamily(
@@ -54,6 +55,17 @@ class _Gauges(Collector):
         yield GaugeMetricFamily(
             "remediator_store_writable", "1 while the database takes writes.", float(not engine.trouble)
         )
+        yield GaugeMetricFamily(
+            "remediator_batch_age_seconds", "Age of the batch being decided upon and written.", engine.batch_age_s
+        )
+        yield GaugeMetricFamily(
+            "remediator_inputs_set_aside", "Inputs whose consequences the database refuses.", engine.set_aside
+        )
+        text = "1 while looking for what no report says (who is silent, where nodes stand) ends in an error."
+        failing = GaugeMetricFamily("remediator_lookout_failing", text, labels=["part"])
+        for part, fails in self._service.lookout.failing.items():
+            failing.add_metric([part], float(fails))
+        yield failing
 
 
 def _returns(snapshot: Snapshot, now: float) -> Iterator[Metric]:

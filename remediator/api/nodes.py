@@ -122,10 +122,10 @@ def _hand_in(service: Service, message: Report, before: Entry | None, entry: Ent
     current = entry is not before
     if current and (before is None or before.jobs != entry.jobs):
         submit(service, PlacementChanged(at=now, node=message.node, jobs=entry.jobs))
-    if current and (before is None or before.products != entry.products):
-        submit(service, InventoryChanged(at=now, node=message.node, products=entry.products))
+    if current and (before is None or _inventory(before, now) != _inventory(entry, now)):
+        submit(service, _inventory(entry, now))
     asserted = frozenset(f.id for f in message.active)
-    if not message.changes and (not current or entry.asserted == asserted):
+    if not message.changes and (not current or service.roster.knows(message.node, asserted)):
         return None
     active: tuple[Finding, ...] | None = message.active if current else None
     changes = tuple(change.finding for change in message.changes)
@@ -134,6 +134,12 @@ def _hand_in(service: Service, message: Report, before: Entry | None, entry: Ent
     if current:
         written.add_done_callback(lambda _: service.roster.told(message.node, asserted))
     return written
+
+
+def _inventory(entry: Entry, now: float) -> InventoryChanged:
+    """What decisions ask of a node's hardware and software."""
+    driver, image = entry.versions.driver, entry.versions.image
+    return InventoryChanged(at=now, node=entry.node, products=entry.products, driver=driver, image=image)
 
 
 async def _orders_within(

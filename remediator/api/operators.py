@@ -11,10 +11,11 @@ from starlette.responses import Response
 
 from remediator.api.access import address, still_welcome, who
 from remediator.api.actions import etag
-from remediator.api.render import event_view, incident_view, node_view, status_view
+from remediator.api.render import event_view, incident_view, node_list, node_view, status_view
 from remediator.api.service import (
     WAIT_MAX_S,
     Refusal,
+    Service,
     admit,
     durable,
     message_of,
@@ -26,10 +27,11 @@ from remediator.api.service import (
 from remediator.decide.approval import awaiting
 from remediator.model.inputs import Approved
 from remediator.model.records import AuditEvent
-from remediator.model.views import Approval, EventList, IncidentList, NodeList
+from remediator.model.views import Approval, EventList, IncidentList, StatusView
 from remediator.store.story import StoryStore
 
 INCIDENTS_LISTED = 200
+NODES_MAX = 1_000_000
 EVENTS_PER_ANSWER = 1000
 SEQ_MAX = 2**53
 APPROVAL_BYTES_MAX = 4096
@@ -37,7 +39,10 @@ APPROVAL_BYTES_MAX = 4096
 
 async def status(request: Request) -> Response:
     """`GET /v1/status`."""
-    service = service_of(request)
+    return reply(await asyncio.to_thread(_status, service_of(request)))
+
+
+def _status(service: Service) -> StatusView:
     now = service.clock.wall()
     view = status_view(
         service.config.cluster,
@@ -53,30 +58,29 @@ async def status(request: Request) -> Response:
         trouble = (*trouble, f"the playbooks as they are now are not in force: {service.reload.problem}")
     if word != "ok":
         trouble = (*trouble, f"scheduler: {word}")
-    return reply(
-        msgspec.structs.replace(view, epoch=service.engine.epoch, scheduler=word, blocked=(*trouble, *view.blocked))
-    )
+    return msgspec.structs.replace(view, epoch=service.engine.epoch, scheduler=word, blocked=(*trouble, *view.blocked))
 
 
 async def nodes(request: Request) -> Response:
-    """`GET /v1/nodes`, by name."""
+    """`GET /v1/nodes?after=NAME&limit=N`, by name; all of them where nothing is asked for. Away from the loop: they are many."""
     service = service_of(request)
-    snapshot, now = service.engine.snapshot, service.clock.wall()
-    return reply(
-        NodeList(
-            tuple(node_view(n, snapshot, service.roster, now, whole=False) for _, n in sorted(snapshot.nodes.items()))
-        )
-    )
+    after = request.query_params.get("after", "")
+    limit = int(number(request, "limit", NODES_MAX, 1, NODES_MAX))
+
+    def listed() -> Response:
+        return reply(node_list(service.engine.snapshot, service.roster, service.clock.wall(), after, limit))
+
+    return await asyncio.to_thread(listed)
 
 
 async def node(request: Request) -> Response:
     """`GET /v1/nodes/{node}`, with GPUs, ranks and findings."""
     service = service_of(request)
-    name = request.path_params["node"]
-    record = service.engine.snapshot.nodes.get(name)
+    name, snapshot = request.path_params["node"], service.engine.snapshot
+    record = snapshot.nodes.get(name)
     if record is None:
         raise Refusal(404, f"no node {name} has ever reported", "see 'healthctl nodes list'")
-    return reply(node_view(record, service.engine.snapshot, service.roster, service.clock.wall(), whole=True))
+    return reply(await asyncio.to_thread(node_view, record, snapshot, service.roster, service.clock.wall()))
 
 
 async def incidents(request: Request) -> Response:

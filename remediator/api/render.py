@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from remediator.decide.approval import awaiting
 from remediator.decide.budget import level_max
 from remediator.decide.settings import Settings
 from remediator.engine import Snapshot
+from remediator.index import is_in_cluster
+from remediator.model.hold import NodeHold
 from remediator.model.plan import Mode
 from remediator.model.records import Action, Answer, AuditEvent, Decision, Incident, IncidentState, NodeRecord
 from remediator.model.views import (
@@ -16,22 +20,44 @@ from remediator.model.views import (
     DecisionView,
     EventView,
     IncidentView,
+    NodeList,
     NodeView,
     NoteView,
     StatusView,
     StepView,
 )
-from remediator.roster import Roster
+from remediator.roster import Entry, Roster
 from vocabulary.finding import Finding
 from vocabulary.health import Health
+from vocabulary.wire import Versions
 
 
-def node_view(record: NodeRecord, snapshot: Snapshot, roster: Roster, now: float, *, whole: bool) -> NodeView:
-    """One node; GPUs, ranks and findings only where the `whole` is asked for."""
-    entry = roster.get(record.node)
-    hold = snapshot.holds.get(record.node)
+def node_view(record: NodeRecord, snapshot: Snapshot, roster: Roster, now: float) -> NodeView:
+    """One node, whole."""
     incident = next((i.id for i in snapshot.incidents.values() if i.node == record.node), "")
-    findings = [f for f in snapshot.findings.values() if f.node == record.node and f.active] if whole else []
+    entry = roster.get(record.node)
+    findings = [f for f in snapshot.findings.values() if f.node == record.node and f.active]
+    return replace(
+        _node_line(record, snapshot, entry, incident, now),
+        gpus=entry.gpus if entry else (),
+        ranks=entry.ranks if entry else (),
+        findings=tuple(sorted(findings, key=lambda f: (f.first_seen, f.id))),
+    )
+
+
+def node_list(snapshot: Snapshot, roster: Roster, now: float, after: str, limit: int) -> NodeList:
+    """So many nodes with names after `after`, by name, each without GPUs, ranks and findings."""
+    names = sorted(name for name in snapshot.nodes if name > after)[:limit]
+    incidents = {incident.node: incident.id for incident in snapshot.incidents.values()}
+    return NodeList(
+        tuple(
+            _node_line(snapshot.nodes[name], snapshot, roster.get(name), incidents.get(name, ""), now) for name in names
+        )
+    )
+
+
+def _node_line(record: NodeRecord, snapshot: Snapshot, entry: Entry | None, incident: str, now: float) -> NodeView:
+    hold = snapshot.holds.get(record.node)
     return NodeView(
         node=record.node,
         state=record.state.value,
@@ -40,12 +66,17 @@ def node_view(record: NodeRecord, snapshot: Snapshot, roster: Roster, now: float
         why=record.cause,
         last_seen=entry.seen_at if entry else None,
         incident=incident,
-        held_by=hold.owner.value if hold and not hold.schedulable else "",
+        held_by=_holder(hold),
         jobs=tuple(ref.job for ref in record.jobs),
-        gpus=entry.gpus if entry and whole else (),
-        ranks=entry.ranks if entry and whole else (),
-        findings=tuple(sorted(findings, key=lambda f: (f.first_seen, f.id))),
+        hands_off=record.hands_off,
+        versions=entry.versions if entry else Versions(),
     )
+
+
+def _holder(hold: NodeHold | None) -> str:
+    if hold is None or hold.schedulable:
+        return ""
+    return "?" if hold.schedulable is None else hold.owner.value
 
 
 def incident_view(
@@ -132,7 +163,7 @@ def status_view(
         nodes_by_state=dict(sorted(Counter(n.state.value for n in snapshot.nodes.values()).items())),
         nodes_by_health=dict(sorted(health.items())),
         isolated=sum(n.held for n in snapshot.nodes.values()),
-        isolated_max=level_max(settings.budget, len(snapshot.nodes)),
+        isolated_max=level_max(settings.budget, sum(map(is_in_cluster, snapshot.nodes.values()))),
         incidents_open=len(snapshot.incidents),
         actions_open=sum(not a.state.final for a in snapshot.actions.values()),
         scheduler="",

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from remediator.api import actions, credentials, evidence, health, jobs, nodes, operators, postmortems, stream
+from remediator.api import (
+    actions,
+    credentials,
+    evidence,
+    hands,
+    health,
+    jobs,
+    nodes,
+    operators,
+    placement,
+    postmortems,
+    stream,
+)
 from remediator.api.access import Access
 from remediator.api.endpoint import Endpoint, Handler, Query
 from remediator.model.credentials import TokenList
@@ -12,6 +24,7 @@ from remediator.model.evidence import EvidenceList
 from remediator.model.views import (
     Approval,
     EventList,
+    HoldWish,
     IncidentList,
     IncidentView,
     NodeList,
@@ -21,7 +34,7 @@ from remediator.model.views import (
     TokenWish,
     Words,
 )
-from vocabulary.hazard import JobHazard
+from vocabulary.hazard import JobHazard, Placement
 from vocabulary.order import OrderUpdate
 from vocabulary.wire import Enrolment, NewToken, OrdersReply, Report, ReportReply
 
@@ -72,9 +85,28 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "The bundle that an order asked for.",
     ),
     _get("/v1/jobs/{job:path}/hazard", Access.JOB, jobs.hazard, JobHazard, "How likely a job's nodes are to fail."),
+    _get(
+        "/v1/placement",
+        _VIEWER,
+        placement.placement,
+        Placement,
+        "Which free nodes are least likely to fail.",
+        (Query("nodes", "integer", "so many are wanted"),),
+    ),
     _get("/v1/status", _VIEWER, operators.status, StatusView, "The cluster in one look."),
-    _get("/v1/nodes", _VIEWER, operators.nodes, NodeList, "Nodes, by name."),
+    _get(
+        "/v1/nodes",
+        _VIEWER,
+        operators.nodes,
+        NodeList,
+        "Nodes, by name.",
+        (Query("after", "string", "only names after this one"), Query("limit", "integer", "so many at most")),
+    ),
     _get("/v1/nodes/{node}", _VIEWER, operators.node, NodeView, "One node, with GPUs, ranks and findings."),
+    _post("/v1/nodes/{node}/hold", _OPERATOR, hands.hold, HoldWish, None, "Hands off this node."),
+    _post("/v1/nodes/{node}/release", _OPERATOR, hands.release, Words, None, "No longer."),
+    _post("/v1/nodes/{node}/retire", _OPERATOR, hands.retire, Words, None, "It is no part of the cluster any more."),
+    _post("/v1/nodes/{node}/unretire", _OPERATOR, hands.unretire, Words, None, "It is one again, on probation."),
     _get("/v1/incidents", _VIEWER, operators.incidents, IncidentList, "Incidents, newest first."),
     _get(_INCIDENT, _VIEWER, operators.incident, IncidentView, "One incident, whole; its state is named by ETag."),
     _get(

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from remediator.api.limits import Gate
 from remediator.config import Config
 from remediator.engine import Engine
+from remediator.lookout import Lookout
 from remediator.model.inputs import AnyInput
 from remediator.performer import Performer
 from remediator.policy_reload import PolicyReload
@@ -89,6 +90,7 @@ class Service(msgspec.Struct, frozen=True):
     wakeups: Wakeups
     reload: PolicyReload
     gate: Gate
+    lookout: Lookout
 
 
 class Refusal(Exception):
@@ -140,7 +142,7 @@ async def message_of(request: Request, kind: type[T], bytes_max: int) -> T:
         Refusal: 400, it is none; 408, 413 as `body_of`.
     """
     try:
-        return decode(await body_of(request, bytes_max), kind)
+        return decode(await body_of(request, bytes_max) or b"{}", kind)  # who has nothing to say may send nothing
     except WireError as error:
         raise Refusal(400, str(error)) from error
 

@@ -8,22 +8,45 @@ from __future__ import annotations
 from math import ceil
 
 from remediator.decide.budget import Budget
-from remediator.decide.wide import open_wide
+from remediator.decide.wide import hold_back, open_wide
+from remediator.model.rules import NodeState
 from remediator.state import BREAKER, ClusterState
 
 RULE = "breaker"
 
 
 def trip_level(budget: Budget, nodes_total: int) -> int:
-    """How many nodes isolated by us open it, of `nodes_total`."""
+    """How many nodes isolated by us open it, of `nodes_total`; one more of those isolated and wanted out."""
     return max(budget.breaker_nodes_min, ceil(nodes_total * budget.breaker_fraction))
 
 
 def after_isolation(state: ClusterState, budget: Budget, now: float) -> None:
     """A node was isolated just now: was it one too many?"""
-    held, most = len(state.held), trip_level(budget, len(state.nodes))
+    held, known = len(state.held), len(state.index.in_cluster)
+    most = trip_level(budget, known)
     if held >= most:
-        _open(state, f"{held} of {len(state.nodes)} nodes are isolated by us; the breaker opens at {most}", now)
+        _open(state, f"{held} of {known} nodes are isolated by us; the breaker opens at {most}", now)
+    hold_back(state, budget.common_cause_nodes, now)
+
+
+def after_suspicion(state: ClusterState, budget: Budget, now: float) -> None:
+    """A rule wants one more node out. What the level holds back counts as well: isolated nodes alone stay below it."""
+    known = len(state.index.in_cluster)
+    most = trip_level(budget, known)
+    if len(state.held) + len(state.incidents) <= most or state.incident_of(BREAKER) is not None:
+        return
+    wanted = len(_wanted(state))
+    if len(state.held) + wanted > most:
+        text = f"{len(state.held)} of {known} nodes are isolated by us and {wanted} more ought to be"
+        _open(state, f"{text}; the breaker opens above {most}", now)
+
+
+def _wanted(state: ClusterState) -> list[str]:
+    """A drill is none, what an operator holds is theirs, and what a shared cause explains is told by that."""
+    explained = {name for wide in state.wide() if wide.node != BREAKER for name in wide.members}
+    asked = (i.node for i in state.incidents.values() if i.suspected and not i.injected and not i.wide)
+    unexplained = [name for name in asked if name not in explained and name not in state.held]
+    return [name for name in unexplained if state.nodes[name].state is not NodeState.OPERATOR_HELD]
 
 
 def after_failures(state: ClusterState, budget: Budget, now: float) -> None:

@@ -17,7 +17,7 @@ from remediator.decide.guards import Guarded
 from remediator.decide.spares import free_besides
 from remediator.model.records import IncidentState, NodeRecord
 from remediator.model.rules import Pattern
-from remediator.state import ISOLATION, ClusterState
+from remediator.state import EJECT, ISOLATION, ClusterState
 from vocabulary.finding import Finding, Severity
 
 HOUR_S, DAY_S = 3600.0, 86400.0
@@ -64,6 +64,8 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     pass_hard_faults: tuple[str, ...] = ()  # guards that a fatal fault passes: it has stopped its job already
     common_cause_nodes: Annotated[int, msgspec.Meta(ge=2)] = 3
     common_cause_within_s: Seconds = 600.0
+    common_cause_slow_s: Seconds = 6 * HOUR_S  # of those that come one after another; 0: only what comes at once
+    common_cause_usual_h: Annotated[float, msgspec.Meta(gt=0)] = 6500.0  # of one node, between two such faults
     breaker_fraction: Share = 0.05
     breaker_nodes_min: Number = 3  # below so many isolated nodes a fraction says nothing
     breaker_failures: Annotated[int, msgspec.Meta(ge=1)] = 3
@@ -137,7 +139,7 @@ def _all(
 
 
 def _level(state: ClusterState, budget: Budget) -> Guarded:
-    most = level_max(budget, len(state.nodes))
+    most = level_max(budget, len(state.index.in_cluster))
     named = ", ".join(nsmallest(NAMED_MAX, state.held)) or "none"
     return Guarded(
         "level", len(state.held) < most, f"{len(state.held)} of at most {most} nodes isolated by us ({named})"
@@ -146,7 +148,7 @@ def _level(state: ClusterState, budget: Budget) -> Guarded:
 
 def _rate(state: ClusterState, budget: Budget, now: float) -> Iterator[Guarded]:
     times = state.isolated_at
-    most = rate_max(budget, len(state.nodes))
+    most = rate_max(budget, len(state.index.in_cluster))
     recent = len(times) - bisect_right(times, now - HOUR_S)
     yield Guarded("rate", recent < most, f"{recent} of at most {most} isolations in the last hour")
     if times and budget.isolation_gap_s:
@@ -177,13 +179,23 @@ def _open_at(state: ClusterState, guard: str, kind: str, name: str, most: int) -
 
 def _jobs(state: ClusterState, node: NodeRecord, budget: Budget, now: float) -> Iterator[Guarded]:
     for job in dict.fromkeys(ref.job for ref in node.jobs):
-        hour = state.history.times(job, ISOLATION, now - HOUR_S)
-        day = state.history.times(job, ISOLATION, now - DAY_S)
+        hour, day = (_taken_from(state, job, now, span) for span in (HOUR_S, DAY_S))
         text = (
             f"{hour} of at most {budget.ejects_per_job_hour_max} nodes taken from job {job} in the last hour, "
             f"{day} of {budget.ejects_per_job_day_max} in a day"
         )
         yield Guarded("job", hour < budget.ejects_per_job_hour_max and day < budget.ejects_per_job_day_max, text)
+
+
+def _taken_from(state: ClusterState, job: str, now: float, span: float) -> int:
+    """Nodes that we isolated, or that others keep work off, and that the job was told to go on without.
+
+    No longer than that do those count either that a leader dated whose clock was far ahead.
+    """
+    times, incidents = state.history.times, state.history.incidents
+    isolated = times(job, ISOLATION, now - span) - times(job, ISOLATION, now + span)
+    told = incidents(job, EJECT, now - span) - incidents(job, EJECT, now + span)
+    return isolated + len(told - incidents(job, ISOLATION, now - span - DAY_S))
 
 
 def _slow(finding: Finding, budget: Budget) -> bool:

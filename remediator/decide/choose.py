@@ -11,10 +11,12 @@ from msgspec.structs import replace
 from remediator.decide import common_cause
 from remediator.decide.budget import isolation_guards
 from remediator.decide.guards import Guarded, ask
+from remediator.decide.hands import end
 from remediator.decide.lifecycle import move
 from remediator.decide.policy import Answered, Policy, Rule
 from remediator.decide.returns import failed_again
 from remediator.decide.settings import Settings
+from remediator.decide.spares import proposal
 from remediator.decide.stops import stops
 from remediator.model.plan import ONLY_TELLING, Mode, StepRun
 from remediator.model.records import ActionState, Answer, Decision, Incident, IncidentState
@@ -32,7 +34,9 @@ def may_change(incident: Incident) -> bool:
 
 
 def decide(state: ClusterState, incident: Incident, settings: Settings, now: float) -> None:
-    """Decide, or leave the decision in force as it is."""
+    """Decide, or leave the decision in force as it is. About a retired node nothing is decided."""
+    if state.nodes[incident.node].state is NodeState.RETIRED:
+        return
     findings = state.live_findings_of(incident, now)
     found = settings.policy.answer(findings, state, now, incident.told)
     if found is None or _stands(state, incident, found, settings.policy):
@@ -68,7 +72,7 @@ def decide(state: ClusterState, incident: Incident, settings: Settings, now: flo
         at=now,
         answer=answer,
         rule=found.rule.name,
-        reason=_reason(found, guards),
+        reason=_reason(state, found, guards),
         policy=settings.policy.digest,
         findings=incident.findings,
         guards=tuple(str(g) for g in guards),
@@ -100,9 +104,7 @@ def _put_in_force(
     state: ClusterState, before: Incident, decided: Incident, decision: Decision, found: Answered, now: float
 ) -> None:
     for action in [a for a in state.actions_of(before) if not a.state.final]:
-        state.put_action(
-            replace(action, state=ActionState.CANCELLED, finished_at=now, detail="a higher-ranking rule took over")
-        )
+        end(state, action, ActionState.CANCELLED, now, "a higher-ranking rule took over")
     state.put_decision(decision)
     state.put_incident(decided)
     node = state.nodes[decided.node]
@@ -118,12 +120,15 @@ def _plan(rule: Rule) -> tuple[tuple[StepRun, ...], ...]:
     return tuple(tuple(StepRun(step) for step in stage) for stage in rule.stages)
 
 
-def _reason(found: Answered, guards: tuple[Guarded, ...]) -> str:
+def _reason(state: ClusterState, found: Answered, guards: tuple[Guarded, ...]) -> str:
     refused = "; ".join(str(g) for g in guards if not g.passed)
     because = found.finding
-    return f"{because.kind} on {because.component} of {because.node}: {found.rule.why}" + (
-        f" — held: {refused}" if refused else ""
-    )
+    parts = [f"{because.kind} on {because.component} of {because.node}: {found.rule.why}"]
+    if found.rule.isolates and not state.nodes[because.node].held:
+        parts.append(proposal(state, because.node))
+    if refused:
+        parts.append(f"held: {refused}")
+    return " — ".join(parts)
 
 
 def _answer(incident: Incident, rule: Rule, guards: tuple[Guarded, ...], settings: Settings) -> Answer:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+
 import msgspec
 from msgspec.structs import replace
 
@@ -13,6 +16,9 @@ from remediator.model.rules import NodeState
 from remediator.state import ClusterState
 from vocabulary.finding import Finding
 from vocabulary.order import Order, OrderKind
+
+_PLAIN = re.compile(r"[A-Za-z0-9._-]{0,300}")
+LEGIBLE_MAX = 60
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -53,7 +59,7 @@ class Context(msgspec.Struct, frozen=True):
 
     def action_id(self, run: StepRun, verb: str, target: str) -> str:
         """The key of an action of this step: the same step of the same decision names the same action."""
-        return f"{self.approval(run)}.{verb}.{target}"
+        return f"{self.approval(run)}.{verb}.{named(target)}"
 
     def plan_action(
         self, run: StepRun, verb: str, target: str, order: Order | None = None, data: Facts | None = None
@@ -102,6 +108,17 @@ class Context(msgspec.Struct, frozen=True):
     def actions(self, run: StepRun) -> list[Action]:
         """The actions this step planned."""
         return [self.state.actions[a] for a in run.actions]
+
+
+def named(target: str) -> str:
+    """A target as part of an id: as it is, or where it is long or odd, legible letters of it and a digest that tells it apart.
+
+    Jobs are called what their users like; an id is a key of the database, and part of a path of the API.
+    """
+    if _PLAIN.fullmatch(target):
+        return target
+    legible = re.sub(r"[^A-Za-z0-9._-]", "_", target[:LEGIBLE_MAX])
+    return f"{legible}~{hashlib.sha256(target.encode()).hexdigest()[:20]}"
 
 
 def _deadline(run: StepRun) -> float:

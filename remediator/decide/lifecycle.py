@@ -3,7 +3,8 @@
     healthy → suspect → draining → quarantined → (resetting | replacing) → testing → probation → healthy
 
 Findings may throw a node back to suspect from anywhere it works; an operator may take it from any state, and give it
-back. Whatever is not in the table is a bug, and raises.
+back; a person may retire it from any state, and only a person takes it back from there. Whatever is not in the table is
+a bug, and raises.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ _LEGAL: dict[NodeState, frozenset[NodeState]] = {
     S.QUARANTINED: frozenset({S.DRAINING, S.RESETTING, S.TESTING, S.REPLACING, S.PROBATION}),
     S.RESETTING: frozenset({S.DRAINING, S.QUARANTINED, S.TESTING, S.REPLACING, S.PROBATION}),
     S.TESTING: frozenset({S.DRAINING, S.QUARANTINED, S.RESETTING, S.REPLACING, S.PROBATION}),
-    S.REPLACING: frozenset({S.DRAINING, S.QUARANTINED, S.TESTING, S.PROBATION, S.RETIRED}),
+    S.REPLACING: frozenset({S.DRAINING, S.QUARANTINED, S.TESTING, S.PROBATION}),
     S.PROBATION: frozenset({S.HEALTHY, S.SUSPECT, S.DRAINING}),
-    S.OPERATOR_HELD: frozenset(set(S) - {S.OPERATOR_HELD}),
-    S.RETIRED: frozenset(),
+    S.OPERATOR_HELD: frozenset({S.PROBATION, S.QUARANTINED}),
+    S.RETIRED: frozenset({S.PROBATION}),
 }
 
 
@@ -34,9 +35,9 @@ class IllegalTransition(Exception):
 
 
 def legal(from_: NodeState, to: NodeState) -> bool:
-    """Whether a node in `from_` may go to `to`. An operator may take any node that is not retired."""
-    if to is S.OPERATOR_HELD:
-        return from_ not in {S.RETIRED, S.OPERATOR_HELD}
+    """Whether a node in `from_` may go to `to`. People may take any node, or retire it."""
+    if to in {S.OPERATOR_HELD, S.RETIRED}:
+        return from_ is not to
     return to in _LEGAL[from_]
 
 
@@ -52,4 +53,5 @@ def move(node: NodeRecord, to: NodeState, now: float, cause: str) -> NodeRecord:
         raise IllegalTransition(
             f"{node.node}: {node.state.value} (since {node.since:.0f}, {node.cause}) cannot become {to.value} ({cause})"
         )
-    return replace(node, state=to, since=now, cause=cause)
+    on_trial = to is S.PROBATION or (node.on_trial and to not in {S.HEALTHY, S.RETIRED})
+    return replace(node, state=to, since=now, cause=cause, on_trial=on_trial)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 from msgspec.structs import replace
 
 from remediator.decide.begin import begin
 from remediator.decide.budget import Budget
 from remediator.decide.context import Context, failed
+from remediator.decide.hands import THEIRS, end, hold_again
 from remediator.decide.lifecycle import move
 from remediator.decide.steps import HANDS_OFF_EXEMPT, STEPS
 from remediator.model.plan import PASSED_OVER, StepRun, StepState, Verb
@@ -21,6 +24,13 @@ _OVER = {StepState.SUCCEEDED, StepState.FAILED}
 
 def advance(state: ClusterState, incident_id: str, budget: Budget, now: float) -> None:
     """Run every step that can run. The stages of a plan follow each other; the steps of a stage run side by side."""
+    _run(state, incident_id, budget, now)
+    incident = state.incidents.get(incident_id)
+    if incident is not None:
+        hold_again(state, incident, now)
+
+
+def _run(state: ClusterState, incident_id: str, budget: Budget, now: float) -> None:
     while (incident := state.incidents.get(incident_id)) is not None and incident.state is IncidentState.ACTING:
         stage = next((i for i, runs in enumerate(incident.plan) if not all(map(_passed, runs))), None)
         if stage is None or state.nodes[incident.node].state is NodeState.REPLACING:
@@ -64,13 +74,14 @@ def _finish(state: ClusterState, incident: Incident, now: float) -> None:
 def close(state: ClusterState, incident: Incident, outcome: str, now: float) -> None:
     """End an incident; whatever it had planned and not done is cancelled."""
     for action in [a for a in state.actions_of(incident) if not a.state.final]:
-        state.put_action(
-            replace(action, state=ActionState.CANCELLED, finished_at=now, detail=f"incident closed: {outcome}")
-        )
+        end(state, action, ActionState.CANCELLED, now, f"incident closed: {outcome}")
     state.put_incident(replace(incident, state=IncidentState.CLOSED, closed_at=now, outcome=outcome))
     node = state.nodes.get(incident.node)
     if node is not None and node.state is NodeState.SUSPECT and not node.held:
-        state.put_node(move(node, NodeState.HEALTHY, now, f"{incident.id} closed: {outcome}"))
+        to = NodeState.PROBATION if node.on_trial or state.grave_on(node.node) else NodeState.HEALTHY
+        state.put_node(move(node, to, now, f"{incident.id} closed: {outcome}"))
+    elif node is not None and node.state is NodeState.PROBATION and node.since < incident.opened_at:
+        state.put_node(replace(node, since=now, cause=f"on probation anew after {incident.id}: {outcome}"))
     state.note(now, "incident_closed", f"{incident.id} on {incident.node}: {outcome}", incident=incident)
 
 
@@ -122,27 +133,29 @@ def _next_in_place(context: Context, run: StepRun) -> StepRun:
 def _expire_actions(state: ClusterState, run: StepRun, now: float) -> None:
     for action in [state.actions[a] for a in run.actions]:
         if not action.state.final:
-            state.put_action(replace(action, state=ActionState.EXPIRED, finished_at=now, detail="deadline passed"))
+            end(state, action, ActionState.EXPIRED, now, "deadline passed")
 
 
 def _operator_stops(state: ClusterState, incident: Incident, stage: int, now: float) -> bool:
-    """Beyond telling the trainer, hands off a node that an operator holds."""
-    if state.nodes[incident.node].state is not NodeState.OPERATOR_HELD:
+    """Beyond telling the trainer, hands off a node that an operator holds, or that is retired."""
+    node = state.nodes[incident.node]
+    if node.state not in THEIRS:
         return False
     if all(run.step.verb in HANDS_OFF_EXEMPT for run in incident.plan[stage]):
         return False
-    hand_over(state, incident, "an operator holds the node; the rest is theirs", now)
+    whose = "an operator holds the node" if node.state is NodeState.OPERATOR_HELD else "the node is retired"
+    hand_over(state, incident, f"{whose}; the rest is theirs", now)
     return True
 
 
 def hand_over(state: ClusterState, incident: Incident, why: str, now: float) -> None:
-    """Stop here: it is a person's turn, and people are told so."""
+    """Stop here: it is a person's turn, and people are told so; once for each reason."""
     state.put_incident(replace(incident, state=IncidentState.WAITING, outcome=why))
     state.note(now, "needs_human", f"{incident.id} on {incident.node}: {why}", incident=incident)
     if not incident.decision:
         return
     alert = Action(
-        id=f"{incident.decision}.waits.{Verb.ALERT.value}",
+        id=f"{incident.decision}.waits.{hashlib.sha256(why.encode()).hexdigest()[:8]}.{Verb.ALERT.value}",
         incident=incident.id,
         decision=incident.decision,
         node=incident.node,

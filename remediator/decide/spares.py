@@ -6,7 +6,6 @@ from math import exp, inf, log, log1p
 
 import msgspec
 
-from remediator.model.places import Places
 from remediator.model.rules import NodeState
 from remediator.state import ClusterState
 
@@ -48,12 +47,29 @@ def free_besides(state: ClusterState, node: str) -> int:
     return len(free) - (node in free) - leaving
 
 
-def nearest(state: ClusterState, node: str, count: int) -> list[str]:
-    """Free nodes that could take the place of `node`, the nearest first: same switch, same rack, then by name."""
-    here = state.nodes[node].places if node in state.nodes else Places()
-    others = [other for other in state.index.free if other != node]
-    return sorted(others, key=lambda other: (*_distance(here, state.nodes[other].places), other))[:count]
+class Spare(msgspec.Struct, frozen=True):
+    """A free node, and the nearest place that it shares with the one it would stand in for; empty where none is known."""
+
+    node: str
+    near: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.node} (same {self.near})" if self.near else self.node
 
 
-def _distance(a: Places, b: Places) -> tuple[bool, ...]:
-    return tuple(not a.of(kind) or a.of(kind) != b.of(kind) for kind in _NEAR)
+def nearest(state: ClusterState, node: str) -> Spare | None:
+    """The free node that could best take the place of `node`: at the same switch, in the same rack, then any; by name."""
+    here, free = state.nodes[node].places, state.index.free
+    for kind in _NEAR:
+        for name in here.of(kind):
+            near = (state.index.members(f"{kind}:{name}") & free) - {node}
+            if near:
+                return Spare(min(near), kind)
+    other = state.index.first_free(besides=node)
+    return Spare(other) if other is not None else None
+
+
+def proposal(state: ClusterState, node: str) -> str:
+    """Which spare people are shown, in words."""
+    spare = nearest(state, node)
+    return f"spare: {spare}" if spare is not None else "no spare is free"

@@ -14,43 +14,36 @@ from msgspec.structs import replace
 from remediator.decide import breaker, trouble
 from remediator.decide.budget import isolation_guards
 from remediator.decide.context import Context, after_actions, failed, succeeded
+from remediator.decide.hands import EVICT, RESUME, THEIRS, end
 from remediator.decide.returns import returned
+from remediator.decide.spares import proposal
 from remediator.decide.stops import stops
 from remediator.model.plan import ONLY_TELLING, StepRun, StepState, Verb
 from remediator.model.records import ActionState, JobRef
 from remediator.model.rules import NodeState
-from remediator.state import ISOLATION, RETURNED
+from remediator.state import EJECT, ISOLATION, RETURNED
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 from vocabulary.order import OrderKind
 
-EVICT = "evict"
-
 
 def cordon(context: Context, run: StepRun) -> StepRun:
     """No new work on the node. An operator's own hold serves as well, and stays theirs."""
-    if not run.actions:
-        if context.node.state is NodeState.OPERATOR_HELD:
-            return succeeded(run, "an operator holds the node already")
-        if not context.node.held:
-            refused = _over_budget(context)
-            if refused:
-                return replace(run, detail=refused)
-            context.state.put_node(replace(context.node, held=True, isolated_at=context.now))
-            insort(context.state.isolated_at, context.now)
-            context.remember(ISOLATION)
-            breaker.after_isolation(context.state, context.budget, context.now)
-        if context.node.state is not NodeState.DRAINING:
-            context.enter(NodeState.DRAINING)
-        return context.plan_action(run, Verb.CORDON.value, context.incident.node)
-    (action,) = context.actions(run)
-    if action.state is ActionState.REFUSED:
-        context.state.put_node(replace(context.node, held=False))
-        context.enter(NodeState.OPERATOR_HELD)
-        return succeeded(run, f"left to the operator: {action.detail}")
-    if action.state is ActionState.SUCCEEDED:
-        context.state.put_node(replace(context.node, hold_confirmed_at=context.now))
-    return after_actions(context, run)
+    if context.node.state in THEIRS:
+        return succeeded(run, context.node.cause)
+    if run.actions:
+        return after_actions(context, run)
+    if not context.node.held:
+        refused = _over_budget(context)
+        if refused:
+            return replace(run, detail=refused)
+        context.state.put_node(replace(context.node, held=True, isolated_at=context.now, hold_confirmed_at=None))
+        insort(context.state.isolated_at, context.now)
+        context.remember(ISOLATION)
+        breaker.after_isolation(context.state, context.budget, context.now)
+    if context.node.state is not NodeState.DRAINING:
+        context.enter(NodeState.DRAINING)
+    return context.plan_action(run, Verb.CORDON.value, context.incident.node)
 
 
 def _over_budget(context: Context) -> str:
@@ -63,19 +56,17 @@ def _over_budget(context: Context) -> str:
 
 def drain(context: Context, run: StepRun) -> StepRun:
     """No new work, and the scheduler says that none is left."""
-    held = context.node.held or context.node.state is NodeState.OPERATOR_HELD
     asked_to_leave = any(action.verb == EVICT for action in context.actions(run))
-    if not asked_to_leave and not (held and all(action.state.final for action in context.actions(run))):
+    if not asked_to_leave and (run.actions or not context.node.held):
         cordoned = cordon(context, run)
         if cordoned.state is not StepState.SUCCEEDED:
             return cordoned
-        run = replace(cordoned, state=StepState.RUNNING)
     hold = context.state.holds.get(context.incident.node)
     if hold is None or not hold.drained:
         if hold is not None and hold.evictable and not asked_to_leave:
             return context.plan_action(run, EVICT, context.incident.node)
         return run
-    if context.node.state is not NodeState.OPERATOR_HELD:
+    if context.node.state not in THEIRS:
         context.enter(NodeState.QUARANTINED)
     return succeeded(run, "no work left on the node")
 
@@ -92,6 +83,8 @@ def notify_trainer(context: Context, run: StepRun) -> StepRun:
         return succeeded(run, "no trainer on the node")
     if trouble.lacks_step(context, run, jobs):
         return failed(run, "no finding says which step was the last good one, so nothing says how far to go back")
+    if not ordered and trouble.goes_on_without_the_node(run):
+        context.remember(EJECT)
     told = {(o.job, o.node) for o in ordered}
     if not ordered or after_actions(context, run) is run:
         for ref in jobs:
@@ -146,36 +139,47 @@ def preflight(context: Context, run: StepRun) -> StepRun:
 
 def return_to_service(context: Context, run: StepRun) -> StepRun:
     """Lift our hold, once the node has passed a test and nothing bad is asserted any more; it is then on probation."""
+    kinds = ", ".join(sorted({f.kind for f in context.state.grave_on(context.incident.node)}))
     if not run.actions:
         if not _proven(context):
             return failed(run, "no preflight was passed since the last repair; a node comes back only through one")
-        bad = [f for f in context.state.active_on(context.incident.node) if f.severity.rank >= Severity.ERROR.rank]
-        if bad:
-            return replace(run, detail=f"waits for {', '.join(sorted({f.kind for f in bad}))} to clear")
-        return context.plan_action(run, "resume", context.incident.node)
+        if kinds:
+            return replace(run, detail=f"waits for {kinds} to clear")
+        return context.plan_action(run, RESUME, context.incident.node)
+    under_way = [action for action in context.actions(run) if not action.state.final]
+    if kinds and under_way:
+        for action in under_way:
+            end(context.state, action, ActionState.CANCELLED, context.now, f"{kinds} came up meanwhile")
+        return failed(run, f"no preflight was passed since {kinds} came up; a node comes back only through one")
     run = after_actions(context, run)
     if run.state is StepState.SUCCEEDED:
         back = returned(replace(context.node, held=False, hold_confirmed_at=None), context.now)
         context.state.put_node(back)
         context.remember(RETURNED)
         context.enter(NodeState.PROBATION)
-        context.state.forget_hold(context.incident.node)  # what the scheduler said of it then is no longer so
+        seen = context.state.holds.get(context.incident.node)
+        if seen is not None and not seen.schedulable:
+            context.state.forget_hold(context.incident.node)  # what the scheduler said of it then is no longer so
     return run
 
 
 def _proven(context: Context) -> bool:
-    """Whether this decision's plan tested the node, and with success, after whatever it did to it."""
+    """Whether this decision's plan tested the node, and with success, after whatever it did to it or came up there."""
     last = ""
     for action in context.state.actions_of(context.incident):
-        if action.decision == context.incident.decision and action.verb in _REPAIRS | {_TEST}:
+        if action.decision != context.incident.decision:
+            continue
+        if action.verb in _REPAIRS | {_TEST}:
             last = action.verb if action.state is ActionState.SUCCEEDED else ""
+        elif action.verb == RESUME and action.state is ActionState.CANCELLED:
+            last = ""  # something grave came up after the test
     return last == _TEST
 
 
 def replace_node(context: Context, run: StepRun) -> StepRun:
     """The node stays out until people have replaced the part; the way back is theirs: resume it in the scheduler."""
     context.enter(NodeState.REPLACING)
-    return succeeded(run, "quarantined for replacement")
+    return succeeded(run, f"quarantined for replacement; {proposal(context.state, context.incident.node)}")
 
 
 def tell(context: Context, run: StepRun) -> StepRun:

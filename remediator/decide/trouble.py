@@ -22,10 +22,15 @@ NAMES_A_STEP = ("training/loss_not_finite", "training/loss_spike", "training/gra
 _BECAUSE_OF_THE_NODE = frozenset({Told.GRACEFUL, Told.ABORT})  # which the job then goes on without
 
 
+def goes_on_without_the_node(run: StepRun) -> bool:
+    """Whether who is told so then leaves the node out."""
+    return Told(run.step.how) in _BECAUSE_OF_THE_NODE
+
+
 def jobs_told(context: Context, run: StepRun) -> Sequence[JobRef]:
     """Which of the node's jobs: all, or those that the findings name, where these do and it is not the node's fault."""
     jobs = context.node.jobs
-    if Told(run.step.how) in _BECAUSE_OF_THE_NODE:
+    if goes_on_without_the_node(run):
         return jobs
     findings = context.state.findings_of(context.incident)
     named = [ref for ref in jobs if any(_is_about(finding, ref) for finding in findings)]

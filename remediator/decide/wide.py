@@ -13,14 +13,17 @@ from msgspec.structs import replace
 from remediator.model.plan import Verb
 from remediator.model.records import Action, Answer, Decision, Incident, IncidentState
 from remediator.state import ClusterState
+from vocabulary.finding import Severity
 
 BUILT_IN = "built-in"  # in place of a policy's digest: no playbook can change this
 EVIDENCE_MAX = 100
 ALERT_S = 86400.0
+CAUSE, SLOW_CAUSE = "common-cause", "slow-cause"  # the second holds nobody back
+GRAVE = Severity.ERROR  # at least: each of them says that one node's own incident is not the whole truth
 
 
 def open_wide(state: ClusterState, about: str, rule: str, why: str, members: Iterable[str], now: float) -> Incident:
-    """Open an incident about `about`, write its decision down, and tell people.
+    """Open an incident about `about`, write its decision down, and tell people. Returns it.
 
     Args:
         state: everything known; has no open incident about it yet.
@@ -33,7 +36,7 @@ def open_wide(state: ClusterState, about: str, rule: str, why: str, members: Ite
     named = tuple(sorted(members))
     evidence = [f for node in named if (i := state.incident_of(node)) is not None for f in i.findings]
     known = tuple(f for f in dict.fromkeys(evidence) if f in state.findings)[:EVIDENCE_MAX]
-    cause = hashlib.sha256(f"{about}\x1f{now!r}".encode()).hexdigest()
+    cause = hashlib.sha256(f"{about}\x1f{now!r}\x1f{why}".encode()).hexdigest()  # another reason is another incident
     incident = Incident(
         id=f"inc-{cause[:12]}",
         node=about,
@@ -41,43 +44,56 @@ def open_wide(state: ClusterState, about: str, rule: str, why: str, members: Ite
         opened_at=now,
         state=IncidentState.WAITING,
         findings=known,
-        rule=rule,
         answer=Answer.WATCH,
-        decisions=1,
         policy=BUILT_IN,
         answered=len(known),
-        outcome=why,
         injected=bool(known) and all(state.findings[f].injected for f in known),
         wide=True,
         members=named,
     )
+    state.put_incident(incident)
+    state.note(now, "incident_opened", f"{incident.id} on {about}: {why}", incident=incident)
+    return say(state, incident, rule, why, now)
+
+
+def say(state: ClusterState, incident: Incident, rule: str, why: str, now: float) -> Incident:
+    """From now on it stands under `rule`: one more decision, and people are told. Returns the incident as it is then."""
+    said = replace(incident, rule=rule, outcome=why, decisions=incident.decisions + 1)
     decision = Decision(
-        id=incident.decision,
-        incident=incident.id,
-        node=about,
+        id=said.decision,
+        incident=said.id,
+        node=said.node,
         at=now,
         answer=Answer.WATCH,
         rule=rule,
         reason=why,
         policy=BUILT_IN,
-        findings=known,
+        findings=said.findings,
     )
     state.put_decision(decision)
-    state.put_incident(incident)
-    state.note(now, "incident_opened", f"{incident.id} on {about}: {why}", incident=incident)
+    state.put_incident(said)
     alert = Action(
         id=f"{decision.id}.tells.{Verb.ALERT.value}",
-        incident=incident.id,
+        incident=said.id,
         decision=decision.id,
-        node=about,
+        node=said.node,
         verb=Verb.ALERT.value,
         planned_at=now,
         deadline=now + ALERT_S,
-        reason=f"{incident.id} {rule}",
-        data={"how": why},
+        reason=f"{said.id} {rule}",
+        data={"how": why, "severity": GRAVE.value},
     )
     state.put_action(alert)
-    return incident
+    return said
+
+
+def hold_back(state: ClusterState, out_max: int, now: float) -> None:
+    """A slow cause of which so many members are out holds the others back from now on."""
+    for incident in state.wide():
+        out = [name for name in incident.members if name in state.held]
+        if incident.rule == SLOW_CAUSE and len(out) >= out_max:
+            why = f"{len(out)} of its {len(incident.members)} nodes are out; no more of them is isolated until somebody has looked"
+            say(state, incident, CAUSE, f"{incident.title}: {why}", now)
 
 
 def join(state: ClusterState, incident: Incident, node: str) -> None:

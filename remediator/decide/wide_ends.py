@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from remediator.decide.common_cause import RULE
 from remediator.decide.plan import close
+from remediator.decide.wide import CAUSE, SLOW_CAUSE
 from remediator.model.inputs import BreakerReset
 from remediator.model.records import AuditEvent
 from remediator.state import BREAKER, ClusterState
+
+QUIET_S = 3600.0  # a slow cause may still go on although all that it met so far were repaired
 
 
 def reset_breaker(state: ClusterState, item: BreakerReset) -> None:
@@ -29,7 +31,9 @@ def reset_breaker(state: ClusterState, item: BreakerReset) -> None:
 
 
 def review(state: ClusterState, now: float) -> None:
-    """Close what is over: no member of a common cause has an open incident any more."""
+    """Close what is over: no member of a shared cause has an open incident any more, and none comes slowly after it."""
     for wide in state.wide():
-        if wide.rule == RULE and all(state.incident_of(node) is None for node in wide.members):
+        if wide.rule not in (CAUSE, SLOW_CAUSE) or any(state.incident_of(node) is not None for node in wide.members):
+            continue
+        if not (wide.rule == SLOW_CAUSE and state.suspects.at(wide.node, now - QUIET_S, drills=True)):
             close(state, wide, "none of its nodes has an open incident any more", now)

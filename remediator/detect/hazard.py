@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import fnmatch
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-
-import msgspec
 
 from remediator.model.records import NodeRecord
 from remediator.model.rules import NodeState
 from vocabulary.finding import Finding, Severity
-from vocabulary.hazard import JobHazard, NodeRisk
+from vocabulary.hazard import JobHazard, NodeRisk, Placement
 from vocabulary.identity import ComponentKind
 
 NODE_MTBF_H = 6500.0  # 3.8 failures in 1000 node-days, the middle of what three fleets published
@@ -58,15 +57,24 @@ NOT_THE_NODE = {ComponentKind.RANK, ComponentKind.AGENT}  # a job's own trouble,
 RISKS_SHOWN = 16
 
 
+def attempt_held(job: str, nodes: Iterable[NodeRecord]) -> int | None:
+    """The attempt of a job that most nodes hold, the newest among equals; None if it runs nowhere.
+
+    A number alone is no sign: one node may tell of an attempt that nobody else knows.
+    """
+    held = Counter(ref.attempt for node in nodes for ref in set(node.jobs) if ref.job == job)
+    return max(held, key=lambda attempt: (held[attempt], attempt), default=None)
+
+
 def job_hazard(
     job: str,
     nodes: Collection[NodeRecord],
     findings: Mapping[str, Iterable[Finding]],
     now: float,
     node_mtbf_h: float = NODE_MTBF_H,
-    suspects: Mapping[str, float] | None = None,
+    attempt: int | None = None,
 ) -> JobHazard | None:
-    """The hazard of the newest attempt of a job; None if it runs nowhere.
+    """The hazard of one attempt of a job; None if it runs nowhere.
 
     Args:
         job: its name.
@@ -74,13 +82,14 @@ def job_hazard(
         findings: by node; those that are not active are passed over.
         now: UTC seconds.
         node_mtbf_h: hours between failures of a usual node.
-        suspects: by node, how many times as often as a usual one it is expected to fail, from its past (`lemon_factor`).
+        attempt: which; None: the one that `attempt_held` names.
     """
-    attempt = max((ref.attempt for node in nodes for ref in node.jobs if ref.job == job), default=None)
     if attempt is None:
-        return None
+        attempt = attempt_held(job, nodes)
     own = [node for node in nodes if any(ref.job == job and ref.attempt == attempt for ref in node.jobs)]
-    risks = [_risk(node, findings.get(node.node, ()), now, suspects or {}) for node in own]
+    if attempt is None or not own:
+        return None
+    risks = [_risk(node, findings.get(node.node, ()), now) for node in own]
     per_s = sum(risk.factor for risk in risks) / (node_mtbf_h * 3600)
     worst = sorted((risk for risk in risks if risk.factor > 1), key=lambda risk: (-risk.factor, risk.node))
     return JobHazard(
@@ -94,22 +103,12 @@ def job_hazard(
     )
 
 
-class Placement(msgspec.Struct, frozen=True):
-    """Where a job of so many nodes would live longest, and what the choice is worth: failures per second with and without it."""
-
-    chosen: tuple[str, ...]
-    avoided: tuple[NodeRisk, ...]
-    per_s: float
-    per_s_at_random: float
-
-
 def place(
     wanted: int,
     free: Collection[NodeRecord],
     findings: Mapping[str, Iterable[Finding]],
     now: float,
     node_mtbf_h: float = NODE_MTBF_H,
-    suspects: Mapping[str, float] | None = None,
 ) -> Placement | None:
     """The `wanted` nodes of `free` that are least likely to fail, by name among equals; None if there are too few.
 
@@ -117,7 +116,7 @@ def place(
     """
     if not 0 < wanted <= len(free):
         return None
-    risks = [_risk(node, findings.get(node.node, ()), now, suspects or {}) for node in free]
+    risks = [_risk(node, findings.get(node.node, ()), now) for node in free]
     ordered = sorted(risks, key=lambda risk: (risk.factor, risk.node))
     usual_per_s = 1 / (node_mtbf_h * 3600)
     return Placement(
@@ -139,16 +138,13 @@ def lemon_factor(probability: float, multiplier: float) -> float:
     return max(1.0, 1 + probability * (multiplier - 1))
 
 
-def _risk(node: NodeRecord, findings: Iterable[Finding], now: float, suspects: Mapping[str, float]) -> NodeRisk:
+def _risk(node: NodeRecord, findings: Iterable[Finding], now: float) -> NodeRisk:
     """The greatest of what is known counts: two signs of one fault are not two faults."""
     found = [sign for finding in findings if (sign := _sign(finding, now)) is not None]
     if node.state is NodeState.PROBATION and now - node.since < LATELY_S:
         found.append((RETURNED_LATELY, "came back within the last day"))
     elif node.isolated_at is not None and now - node.isolated_at < MEMORY_S:
         found.append((RETURNED_SINCE, "was out of service within four weeks"))
-    factor = suspects.get(node.node, 1.0)
-    if math.isfinite(factor) and factor > 1:
-        found.append((factor, "failed more often than others before"))
     factor, why = max(found, default=(1.0, ""))
     return NodeRisk(node.node, max(factor, 1.0), why)
 
@@ -159,6 +155,8 @@ def _sign(finding: Finding, now: float) -> tuple[float, str] | None:
         return None
     if not finding.active:
         return _cleared(finding, now)
+    if finding.check == "lemon":  # its own judgement says how likely it is one, and of what kind
+        return _of_lemon(finding)
     if finding.severity not in OF_FINDING:
         return None
     factor = OF_FINDING[finding.severity]
@@ -167,6 +165,13 @@ def _sign(finding: Finding, now: float) -> tuple[float, str] | None:
         if any(fnmatch.fnmatchcase(finding.kind, form) for form in TRENDS):
             factor *= min(1 + math.log2(max(finding.count, 1)), TREND_MAX)
     return factor, f"{finding.kind} ({finding.severity.value})"
+
+
+def _of_lemon(finding: Finding) -> tuple[float, str] | None:
+    probability, multiplier = (finding.evidence.get(name) for name in ("probability", "multiplier"))
+    if not isinstance(probability, int | float) or not isinstance(multiplier, int | float):
+        return None
+    return lemon_factor(probability, multiplier), f"a lemon with probability {probability:.2f}"
 
 
 def _cleared(finding: Finding, now: float) -> tuple[float, str] | None:

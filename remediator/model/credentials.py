@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import enum
+import re
 
 import msgspec
+
+from vocabulary.identity import require_node_name
+
+JOIN_S = 86400.0  # how long a join secret is good where nobody says: whoever holds one can take a name
+_PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]-]{1,255}")
 
 
 class Role(str, enum.Enum):
@@ -48,3 +54,18 @@ class TokenList(msgspec.Struct, frozen=True):
     """`GET /v1/tokens`, oldest first."""
 
     tokens: tuple[TokenView, ...]
+
+
+def misfit(role: Role, name: str, uses: int | None, *, replaces: bool) -> str:
+    """Why there can be no such token; empty where there can. `uses` and `replaces` are words about join secrets."""
+    if role is Role.JOIN:
+        if _PATTERN.fullmatch(name) is None:
+            return f"{name[:80]!r} is no pattern for node names; write one like gpu-*"
+        return "" if uses is not None else "a join secret needs 'uses': how many nodes it serves"
+    if uses is not None or replaces:
+        return f"'{'uses' if uses is not None else 'replaces'}' is for join secrets; this is a token of {role.value} {name[:80]!r}"
+    try:
+        require_node_name(name)
+    except ValueError as error:
+        return str(error)
+    return ""

@@ -28,14 +28,17 @@ class NodeHold(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     jobs: tuple[str, ...] = ()
     evictable: bool = False  # what runs there had its time to leave, and the site wants it asked to
+    known: bool = True  # False: the scheduler answered, and has no such node
+    set_aside: bool = False  # without work, yet not for the next job: reserved, or not all of its GPUs are to be had
 
 
 class Result(str, enum.Enum):
-    """How an attempt to act ended. FAILED may be tried again; REFUSED is an answer, not an error."""
+    """How an attempt to act ended. FAILED may be tried again; REFUSED and UNKNOWN (no such node) are answers."""
 
     DONE = "done"
     ALREADY = "already"
     REFUSED = "refused"
+    UNKNOWN = "unknown"
     FAILED = "failed"
 
 

@@ -39,11 +39,13 @@ class PlacementChanged(Input, frozen=True, tag="placement"):
     jobs: tuple[JobRef, ...]
 
 
-class InventoryChanged(Input, frozen=True, tag="inventory"):
-    """The node's GPUs are now of these product names."""
+class InventoryChanged(Input, frozen=True, tag="inventory", omit_defaults=True):
+    """The node's GPUs are now of these product names, under this driver and this image of the system; empty where not told."""
 
     node: str
     products: tuple[str, ...]
+    driver: str = ""
+    image: str = ""
 
 
 class HoldsObserved(Input, frozen=True, tag="holds"):
@@ -95,6 +97,26 @@ class PersonSaid(Input, frozen=True, tag="person", omit_defaults=True):
     key: str = ""
 
 
+class NodeWord(str, enum.Enum):
+    """What a person may say of a node."""
+
+    HOLD = "hold"  # hands off: it is mine
+    RELEASE = "release"  # no longer
+    RETIRE = "retire"  # it is no part of the cluster any more
+    UNRETIRE = "unretire"
+
+
+class NodeSaid(Input, frozen=True, tag="node_said", omit_defaults=True):
+    """A person said something of a node that is known. A hold may end by itself, at `until` (UTC s)."""
+
+    node: str
+    word: NodeWord
+    actor: str
+    address: str = ""
+    text: str = ""
+    until: float | None = None
+
+
 class Reopened(Input, frozen=True, tag="reopened", omit_defaults=True):
     """A person wants a closed incident open again; here it is as it was closed, with its findings."""
 
@@ -127,6 +149,12 @@ class SilenceObserved(Input, frozen=True, tag="silence"):
     silent: dict[str, float]
 
 
+class VerdictsReached(Input, frozen=True, tag="verdicts"):
+    """What the centre concluded from many nodes' words, as it stands now: raised, changed or cleared (`remediator.watch`)."""
+
+    findings: tuple[Finding, ...]
+
+
 class TopologyObserved(Input, frozen=True, tag="topology"):
     """Where nodes stand by one source's word: a file, the scheduler, labels. It replaces what the same source said before."""
 
@@ -147,10 +175,12 @@ AnyInput = (
     | OrderAnswered
     | Approved
     | PersonSaid
+    | NodeSaid
     | Reopened
     | PolicyChanged
     | TopologyObserved
     | SilenceObserved
+    | VerdictsReached
     | BreakerReset
     | Tick
 )

@@ -29,6 +29,7 @@ class Places(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         return (f"{kind}:{name}" for kind in KINDS for name in self.of(kind))
 
 
+BACKEND, FILE = "backend", "file"  # sources; of two the later by name counts, so the site's own file has the last word
 KINDS = ("switch", "rack", "driver", "image", "partition")
 CAUSES = KINDS[:-1]  # what a fault of many nodes may come from; a partition is only a list
 

@@ -19,7 +19,7 @@ from vocabulary.order import Order
 Facts = dict[str, str | int | float | bool]
 
 
-class JobRef(msgspec.Struct, frozen=True, order=True):
+class JobRef(msgspec.Struct, frozen=True, order=True, gc=False):
     """One attempt of a job: what a relaunch starts anew is somebody else's business than what it ended."""
 
     job: str
@@ -31,6 +31,14 @@ class Return(msgspec.Struct, frozen=True, omit_defaults=True):
 
     at: float
     failed_at: float | None = None
+
+
+class HandsOff(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A person keeps us off a node by their word, whatever the scheduler says; `until` in UTC s, None: until released."""
+
+    actor: str
+    why: str = ""
+    until: float | None = None
 
 
 class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,6 +55,8 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     architectures: tuple[Architecture, ...] = ()  # of its GPUs
     places: Places = Places()
     returns: tuple[Return, ...] = ()  # of the last weeks, oldest first
+    hands_off: HandsOff | None = None
+    on_trial: bool = False  # from the day it came back until it is healthy again, suspect or not
 
 
 class IncidentState(str, enum.Enum):

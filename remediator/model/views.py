@@ -7,11 +7,12 @@ from typing import Annotated
 import msgspec
 
 from remediator.model.credentials import Role
-from remediator.model.records import Considered
+from remediator.model.records import Considered, HandsOff
 from vocabulary.finding import Finding
-from vocabulary.wire import Gpu, RankStatus
+from vocabulary.wire import Gpu, RankStatus, Versions
 
 MONTH_S = 31 * 86400.0
+MOMENT_MAX = 253_402_300_799.0  # the end of the year 9999
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=100 * 365 * 86400.0)]
@@ -32,6 +33,8 @@ class NodeView(msgspec.Struct, frozen=True, omit_defaults=True):
     gpus: tuple[Gpu, ...] = ()
     ranks: tuple[RankStatus, ...] = ()
     findings: tuple[Finding, ...] = ()
+    hands_off: HandsOff | None = None  # by a person's word
+    versions: Versions = Versions()
 
 
 class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -84,9 +87,16 @@ class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a person says of an incident; needed for a note, else as a reason."""
+    """What a person says of an incident or a node; needed for a note and for retiring a node, else as a reason."""
 
     text: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+
+
+class HoldWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`POST /v1/nodes/{node}/hold`: why, and until when (UTC s); without an end, until it is released."""
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
+    until: Annotated[float, msgspec.Meta(gt=0, le=MOMENT_MAX)] | None = None
 
 
 class NoteView(msgspec.Struct, frozen=True):
@@ -98,7 +108,10 @@ class NoteView(msgspec.Struct, frozen=True):
 
 
 class TokenWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`POST /v1/tokens`. `uses` and `replaces` are for join secrets; `name` is a pattern there, like `gpu-*`."""
+    """`POST /v1/tokens`. `uses` and `replaces` are for join secrets; `name` is a pattern there, like `gpu-*`.
+
+    Without `expires_s` a join secret ends after a day, and any other token never.
+    """
 
     role: Role
     name: Name
@@ -108,11 +121,15 @@ class TokenWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`POST /v1/tokens/rotate`: the tokens that the name has end after `overlap_s`."""
+    """`POST /v1/tokens/rotate`: the tokens that the name has end after `overlap_s`.
+
+    The new one ends after `expires_s`; without it, when the longest of them would have.
+    """
 
     role: Role
     name: Name
     overlap_s: Annotated[float, msgspec.Meta(ge=0, le=MONTH_S)] = 86400.0
+    expires_s: Positive | None = None
 
 
 class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -171,7 +188,7 @@ class StatusView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeList(msgspec.Struct, frozen=True):
-    """`GET /v1/nodes`."""
+    """`GET /v1/nodes`, by name."""
 
     nodes: tuple[NodeView, ...]
 

@@ -82,6 +82,8 @@ def _beginning(scenario: Scenario) -> Iterator[AnyInput]:
         yield FindingsReported(at=START, node=node, boot_id="", active=())
         yield InventoryChanged(at=START, node=node, products=(scenario.gpu,))
         yield _placement(node, scenario.jobs, START)
+    in_service = tuple(NodeHold(f"n{number}", schedulable=True) for number in range(1, scenario.nodes + 1))
+    yield HoldsObserved(at=START, holds=in_service)
 
 
 def _placement(node: str, placed: dict[str, tuple[str, ...]], at: float) -> PlacementChanged:

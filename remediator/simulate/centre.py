@@ -9,11 +9,13 @@ from __future__ import annotations
 import itertools
 from functools import partial
 
+from remediator.decide.approval import awaiting
 from remediator.decide.settings import Settings
 from remediator.model.hold import NodeHold, Outcome, Owner, Result
 from remediator.model.inputs import (
     ActionEnded,
     AnyInput,
+    Approved,
     BreakerReset,
     FindingsReported,
     HoldsObserved,
@@ -56,6 +58,7 @@ class Centre:
         self._numbers = itertools.count()
         self._answered: set[str] = set()
         self._due: set[float] = set()
+        self._asked: set[str] = set()
 
     @property
     def now(self) -> float:
@@ -67,6 +70,8 @@ class Centre:
         for node in self._world.nodes:
             self.tell(FindingsReported(at=self.now, node=node.name, boot_id="", active=()))
             self._place(node)
+        in_service = tuple(NodeHold(node=node.name, schedulable=True) for node in self._world.nodes)
+        self.tell(HoldsObserved(at=self.now, holds=in_service))
         self._tick_on()
 
     def foresees(self, node: Node, *, lasting: bool) -> bool:
@@ -225,7 +230,12 @@ class Centre:
                 return
 
     def _follow(self, incident: Incident) -> None:
-        """Deadlines are met to the second; what waits for people gets them."""
+        """Deadlines are met to the second; what waits for people gets them, and they agree to what they are asked."""
+        for each in awaiting(incident):
+            if each.id not in self._asked:
+                self._asked.add(each.id)
+                agree = partial(self._agree, incident.id, each.id)
+                self._world.agenda.after(self._world.p.people_find_h * HOUR_S, agree)
         if incident.state is IncidentState.ACTING:
             for run in itertools.chain.from_iterable(incident.plan):
                 for at in (run.deadline, run.not_before):
@@ -238,6 +248,9 @@ class Centre:
             node = self._nodes[incident.node]
             if not node.in_service and not node.by_people:
                 self._world.repair(node)
+
+    def _agree(self, incident: str, what: str) -> None:
+        self.tell(Approved(at=self.now, incident=incident, what=what, actor="people"))
 
     def _deadline(self, at: float) -> None:
         self._due.discard(at)

@@ -6,8 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from remediator.detect.lemons import Advice, judge
-from remediator.detect.lemons_history import History, Kind
+from remediator.detect.lemons import Advice, History, Kind, judge
 from remediator.simulate.causes import LEMON
 from remediator.simulate.centre import EPOCH_S, Centre
 from remediator.simulate.world import World

@@ -83,7 +83,11 @@ def cut(db: Connection, before: float, at: float, epoch: int, limit: int) -> int
 
 
 def verify(db: Connection) -> Checked:
-    """Walk along the whole chain, from the last anchor to the head."""
+    """Walk along the whole chain, from the last anchor to the head.
+
+    `db` must have done nothing yet: it reads all of it as of one moment, while others write.
+    """
+    _one_moment(db)
     table, anchors = schema.audit, schema.audit_anchors
     anchor = db.execute(select(anchors).order_by(anchors.c.through.desc()).limit(1)).first()
     cut_events = int(db.execute(select(func.coalesce(func.sum(anchors.c.events), 0))).scalar_one())
@@ -104,6 +108,14 @@ def verify(db: Connection) -> Checked:
     if not broken and not told:
         broken = f"an anchor says that events through {start} were cut, and no event in the log does"
     return Checked(count, start + 1, seq, previous, cut_events, broken)
+
+
+def _one_moment(db: Connection) -> None:
+    """Begin a transaction in which whatever is read is as of its first reading."""
+    if db.dialect.name == "sqlite":
+        db.exec_driver_sql("BEGIN")  # the driver would begin one before the first write only
+    else:
+        db.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
 
 def _misfit(row: Row[tuple[object, ...]], seq: int, previous: str) -> str:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NotSupportedError,
+    ProgrammingError,
+    SQLAlchemyError,
+    StatementError,
+)
 
 POSTGRESQL = "postgresql"
+_LIMIT_EXCEEDED = "54"  # a class of PostgreSQL's error codes: too long for an index, too many columns
 GONE_S = 3  # a peer that acknowledges nothing for so long is gone
 # The same from the server's side: a writer that stands still must not keep its row locks from the next leader.
 _SERVER_SIDE = {
@@ -22,6 +33,38 @@ _SERVER_SIDE = {
 
 class StoreError(Exception):
     """The database cannot be used: what, where, what to do."""
+
+
+def refuses(error: Exception) -> bool:
+    """Whether this error means that the same would be refused again; else the database is away, full, locked or slow."""
+    if isinstance(error, DBAPIError):
+        limit = str(getattr(error.orig, "sqlstate", "") or "").startswith(_LIMIT_EXCEEDED)
+        kinds = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
+        return not error.connection_invalidated and (limit or isinstance(error, kinds))
+    # Drivers raise some errors about values as Python's own.
+    return isinstance(error, StatementError) or not isinstance(error, SQLAlchemyError | OSError)
+
+
+def words_of(error: Exception) -> str:
+    """What the driver says, on one line, without the statement and SQLAlchemy's link."""
+    said = error.orig if isinstance(error, StatementError) and error.orig is not None else error
+    return " ".join(str(said).split())
+
+
+def unusable(url: URL, error: Exception) -> StoreError:
+    """Why a database cannot be used, and what to do about it."""
+    file = file_of(url)
+    if isinstance(error, StoreError) or file is None:
+        todo = "" if isinstance(error, StoreError) else "; check that it is there and that we may use it"
+        return StoreError(f"database {url}: {words_of(error)}{todo}")
+    place, user = file.absolute().parent, f"the user that runs the remediator (now user id {os.geteuid()})"
+    if not place.is_dir():
+        why = f"there is no directory {place}; make it, for {user} to write in"
+    elif not os.access(place, os.W_OK | os.X_OK) or (file.exists() and not os.access(file, os.R_OK | os.W_OK)):
+        why = f"{words_of(error)}; {place} and what is in it must belong to {user}"
+    else:
+        why = f"{words_of(error)}; check that it is a database, and ours"
+    return StoreError(f"database {url}: {why}")
 
 
 def parsed(text: str) -> URL:

@@ -6,41 +6,16 @@ import logging
 from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Connection,
-    Engine,
-    Float,
-    Index,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    delete,
-    func,
-    select,
-)
+from sqlalchemy import Connection, Engine, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from remediator.model.delivery import Delivery, DeliveryState, LeadLost
 from remediator.store import schema
+from remediator.store.database import StoreError
+from remediator.store.meta import begin_write
 
 log = logging.getLogger(__name__)
-_metadata = MetaData()
-deliveries = Table(
-    "deliveries",
-    _metadata,
-    Column("id", String(700), primary_key=True),
-    Column("receiver", String(255), nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("told", Boolean, nullable=False),
-    Column("batch", String(64), nullable=False),
-    Column("claimed_at", Float, nullable=False),
-    Column("created_at", Float, nullable=False),
-    Column("body", LargeBinary, nullable=False),
-    Index("deliveries_by_receiver", "receiver", "state"),
-)
+deliveries = schema.deliveries
 
 
 class DeliveryStore:
@@ -48,10 +23,6 @@ class DeliveryStore:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-
-    def prepare(self) -> None:
-        """Make the table if there is none."""
-        _metadata.create_all(self._engine)
 
     def add(self, new: Sequence[Delivery]) -> None:
         """Write new ones; those whose id is known stay as they are."""
@@ -67,7 +38,10 @@ class DeliveryStore:
             LeadLost: this epoch is over.
         """
         with self._engine.begin() as db:
-            _require_term(db, epoch)
+            try:
+                begin_write(db, epoch)
+            except StoreError as error:
+                raise LeadLost(f"{error}; nothing more is sent") from error
             insert = _insert(db)
             kept = {name: insert.excluded[name] for name in ("state", "told", "batch", "claimed_at", "body")}
             rows = [_row(item) for item in changed]
@@ -124,14 +98,6 @@ def _read(body: bytes) -> Delivery | None:
     except msgspec.DecodeError as error:
         log.error("a row of the outbox cannot be read (%s): %r", error, body[:500])
         return None
-
-
-def _require_term(db: Connection, epoch: int) -> None:
-    """The row of the epoch stays locked to the end of the transaction: no other term can begin within it."""
-    table = schema.meta
-    mine = table.update().where(table.c.key == "epoch", table.c.value == str(epoch)).values(value=str(epoch))
-    if not db.execute(mine).rowcount:
-        raise LeadLost(f"epoch {epoch} is over: another remediator leads; this one sends nothing more")
 
 
 def _insert(db: Connection) -> postgresql.Insert | sqlite.Insert:

@@ -7,8 +7,9 @@ from sqlalchemy import Connection, Engine, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from remediator.model.evidence import EvidenceEntry
-from remediator.model.records import Action
-from remediator.store import schema
+from remediator.model.records import Action, AuditEvent
+from remediator.store import audit, schema
+from remediator.store.meta import get_meta
 
 KEPT_BYTES_MAX = 2 << 30  # the oldest make room
 
@@ -35,6 +36,8 @@ class EvidenceStore:
             row = {**msgspec.structs.asdict(entry), "body": content}
             once = insert.values(row).on_conflict_do_nothing(index_elements=["order"]).returning(table.c.order)
             stored = db.execute(once).first() is not None
+            if stored:
+                audit.append(db, [_taken(entry)], int(get_meta(db, "epoch") or 0))
             self._make_room(db, entry.order)
         return stored
 
@@ -67,3 +70,15 @@ class EvidenceStore:
             if over <= 0:
                 break
         db.execute(delete(table).where(table.c.order.in_(gone)))
+
+
+def _taken(entry: EvidenceEntry) -> AuditEvent:
+    return AuditEvent(
+        at=entry.at,
+        kind="evidence_taken",
+        text=f"node {entry.node} handed in the bundle that {entry.order} asked for, {entry.bytes} bytes",
+        actor=f"node {entry.node}"[:255],
+        node=entry.node,
+        incident=entry.incident,
+        data={"order": entry.order, "bytes": entry.bytes},
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Engine, Table, func, select
+from sqlalchemy import Connection, Engine, Table, bindparam, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -17,7 +17,7 @@ from remediator.model.records import Action, AuditEvent, Decision, Incident, Nod
 from remediator.model.rules import PRESENT_MAX_S, WINDOW_MAX_S
 from remediator.state import Changes, ClusterState
 from remediator.store import audit, rows, schema, upgrade
-from remediator.store.database import StoreError, file_of, open_engine, parsed
+from remediator.store.database import StoreError, file_of, open_engine, parsed, unusable
 from remediator.store.leadership import Leadership
 from remediator.store.locks import lock_for
 from remediator.store.meta import begin_write, get_meta, set_meta
@@ -26,7 +26,7 @@ from vocabulary.finding import Finding
 __all__ = ["Journal", "StoreError"]
 
 T = TypeVar("T")
-RECENT_CLOSED_MAX = 10_000
+LATEST = 100  # inputs whose times say what the present is
 PREPARED_WITHIN_S = 30.0
 
 
@@ -51,7 +51,7 @@ class Journal:
                 upgrade.is_current(db)
         except Exception as error:
             self.engine.dispose()
-            raise self._unusable(error) from error
+            raise unusable(self.url, error) from error
 
     def prepare(self) -> None:
         """Make sure that the schema is the one this program needs, for a tool that runs beside the centre or before it.
@@ -108,29 +108,19 @@ class Journal:
             incidents = _records(db, schema.incidents, Incident, schema.incidents.c.closed.is_(False))
             open_ids = select(schema.incidents.c.id).where(schema.incidents.c.closed.is_(False))
             wanted = {f for i in incidents for f in i.findings}
-            now = db.execute(select(schema.inputs.c.at).order_by(schema.inputs.c.at.desc()).limit(1)).scalar() or 0.0
-            lately = schema.findings.c.last_seen > now - PRESENT_MAX_S
-            findings = {
-                f.id: f
-                for f in _records(db, schema.findings, Finding, schema.findings.c.active.is_(True) | lately)
-                + _named(db, sorted(wanted))
-            }
-            state = ClusterState.restored(
+            now = _present(db)
+            columns = schema.findings.c
+            present = columns.active.is_(True) | (columns.last_seen > now - PRESENT_MAX_S)
+            findings = {f.id: f for f in _records(db, schema.findings, Finding, present) + _named(db, sorted(wanted))}
+            settled = db.execute(select(columns.id, columns.settled_by).where(present, columns.settled_by != ""))
+            return ClusterState.restored(
                 nodes=_records(db, schema.nodes, NodeRecord),
                 findings=findings.values(),
                 incidents=incidents,
                 actions=_records(db, schema.actions, Action, schema.actions.c.incident.in_(open_ids)),
                 occurrences=_records(db, schema.occurrences, Occurrence, schema.occurrences.c.at > now - WINDOW_MAX_S),
+                settled=[(finding, incident) for finding, incident in settled],
             )
-            self._load_settled(db, state)
-        return state
-
-    def _load_settled(self, db: Connection, state: ClusterState) -> None:
-        recent = select(schema.incidents.c.body).where(schema.incidents.c.closed.is_(True))
-        recent = recent.order_by(schema.incidents.c.opened_at.desc()).limit(RECENT_CLOSED_MAX)
-        for (body,) in db.execute(recent):
-            closed = msgspec.json.decode(body, type=Incident)
-            state.settled.update((f, closed.id) for f in closed.findings if f in state.findings)
 
     def commit(self, inputs: Sequence[AnyInput], changes: Changes, epoch: int, batch: int | None = None) -> None:
         """Write one batch whole. It is on the disk when this returns; on an error nothing of it is.
@@ -142,19 +132,35 @@ class Journal:
             StoreError: this term is over. SQLAlchemyError: it could not be written now.
         """
         with self.engine.begin() as db:
-            begin_write(db, epoch)
-            if batch is not None:
-                if get_meta(db, "batch") == f"{epoch}:{batch}":
-                    return
-                set_meta(db, "batch", f"{epoch}:{batch}")
+            if not _begin(db, epoch, batch):
+                return
             _upsert(db, schema.nodes, [rows.node_row(n) for n in changes.nodes.values()])
-            _upsert(db, schema.findings, [rows.finding_row(f) for f in changes.findings.values()])
+            settled = dict(changes.settled)
+            _upsert(
+                db,
+                schema.findings,
+                [rows.finding_row(f) | {"settled_by": settled.pop(f.id, "")} for f in changes.findings.values()],
+                owner="node",  # long forgotten, it is still the node's that reported it
+            )
+            _settle(db, settled)
             _upsert(db, schema.incidents, [rows.incident_row(i) for i in changes.incidents.values()])
             _upsert(db, schema.decisions, [rows.decision_row(d) for d in changes.decisions.values()])
             _upsert(db, schema.actions, [rows.action_row(a) for a in changes.actions.values()])
             _insert(db, schema.occurrences, [rows.occurrence_row(o) for o in changes.occurrences])
             _insert(db, schema.inputs, [rows.input_row(i, epoch) for i in inputs])
             audit.append(db, changes.audit, epoch)
+
+    def set_aside(self, item: AnyInput, why: str, event: AuditEvent, epoch: int, batch: int) -> None:
+        """Keep an input whose consequences cannot be written, out of the way, with a line in the audit log. As `commit`."""
+        with self.engine.begin() as db:
+            if _begin(db, epoch, batch):
+                _insert(db, schema.set_aside, [rows.set_aside_row(item, why, epoch)])
+                audit.append(db, [event], epoch)
+
+    def count_set_aside(self) -> int:
+        """How many inputs were set aside and not forgotten yet."""
+        with self.engine.connect() as db:
+            return int(db.execute(select(func.count()).select_from(schema.set_aside)).scalar_one())
 
     def inputs(self) -> Iterator[AnyInput]:
         """Everything the pipeline was ever told, in its order."""
@@ -206,13 +212,7 @@ class Journal:
             with self.engine.begin() as db:
                 return upgrade.upgrade(db)
         except SQLAlchemyError as error:
-            raise self._unusable(error) from error
-
-    def _unusable(self, error: Exception) -> StoreError:
-        todo = (
-            "" if isinstance(error, StoreError) else "; check that it is there, that we may use it and that it is ours"
-        )
-        return StoreError(f"database {self.url}: {error}{todo}")
+            raise unusable(self.url, error) from error
 
 
 def _records(db: Connection, table: Table, kind: type[T], where: Any = None) -> list[T]:
@@ -220,6 +220,30 @@ def _records(db: Connection, table: Table, kind: type[T], where: Any = None) -> 
     if "seq" in table.c:
         query = query.order_by(table.c.seq)
     return [msgspec.json.decode(body, type=kind) for (body,) in db.execute(query)]
+
+
+def _begin(db: Connection, epoch: int, batch: int | None) -> bool:
+    """Begin to write a batch of a term. False when it is written already. Raises as `begin_write`."""
+    begin_write(db, epoch)
+    if batch is not None:
+        if get_meta(db, "batch") == f"{epoch}:{batch}":
+            return False
+        set_meta(db, "batch", f"{epoch}:{batch}")
+    return True
+
+
+def _present(db: Connection) -> float:
+    """When the last batches were, UTC seconds. A clock that was ahead for a moment must not make what was before it old."""
+    latest = select(schema.inputs.c.at).order_by(schema.inputs.c.seq.desc()).limit(LATEST)
+    return min(db.execute(latest).scalars(), default=0.0)
+
+
+def _settle(db: Connection, settled: dict[str, str]) -> None:
+    """Write which closed incident dealt with findings that are otherwise as they were."""
+    if settled:
+        table = schema.findings
+        update = table.update().where(table.c.id == bindparam("finding")).values(settled_by=bindparam("incident"))
+        db.execute(update, [{"finding": finding, "incident": incident} for finding, incident in settled.items()])
 
 
 def _named(db: Connection, ids: Sequence[str], at_once: int = 1000) -> list[Finding]:
@@ -233,10 +257,12 @@ def _insert(db: Connection, table: Table, values: list[rows.Row]) -> None:
         db.execute(table.insert(), values)
 
 
-def _upsert(db: Connection, table: Table, values: list[rows.Row]) -> None:
+def _upsert(db: Connection, table: Table, values: list[rows.Row], owner: str = "") -> None:
+    """Write rows, new or again. `owner`: a column; a row that has another value there stays as it is."""
     if not values:
         return
     insert = (postgresql if db.dialect.name == "postgresql" else sqlite).insert(table)
     key = next(iter(table.primary_key.columns)).name
     changed = {column: insert.excluded[column] for column in values[0] if column != key}
-    db.execute(insert.on_conflict_do_update(index_elements=[key], set_=changed), values)
+    mine = table.c[owner] == insert.excluded[owner] if owner else None
+    db.execute(insert.on_conflict_do_update(index_elements=[key], set_=changed, where=mine), values)

@@ -12,8 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from remediator.store.locks import Lock
 
 log = logging.getLogger(__name__)
@@ -80,7 +78,7 @@ class Leadership:
                 # After a lost session this takes the lock anew. If nobody began a term meanwhile, all that this process
                 # knows is still true, and its term goes on.
                 held, epoch = self._lock.acquire(), self._lock.epoch()
-            except (SQLAlchemyError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - without this thread the process would stand there and never act again
                 self._lock.release()
                 self._say(f"the lead cannot be confirmed ({_first_line(error)}); nothing is begun until it is")
                 continue

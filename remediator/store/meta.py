@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, text
 
 from remediator.store import schema
-from remediator.store.database import StoreError
+from remediator.store.database import POSTGRESQL, StoreError
+
+LOCKED_S, ANSWERED_S = (
+    5,
+    20,
+)  # PostgreSQL: a write that waits longer for another's lock, or for its end, fails and is tried again
+
+_LIMITS = text(
+    "SELECT set_config('lock_timeout', :locked, true), set_config('statement_timeout', :answered, true)"  # to the end of it
+)
 
 
 def get_meta(db: Connection, key: str) -> str | None:
@@ -31,8 +40,11 @@ def begin_write(db: Connection, epoch: int) -> None:
     """Begin a transaction of a term. The row of the epoch stays locked to its end: the next term cannot begin within it.
 
     Raises:
-        StoreError: the term is over.
+        StoreError: the term is over. OperationalError: somebody else keeps the row locked.
     """
+    if db.dialect.name == POSTGRESQL:
+        limits = {"locked": f"{LOCKED_S}s", "answered": f"{ANSWERED_S}s"}
+        db.execute(_LIMITS, limits)
     table = schema.meta
     mine = table.update().where(table.c.key == "epoch", table.c.value == str(epoch)).values(value=str(epoch))
     if not db.execute(mine).rowcount:

@@ -24,7 +24,7 @@ class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long things are kept; 0 is for ever.
 
     `inputs_days`: what the centre was told, for replays. `history_days`: findings that are over, settled incidents with all that
-    belongs to them, occurrences. `audit_days`: the audit log.
+    belongs to them, occurrences, what was set aside. `audit_days`: the audit log.
     """
 
     inputs_days: int = 30
@@ -50,6 +50,7 @@ class Housekeeper:
             (keep.history_days, _incidents),
             (keep.history_days, _findings),
             (keep.history_days, _occurrences),
+            (keep.history_days, _set_aside),
             (keep.audit_days, self._audit),
         ]
         self._pieces = [(days * DAY_S, piece) for days, piece in pieces if days]
@@ -85,6 +86,10 @@ def _inputs(db: Connection, before: float, _epoch: int) -> int:
 
 def _occurrences(db: Connection, before: float, _epoch: int) -> int:
     return _beginning(db, schema.occurrences, before)
+
+
+def _set_aside(db: Connection, before: float, _epoch: int) -> int:
+    return _beginning(db, schema.set_aside, before)
 
 
 def _beginning(db: Connection, table: Table, before: float, *conditions: object) -> int:

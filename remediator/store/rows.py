@@ -62,7 +62,7 @@ def incident_row(i: Incident) -> Row:
     """A row of `incidents`."""
     return {
         "id": i.id,
-        "node": i.node,
+        "node": shown(i.node),
         "closed": i.closed_at is not None,
         "opened_at": i.opened_at,
         "body": body(i),
@@ -82,7 +82,7 @@ def decision_row(d: Decision) -> Row:
         "incident": d.incident,
         "at": d.at,
         "body": body(d),
-        "node": d.node,
+        "node": shown(d.node),
         "answer": d.answer.value,
         "rule": shown(d.rule),
         "policy": d.policy[:64],
@@ -97,7 +97,7 @@ def action_row(a: Action) -> Row:
         "final": a.state.final,
         "body": body(a),
         "decision": a.decision,
-        "node": a.node,
+        "node": shown(a.node),
         "verb": shown(a.verb)[:64],
         "state": a.state.value,
         "planned_at": a.planned_at,
@@ -113,7 +113,7 @@ def occurrence_row(o: Occurrence) -> Row:
     return {
         "at": o.at,
         "body": body(o),
-        "node": o.node,
+        "node": shown(o.node),
         "kind": shown(o.kind),
         "component": shown(o.component),
         "incident": o.incident,
@@ -127,6 +127,15 @@ def input_row(item: AnyInput, epoch: int) -> Row:
     return {"epoch": epoch, "at": item.at, "body": body(item)}
 
 
+def set_aside_row(item: AnyInput, why: str, epoch: int) -> Row:
+    """A row of `set_aside`. The input itself may be what cannot be written as JSON."""
+    try:
+        kept = body(item)
+    except (msgspec.EncodeError, UnicodeError, ValueError):
+        kept = repr(item).encode(errors="replace")
+    return {"epoch": epoch, "at": item.at, "why": shown(why), "body": kept}
+
+
 def audit_row(event: AuditEvent, epoch: int) -> Row:
     """A row of `audit`."""
     return {
@@ -134,7 +143,7 @@ def audit_row(event: AuditEvent, epoch: int) -> Row:
         "at": event.at,
         "body": body(event),
         "node": shown(event.node),
-        "incident": event.incident,
-        "kind": event.kind[:64],
+        "incident": shown(event.incident)[:64],
+        "kind": shown(event.kind)[:64],
         "actor": shown(event.actor),
     }

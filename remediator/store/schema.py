@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, false
 
-REVISION = "0005"  # the newest of `migrations/versions`
+REVISION = "0006"  # the newest of `migrations/versions`
 
 metadata = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")
@@ -73,6 +73,7 @@ findings = Table(
     _text("component"),
     _time("first_seen"),
     _flag("injected"),
+    _text("settled_by", 64),  # the closed incident that dealt with it, as it is
     Index("findings_by_node", "node", "active"),
 )
 
@@ -157,6 +158,16 @@ inputs = Table(
     Column("body", LargeBinary, nullable=False),
 )
 
+set_aside = Table(
+    "set_aside",
+    metadata,
+    Column("seq", _Serial, primary_key=True, autoincrement=True),
+    Column("epoch", Integer, nullable=False),
+    Column("at", Float, nullable=False, index=True),
+    _text("why"),
+    Column("body", LargeBinary, nullable=False),
+)
+
 audit = Table(
     "audit",
     metadata,
@@ -180,4 +191,18 @@ audit_anchors = Table(
     Column("first_at", Float, nullable=False),
     Column("last_at", Float, nullable=False),
     Column("cut_at", Float, nullable=False),
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", String(700), primary_key=True),
+    Column("receiver", String(255), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("told", Boolean, nullable=False),
+    Column("batch", String(64), nullable=False),
+    Column("claimed_at", Float, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index("deliveries_by_receiver", "receiver", "state"),
 )

@@ -10,6 +10,7 @@ from sqlalchemy import Engine, select
 from remediator.model.inputs import AnyInput, PlacementChanged
 from remediator.model.records import AuditEvent, Incident
 from remediator.store import schema
+from remediator.store.rows import shown
 
 EVENTS_MAX = 5000
 INPUTS_MAX = 200_000  # looked through for a job's return
@@ -35,7 +36,7 @@ class StoryStore:
         table = schema.incidents
         since = incident.opened_at - within_s
         query = select(table.c.body).where(
-            table.c.node == incident.node,
+            table.c.node == shown(incident.node),
             table.c.id != incident.id,
             table.c.opened_at < incident.opened_at,
             table.c.opened_at >= since,

@@ -17,14 +17,13 @@ from typing import Any
 from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, Engine, and_, or_, select
 
-from remediator.model.credentials import Identity, Role, TokenView
+from remediator.model.credentials import JOIN_S, Identity, Role, TokenView
 from remediator.model.records import AuditEvent
 from remediator.store import audit, schema
 from remediator.store.meta import get_meta, set_meta
 
 __all__ = ["EnrolmentRefused", "Identity", "Role", "Tokens"]
 
-PREFIX = "ghd_"
 ID_CHARS = 12
 CHANGED = "tokens"  # the word in `meta`
 _T = schema.tokens.c
@@ -65,11 +64,8 @@ class Tokens:
             if self._loaded and version == self._version:
                 return False
             rows = db.execute(select(schema.tokens).where(_T.revoked_at.is_(None)))
-            self._known = {
-                r.digest: Identity(Role(r.role), r.name, r.digest[:ID_CHARS], r.expires_at)
-                for r in rows
-                if r.uses_left is None or r.uses_left > 0
-            }
+            # a join secret that is used up may be shown again: by the node whose answer was lost
+            self._known = {r.digest: Identity(Role(r.role), r.name, r.digest[:ID_CHARS], r.expires_at) for r in rows}
             self._ids = frozenset(identity.id for identity in self._known.values())
             self._version, self._loaded = version, True
             return True
@@ -86,29 +82,39 @@ class Tokens:
         replaces: bool = False,
     ) -> str:
         """A new token; this is the only time its text is seen. `uses` and `replaces` are for join secrets."""
+        if role is Role.JOIN and expires_at is None:
+            expires_at = now + JOIN_S
+        token = _new()
         with self._engine.begin() as db:
             grant = TokenView("", role, name, now, _by(actor), expires_at=expires_at, uses_left=uses, replaces=replaces)
-            token = _insert(db, grant)
+            _insert(db, grant, _digest(token))
             _note(db, "token_issued", f"a token of {role.value} {name} was issued", grant, _digest(token), now)
         self.refresh()
         return token
 
-    def rotate(self, role: Role, name: str, now: float, overlap_s: float, *, actor: str = "") -> str:
+    def rotate(
+        self, role: Role, name: str, now: float, overlap_s: float, *, actor: str = "", expires_at: float | None = None
+    ) -> str:
         """A new token for a name. Those it has end after `overlap_s`; so two are valid meanwhile.
+
+        Where nobody says, it ends when the longest of them would have.
 
         Raises:
             LookupError: the name has no valid token.
         """
         with self._engine.begin() as db:
             mine = and_(_valid(now), _T.role == role.value, _T.name == name)
-            longest = db.execute(select(_T.expires_at).where(mine)).all()
-            if not longest:
+            ends = db.execute(select(_T.expires_at).where(mine)).scalars().all()
+            if not ends:
                 raise LookupError(f"{role.value} {name} has no valid token; issue one")
             over = now + overlap_s
             later = or_(_T.expires_at.is_(None), _T.expires_at > over)
             db.execute(schema.tokens.update().where(mine, later).values(expires_at=over))
-            grant = TokenView("", role, name, now, _by(actor))
-            token = _insert(db, grant)
+            if expires_at is None and None not in ends:
+                expires_at = max(end for end in ends if end is not None)
+            grant = TokenView("", role, name, now, _by(actor), expires_at=expires_at)
+            token = _new()
+            _insert(db, grant, _digest(token))
             text = f"{role.value} {name} got a new token, those before end in {overlap_s:g} s"
             _note(db, "token_rotated", text, grant, _digest(token), now)
         self.refresh()
@@ -140,44 +146,66 @@ class Tokens:
         with self._engine.connect() as db:
             return [_view(row) for row in db.execute(select(schema.tokens).order_by(_T.issued_at, _T.digest))]
 
-    def enrol(self, secret: str, node: str, now: float, *, actor: str = "") -> str:
-        """Give a node its own token, once per use of the join secret.
+    def enrol(self, secret: str, node: str, now: float, *, mine: str = "", actor: str = "") -> str:
+        """Give a node its own token, once per use of the join secret. Returns its text, empty where the node made it.
+
+        `mine` is the digest of a token that the node made. Said again it changes nothing: the answer may have been lost.
 
         Raises:
-            EnrolmentRefused: the secret is used up, over, or for other nodes; or the node has a token already.
+            EnrolmentRefused: the secret is used up, over, or for other nodes; or the node has another token already.
         """
-        digest = _digest(secret)
         with self._engine.begin() as db:
-            mine = and_(_T.digest == digest, _T.role == Role.JOIN.value, _valid(now), _T.uses_left > 0)
-            used = schema.tokens.update().where(mine).values(uses_left=_T.uses_left - 1)
-            if not db.execute(used).rowcount:  # one statement: two nodes cannot share the last use
-                raise EnrolmentRefused("this join secret is not known, used up, or over")
-            join = db.execute(select(schema.tokens).where(_T.digest == digest)).one()
-            if not fnmatchcase(node, join.name):
-                raise EnrolmentRefused(f"this join secret is for nodes {join.name}, not for {node}")
+            if mine and _enrolled_before(db, node, mine, now):
+                return ""
+            join = _use(db, _digest(secret), node, now)
             has = and_(_valid(now), _T.role == Role.NODE.value, _T.name == node)
             if db.execute(select(_T.digest).where(has)).first() is not None:
                 if not join.replaces:
                     raise EnrolmentRefused(f"node {node} has a token already; an admin may revoke it, or rotate it")
                 db.execute(schema.tokens.update().where(has).values(revoked_at=now))
+            token = "" if mine else _new()
+            digest = mine or _digest(token)
             grant = TokenView("", Role.NODE, node, now, _by(actor))
-            token = _insert(db, grant)
-            text = f"node {node} enrolled with the join secret {digest[:ID_CHARS]}"
-            _note(db, "node_enrolled", text, grant, _digest(token), now)
+            _insert(db, grant, digest)
+            text = f"node {node} enrolled with the join secret {join.digest[:ID_CHARS]}"
+            _note(db, "node_enrolled", text, grant, digest, now)
         self.refresh()
         return token
+
+
+def _enrolled_before(db: Connection, node: str, digest: str, now: float) -> bool:
+    if db.execute(select(_T.digest).where(_T.digest == digest)).first() is None:
+        return False
+    theirs = and_(_valid(now), _T.digest == digest, _T.role == Role.NODE.value, _T.name == node)
+    if db.execute(select(_T.digest).where(theirs)).first() is None:
+        raise EnrolmentRefused(f"the token that node {node} made was revoked, or is another's; let it make a new one")
+    return True
+
+
+def _use(db: Connection, digest: str, node: str, now: float) -> Any:
+    """Use a join secret once. Returns its row."""
+    mine = and_(_T.digest == digest, _T.role == Role.JOIN.value, _valid(now), _T.uses_left > 0)
+    used = schema.tokens.update().where(mine).values(uses_left=_T.uses_left - 1)
+    if not db.execute(used).rowcount:  # one statement: two nodes cannot share the last use
+        raise EnrolmentRefused("this join secret is not known, used up, or over")
+    join = db.execute(select(schema.tokens).where(_T.digest == digest)).one()
+    if not fnmatchcase(node, join.name):
+        raise EnrolmentRefused(f"this join secret is for nodes {join.name}, not for {node}")
+    return join
 
 
 def _valid(now: float) -> ColumnElement[bool]:
     return and_(_T.revoked_at.is_(None), or_(_T.expires_at.is_(None), _T.expires_at > now))
 
 
-def _insert(db: Connection, grant: TokenView) -> str:
-    """Keep a new token's digest beside what it grants. Returns its text."""
-    token = PREFIX + secrets.token_urlsafe(32)
+def _new() -> str:
+    return "ghd_" + secrets.token_urlsafe(32)
+
+
+def _insert(db: Connection, grant: TokenView, digest: str) -> None:
+    """Keep a new token's digest beside what it grants."""
     row = {name: getattr(grant, name) for name in TokenView.__struct_fields__ if name != "id"}
-    db.execute(schema.tokens.insert(), [row | {"digest": _digest(token), "role": grant.role.value}])
-    return token
+    db.execute(schema.tokens.insert(), [row | {"digest": digest, "role": grant.role.value}])
 
 
 def _note(db: Connection, kind: str, text: str, grant: TokenView, digest: str, now: float) -> None:

@@ -13,7 +13,8 @@ from healthctl.demo.programs import wait_for
 from healthctl.demo.slurm_cluster import SlurmCluster
 from remediator.act.local import LocalHold, LocalHolds, LocalScheduler
 from remediator.act.scheduler import Scheduler
-from remediator.act.slurm import SlurmOptions, SlurmScheduler
+from remediator.act.slurm.options import SlurmOptions
+from remediator.act.slurm.scheduler import SlurmScheduler
 from remediator.model.hold import NodeHold, Outcome, Owner, Result
 from tests.nodes.fake_kubernetes.cluster import Cluster, running
 from vocabulary.clock import ManualClock
@@ -270,16 +271,16 @@ def test_a_reason_is_kept_to_one_bounded_line(world: World) -> None:
 
 
 @pytest.mark.slurm
-def test_slurm_without_the_node_refuses_for_good(slurm_cluster: SlurmCluster) -> None:
+def test_slurm_without_the_node_says_how_to_name_it(slurm_cluster: SlurmCluster) -> None:
     scheduler = SlurmWorld(slurm_cluster).scheduler
     assert scheduler.observe(["elsewhere"])["elsewhere"].schedulable is None
     answers: list[Outcome] = [scheduler.cordon("elsewhere", OURS), scheduler.resume("elsewhere")]
-    assert [answer.result for answer in answers] == [Result.REFUSED, Result.REFUSED]
-    assert "knows no node elsewhere" in answers[0].detail
+    assert not {answer.result for answer in answers} & {Result.REFUSED, Result.DONE}  # nobody holds what is not there
+    assert "knows no node elsewhere; healthd's 'node' must be its name in slurm.conf" in answers[0].detail
 
 
 def test_slurm_that_is_not_installed_is_an_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("remediator.act.slurm.SEARCH_PATH", str(tmp_path))
+    monkeypatch.setattr("remediator.act.slurm.commands.SEARCH_PATH", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     scheduler = SlurmScheduler()
     assert "cannot run scontrol" in scheduler.observe(NODES)["node1"].reason

@@ -16,8 +16,8 @@ from healthctl.demo.slurm_cluster import why_not
 
 DEADLINE_S = 400
 HEALTHCTL = Path(sys.executable).with_name("healthctl")
-# One of each target, at points where most is under way, with every test run; all of them with `make chaos`.
-SOME_KILLS = ["healthd@graceful-ordered", "remediator@abort-fault", "rank@graceful-fault"]
+# Both daemons, at points where most is under way, with every test run; all of them with `make chaos`.
+SOME_KILLS = ["healthd@graceful-ordered", "remediator@abort-fault"]
 ALL_KILLS = [f"{target}@{point}" for target in TARGETS for point in POINTS] + [
     "rank:1@graceful-ordered",  # the condemned node's own
     "healthd:3@abort-ordered",  # a survivor's

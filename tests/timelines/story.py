@@ -28,7 +28,7 @@ from remediator.model.plan import Mode, Verb
 from remediator.model.records import Action, AuditEvent, Decision, Incident, JobRef
 from remediator.pipeline import handle
 from remediator.playbook.load import load_policy
-from remediator.state import ClusterState
+from remediator.state import ISOLATION, ClusterState
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.order import OrderState, OrderUpdate
@@ -63,9 +63,12 @@ class Story:
         self.incidents: dict[str, Incident] = {}
         self.occurrences: list[Occurrence] = []
         self.check_level = True
+        self.shown: set[str] = set()  # held because the scheduler showed a hold of ours that we did not know of
         self._origins = itertools.count()
         for n in range(1, nodes + 1):
             self.tell(FindingsReported(at=self.now, node=f"n{n}", boot_id="b", active=()))
+        in_service = tuple(NodeHold(node=f"n{n}", schedulable=True) for n in range(1, nodes + 1))
+        self.tell(HoldsObserved(at=self.now, holds=in_service))
 
     def tell(self, item: AnyInput) -> None:
         self._tell(item)
@@ -74,6 +77,7 @@ class Story:
 
     def _tell(self, item: AnyInput) -> None:
         self.inputs.append(item)
+        before = set(self.state.held)
         handle(self.state, item, self.rules)
         changes = self.state.take_changes()
         self.audit += changes.audit
@@ -81,11 +85,13 @@ class Story:
         self.actions |= changes.actions
         self.incidents |= changes.incidents
         self.occurrences += changes.occurrences
+        isolated = {o.node for o in changes.occurrences if o.kind == ISOLATION}
+        self.shown = (self.shown | (self.state.held - before - isolated)) & self.state.held
         self.check_invariants()
 
     def check_invariants(self) -> None:
-        held = [n for n in self.state.nodes.values() if n.held]
-        assert not self.check_level or len(held) <= level_max(self.rules.budget, len(self.state.nodes)), (
+        held = [n for n in self.state.nodes.values() if n.held and n.node not in self.shown]
+        assert not self.check_level or len(held) <= level_max(self.rules.budget, len(self.state.index.in_cluster)), (
             "more nodes isolated than the budget allows"
         )
         for action in self.actions.values():

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from remediator.decide.breaker import trip_level
 from remediator.decide.budget import Budget, of_level_only
 from remediator.model.hold import Outcome, Owner, Result
-from remediator.model.inputs import ActionEnded, BreakerReset
+from remediator.model.inputs import ActionEnded, BreakerReset, TopologyObserved
+from remediator.model.places import Places
 from remediator.model.records import Answer, IncidentState
 from remediator.state import BREAKER, ClusterState
 from tests.timelines.story import Story, settings
@@ -173,3 +174,31 @@ def test_outcomes_of_late_actions_after_a_reset_do_no_harm() -> None:
     story.after(60)
     story.hold("n1", schedulable=True, owner=Owner.NOBODY)
     assert not is_open(story)
+
+
+def test_it_is_reached_with_what_is_shipped_when_more_is_wanted_out_than_the_level_lets_go() -> None:
+    story = Story(settings(budget=Budget()), nodes=100)
+    for n in range(1, 7):
+        assert not is_open(story)
+        story.finding("xid/79", Severity.FATAL, node=f"n{n}")
+    assert sorted(story.state.held) == ["n1"], "the rate held the others back"
+    incident = story.state.incident_of(BREAKER)
+    assert incident is not None
+    assert "1 of 100 nodes are isolated by us and 5 more ought to be; the breaker opens above 5" in incident.title
+    story.after(90_000)
+    assert sorted(story.state.held) == ["n1"]
+
+
+def test_drills_operators_and_what_a_shared_cause_explains_do_not_open_it() -> None:
+    story = Story(settings(budget=Budget()), nodes=100)
+    rack = {f"n{n}": Places(rack="r1") for n in range(1, 9)}
+    story.tell(TopologyObserved(at=story.now, source="file", places=rack))
+    for n in range(1, 9):
+        story.finding("xid/79", Severity.FATAL, node=f"n{n}")
+    for n in range(20, 28):
+        story.finding("xid/79", Severity.FATAL, node=f"n{n}", injected=True)
+    story.finding("xid/79", Severity.FATAL, node="n40")
+    story.hold("n40", owner=Owner.OPERATOR)
+    for n in range(50, 53):
+        story.finding("xid/79", Severity.FATAL, node=f"n{n}")
+    assert [i.node for i in story.state.wide()] == ["rack:r1"]

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from remediator.decide.budget import PASSABLE, Budget, of_level_only, rate_max
 from remediator.decide.spares import nearest
-from remediator.model.hold import Owner
-from remediator.model.inputs import TopologyObserved
+from remediator.model.hold import Owner, Result
+from remediator.model.inputs import FindingsReported, NodeSaid, NodeWord, SilenceObserved, TopologyObserved
 from remediator.model.places import Places
 from remediator.model.records import Answer
+from remediator.pipeline import RETRY_MAX_S, handle
 from remediator.state import ISOLATION, ClusterState
 from tests.timelines.story import Story, settings
 from vocabulary.finding import Severity
@@ -46,6 +47,24 @@ def test_what_is_shipped_takes_one_node_and_then_waits() -> None:
     assert [g.split(":")[0] for g in refusals(story)] == ["refused rate", "refused gap"]
     story.after(3601)
     assert held(story) == ["n1", "n2"]
+
+
+def test_retired_nodes_widen_no_limit() -> None:
+    story = Story(settings(budget=Budget()), nodes=120)
+    stand(story, {f"n{n}": Places(rack="r1", partitions=("train",)) for n in range(1, 121)})
+    for n in range(41, 121):
+        retired = NodeSaid(at=story.now, node=f"n{n}", word=NodeWord.RETIRE, actor="ann", text="sold")
+        handle(story.state, retired, story.rules)
+    lose(story, "n1", "n2")
+    assert held(story) == ["n1"]
+    assert "refused level: 1 of at most 1 nodes isolated by us (n1)" in refusals(story)
+    assert "refused partition: 1 of at most 1 nodes of partition train isolated by us" in refusals(story)
+    story.tell(SilenceObserved(at=story.now, silent={f"n{n}": story.now - 400 for n in range(10, 30)}))
+    assert [i.node for i in story.state.wide()] == ["silence:rack:r1"]
+    assert "20 of 40 nodes of rack r1 are silent" in story.state.wide()[0].title
+    taken_back = NodeSaid(at=story.now, node="n120", word=NodeWord.UNRETIRE, actor="ann", text="")
+    story.tell(taken_back)
+    assert len(story.state.index.in_cluster) == len(story.state.index.members("rack:r1")) == 41
 
 
 def test_some_time_lies_between_two_isolations() -> None:
@@ -133,7 +152,37 @@ def test_spares_that_stand_near_come_first() -> None:
     story = story_with(nodes=4)
     places = {"n1": Places(rack="a", switch="s1"), "n4": Places(rack="a", switch="s1"), "n3": Places(rack="a")}
     stand(story, places)
-    assert nearest(story.state, "n1", 3) == ["n4", "n3", "n2"]
+    assert str(nearest(story.state, "n1")) == "n4 (same switch)"
+    story.hold("n4", schedulable=None)
+    assert str(nearest(story.state, "n1")) == "n3 (same rack)"
+    story.hold("n3", schedulable=None)
+    assert str(nearest(story.state, "n1")) == "n2"
+    story.hold("n2", schedulable=None)
+    assert nearest(story.state, "n1") is None
+
+
+def test_a_node_never_asked_about_is_no_spare() -> None:
+    story = story_with(nodes=2)
+    assert story.state.index.free == {"n1", "n2"}
+    story.tell(FindingsReported(at=story.now, node="n3", boot_id="b", active=()))
+    assert story.state.index.free == {"n1", "n2"}
+    story.hold("n3", schedulable=True, owner=Owner.NOBODY)
+    assert story.state.index.free == {"n1", "n2", "n3"}
+
+
+def test_people_see_which_spare_is_nearest() -> None:
+    story = story_with(nodes=3)
+    stand(story, {"n1": Places(switch="s1"), "n3": Places(switch="s1")})
+    lose(story, "n1")
+    (decision,) = story.decisions.values()
+    assert "spare: n3 (same switch)" in decision.reason
+    story.scheduler_answers("cordon")
+    incident = story.state.incident_of("n1")
+    assert incident is not None
+    assert incident.plan[-1][0].detail == "quarantined for replacement; spare: n3 (same switch)"
+    story.job("j", "n3")
+    lose(story, "n2")
+    assert "no spare is free" in list(story.decisions.values())[-1].reason
 
 
 def test_hard_faults_pass_only_what_the_configuration_names() -> None:
@@ -164,6 +213,30 @@ def test_a_restart_forgets_no_isolation() -> None:
     later = ClusterState.restored(story.state.nodes.values(), (), (), (), story.occurrences)
     assert later.isolated_at == story.state.isolated_at
     assert len(later.isolated_at) == 2
+
+
+def test_an_isolation_by_a_leader_whose_clock_was_ahead_counts_as_of_now_and_not_until_that_time() -> None:
+    story = story_with(isolations_per_hour_max=1, isolation_gap_s=600.0, ejects_per_job_hour_max=1)
+    story.job("train", "n1", "n2")
+    story.now += 30 * 86_400.0
+    lose(story, "n1")
+    story.now -= 30 * 86_400.0
+    story.after(1)
+    lose(story, "n2")
+    assert [text.split(":")[0] for text in refusals(story)] == ["refused rate", "refused gap"]
+    story.after(3601)
+    assert held(story) == ["n1", "n2"]
+
+
+def test_what_a_leader_put_off_whose_clock_was_ahead_is_tried_soon() -> None:
+    story = story_with()
+    story.now += 3600.0
+    lose(story, "n1")
+    story.scheduler_answers("cordon", Result.FAILED)
+    story.now -= 3600.0
+    story.after(1)
+    (cordon,) = story.open_actions("cordon")
+    assert cordon.not_before == story.now + RETRY_MAX_S
 
 
 def test_giving_back_is_never_blocked() -> None:

@@ -1,4 +1,4 @@
-"""Three suspects that share a rack, a switch, an image, a driver or a job within ten minutes: one incident, nobody isolated."""
+"""Suspects that share a rack, a switch, an image, a driver or a job: one incident; at once nobody is isolated, slowly only few."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from remediator.decide.budget import of_level_only
-from remediator.model.inputs import IncidentWord, PersonSaid, TopologyObserved
+from remediator.model.inputs import IncidentWord, InventoryChanged, PersonSaid, TopologyObserved
 from remediator.model.places import Places
 from remediator.model.records import Answer, Incident
 from remediator.state import ClusterState
-from tests.timelines.story import Story, settings
+from tests.timelines.story import START, Story, settings
 from vocabulary.finding import Severity
 
 
@@ -32,8 +32,25 @@ def lose(story: Story, *numbers: int) -> None:
         story.finding("xid/79", Severity.FATAL, node=f"n{n}")
 
 
+def one_by_one(story: Story, *numbers: int, every_s: float = 601.0) -> None:
+    for n in numbers:
+        lose(story, n)
+        story.after(every_s)
+
+
 def wide(story: Story) -> list[Incident]:
     return story.state.wide()
+
+
+def test_what_the_whole_fleet_runs_is_no_cause_of_what_chance_explains() -> None:
+    """Every node tells its driver, and most clusters run one: three of very many fail within minutes now and then."""
+    everywhere = {f"n{n}": Places(driver="550") for n in range(1, 41)}
+    story = story_at(everywhere, nodes=40, common_cause_usual_h=10.0)  # as 26 000 nodes that fail every 6500 h
+    lose(story, 1, 2, 3)
+    assert wide(story) == []
+    lose(story, 4, 5, 6, 7, 8, 9)
+    (incident,) = wide(story)
+    assert incident.node == "driver:550"
 
 
 @pytest.mark.parametrize("kind", ["rack", "switch", "image", "driver"])
@@ -79,20 +96,18 @@ def test_two_are_chance_and_so_are_three_in_an_hour_or_in_three_racks() -> None:
     story = story_at(rack(1, 2) | rack(3, name="r2"))
     lose(story, 1, 2, 3)
     assert not wide(story)
-    slow = story_at(rack(1, 2, 3))
-    for n in (1, 2, 3):
-        lose(slow, n)
-        slow.after(601)
+    slow = story_at(rack(1, 2, 3), common_cause_slow_s=0.0)
+    one_by_one(slow, 1, 2, 3)
     assert not wide(slow)
     assert len(slow.state.held) == 3
 
 
-def test_old_news_that_comes_late_is_not_at_once() -> None:
-    story = story_at(rack(1, 2, 3))
-    then = story.now - 7 * 86_400
+@pytest.mark.parametrize("behind_s", [7 * 86_400.0, START])
+def test_a_rack_whose_clocks_are_far_behind_is_a_cause_for_its_nodes_still_say_so(behind_s: float) -> None:
+    story = story_at(rack(1, 2, 3), nodes=200)
     for n in (1, 2, 3):
-        story.finding("xid/79", Severity.FATAL, node=f"n{n}", seen_at=then)
-    assert not wide(story)
+        story.finding("xid/79", Severity.FATAL, node=f"n{n}", seen_at=story.now - behind_s)
+    assert [(i.node, i.rule) for i in wide(story)] == [("rack:r1", "common-cause")]
 
 
 def test_a_drill_hides_no_real_fault_and_is_no_reason_to_hold_one_back() -> None:
@@ -104,6 +119,26 @@ def test_a_drill_hides_no_real_fault_and_is_no_reason_to_hold_one_back() -> None
     assert "n3" in story.state.held
     story.finding("xid/79", Severity.FATAL, node="n4", injected=True)
     assert [i.node for i in wide(story)] == ["rack:r1"], "a drill sees them all"
+
+
+def test_what_a_drill_opened_holds_no_real_fault_back_and_makes_way_for_a_real_cause() -> None:
+    story = story_at(rack(*range(1, 9)), isolation_gap_s=0.0)
+    story.rules = replace(story.rules, budget=replace(story.rules.budget, isolation_gap_s=60.0))
+    lose(story, 1)
+    lose(story, 2)  # waits for its turn
+    for n in (3, 4, 5):
+        story.finding("xid/79", Severity.FATAL, node=f"n{n}", injected=True)
+    (drill,) = wide(story)
+    assert (drill.injected, "n2" in drill.members) == (True, False)
+    story.after(61)
+    assert sorted(story.state.held) == ["n1", "n2"]
+    lose(story, 6)
+    (real,) = wide(story)
+    assert (real.node, real.injected, real.members) == ("rack:r1", False, ("n1", "n2", "n6"))
+    assert story.incidents[drill.id].outcome == "what happens there now is no drill"
+    assert story.state.suspects.count("rack:r1", story.now - 600, drills=False) == 3, (
+        "what is real is not forgotten with it"
+    )
 
 
 def test_people_end_it_and_then_each_node_is_answered_by_itself() -> None:
@@ -152,9 +187,29 @@ def restart(story: Story) -> None:
     )
 
 
+def test_a_new_leader_keeps_a_node_in_its_rack_until_it_is_told_where_nodes_stand() -> None:
+    story = story_at({"n1": Places(rack="r1", driver="570")})
+    restart(story)
+    story.tell(InventoryChanged(at=story.now, node="n1", products=(), driver="575"))
+    assert story.state.nodes["n1"].places == Places(rack="r1", driver="575"), "the node alone does not know its rack"
+    story.tell(TopologyObserved(at=story.now, source="file", places={"n1": Places(switch="s1")}))
+    assert story.state.nodes["n1"].places == Places(switch="s1", driver="575")
+
+
+def test_a_new_leader_that_cannot_read_the_file_keeps_what_it_said_whatever_the_scheduler_says() -> None:
+    story = story_at({"n1": Places(rack="r1", switch="s1"), "n2": Places(rack="r1")})
+    restart(story)
+    story.tell(TopologyObserved(at=story.now, source="backend", places={"n1": Places(partitions=("train",))}))
+    assert story.state.nodes["n1"].places == Places(rack="r1", switch="s1", partitions=("train",))
+    assert story.state.index.members("rack:r1") == {"n1", "n2"}
+    story.tell(TopologyObserved(at=story.now, source="file", places={}))
+    assert story.state.nodes["n1"].places == Places(partitions=("train",))
+    assert not story.state.index.members("rack:r1")
+
+
 def test_a_switch_is_in_doubt_for_as_long_as_its_incident_is_open_a_driver_only_in_the_burst() -> None:
     for kind, expected in (("switch", 4), ("driver", 3)):
-        story = story_at({f"n{n}": Places(**{kind: "x"}) for n in range(1, 5)})
+        story = story_at({f"n{n}": Places(**{kind: "x"}) for n in range(1, 5)}, common_cause_slow_s=0.0)
         lose(story, 1, 2, 3)
         story.after(7200)
         lose(story, 4)
@@ -167,3 +222,91 @@ def test_the_held_decision_says_why() -> None:
     last = list(story.decisions.values())[-1]
     assert last.answer is Answer.HOLD
     assert "3 of 3 nodes of rack r1 became suspect within 600 s (n1, n2, n3)" in last.reason
+
+
+def test_what_comes_one_by_one_is_told_and_held_back_once_three_are_out() -> None:
+    story = story_at(rack(*range(1, 8)))
+    one_by_one(story, 1, 2)
+    assert not wide(story)
+    lose(story, 3)
+    (incident,) = wide(story)
+    assert (incident.node, incident.rule) == ("rack:r1", "common-cause"), "the third is out already"
+    told = [a.data["how"] for a in story.actions.values() if a.node == "rack:r1" and a.verb == "alert"]
+    assert "3 of 7 nodes of rack r1 became suspect within 21600 s (n1, n2, n3), where 0.0" in str(told[0])
+    assert "they are isolated within the budget until 3 of them are out" in str(told[0])
+    assert "3 of its 3 nodes are out; no more of them is isolated until somebody has looked" in str(told[1])
+    one_by_one(story, 4, 5, 6)
+    assert sorted(story.state.held) == ["n1", "n2", "n3"]
+    assert wide(story)[0].members == ("n1", "n2", "n3", "n4", "n5", "n6")
+
+
+def test_as_long_as_few_are_out_the_budget_alone_decides_and_the_decision_names_the_cause() -> None:
+    story = story_at(rack(*range(1, 8)), isolation_gap_s=3600.0)
+    one_by_one(story, 1, 2, 3)
+    assert [i.rule for i in wide(story)] == ["slow-cause"]
+    assert len(story.state.held) == 1
+    story.after(7200)
+    said = [g for d in story.decisions.values() if d.node == "n3" for g in d.guards]
+    assert any(g.startswith("passed slow-cause") for g in said)
+    assert len(story.state.held) == 2
+
+
+def test_a_burst_at_a_slow_cause_is_held_back_at_once() -> None:
+    story = story_at({f"n{n}": Places(driver="x") for n in range(1, 8)}, isolation_gap_s=3600.0)
+    one_by_one(story, 1, 2, 3)
+    assert [i.rule for i in wide(story)] == ["slow-cause"]
+    lose(story, 4, 5, 6)
+    assert [(i.node, i.rule) for i in wide(story)] == [("driver:x", "common-cause")]
+    story.after(7200)
+    assert sorted(story.state.held) == ["n1"]
+
+
+def test_what_is_reported_late_counts_when_it_happened() -> None:
+    story = story_at(rack(1, 2, 3, 4))
+    for n in (1, 2, 3):
+        story.finding("xid/79", Severity.FATAL, node=f"n{n}", seen_at=story.now - 3600 * n)
+    assert [i.node for i in wide(story)] == ["rack:r1"]
+
+
+def test_what_the_whole_fleet_sees_is_no_fault_of_a_driver() -> None:
+    places = {f"n{n}": Places(driver="x") for n in range(1, 601)}
+    story = story_at(places, nodes=600)
+    one_by_one(story, *range(1, 601, 60), every_s=7200.0)
+    assert not wide(story), "ten in a day of six hundred nodes may be chance"
+
+
+def test_an_open_cause_hides_no_other() -> None:
+    places = {f"n{n}": Places(driver="x", rack=f"r{(n - 1) // 8}") for n in range(1, 401)}
+    story = story_at(places, nodes=400)
+    lose(story, 1, 9, 17)
+    assert [i.node for i in wide(story)] == ["driver:x"]
+    story.after(3600)
+    lose(story, 81, 82, 83)
+    by_name = {i.node: i.members for i in wide(story)}
+    explained = {"rack:r10": ("n81", "n82", "n83"), "driver:x": ("n1", "n17", "n9")}
+    assert by_name == explained, "who is explained better is no part of the other any more"
+
+
+def test_a_wider_cause_takes_in_what_turns_out_to_be_part_of_it() -> None:
+    places = {f"n{n}": Places(driver="new" if n <= 40 else "old", rack=f"r{(n - 1) // 8}") for n in range(1, 201)}
+    story = story_at(places, nodes=200)
+    for first in (1, 9, 17, 25):  # a rollout, rack by rack
+        lose(story, first, first + 1, first + 2)
+        story.after(3600)
+    assert [i.node for i in wide(story)] == ["driver:new"]
+    assert len(wide(story)[0].members) == 12
+    outcomes = {i.node: i.outcome for i in story.incidents.values() if i.wide and i.closed_at}
+    assert all(f"part of {wide(story)[0].id}, driver:new, now" == outcome for outcome in outcomes.values())
+
+
+def test_what_people_ended_is_not_counted_again() -> None:
+    story = story_at(rack(*range(1, 8)), isolation_gap_s=1e9)
+    lose(story, 1, 2, 3)
+    (incident,) = wide(story)
+    word = PersonSaid(at=story.now, node=incident.node, incident=incident.id, word=IncidentWord.RESOLVE, actor="ann")
+    story.tell(word)
+    restart(story)
+    lose(story, 4, 5)
+    assert not wide(story)
+    lose(story, 6)
+    assert [i.members for i in wide(story)] == [("n4", "n5", "n6")]

@@ -77,6 +77,8 @@ def test_a_restart_anywhere_changes_no_decision(
         journal.commit([item], lasting.take_changes(), epoch)
     restarted = journal.load()
     journal.close()
+    for hold in lasting.holds.values():
+        restarted.put_hold(hold)  # the scheduler is asked anew
     for item in after:
         handle(lasting, item, story.rules)
         handle(restarted, item, story.rules)

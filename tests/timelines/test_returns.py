@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from remediator.decide.lifecycle import move
 from remediator.decide.returns import KEPT_MAX, WINDOWS, refailed, returned
+from remediator.model.hold import Owner
+from remediator.model.plan import Mode
 from remediator.model.records import NodeRecord
-from tests.timelines.story import Story
+from remediator.model.rules import NodeState
+from tests.timelines.story import Story, settings
 from vocabulary.finding import Severity
 
 DAY_S = 86_400.0
@@ -52,3 +56,49 @@ def test_what_is_kept_is_bounded() -> None:
     for at in range(100):
         node = returned(node, float(at))
     assert len(node.returns) == KEPT_MAX
+
+
+def test_a_scheduler_that_is_quicker_than_our_own_outcome_makes_no_node_unknown() -> None:
+    story = Story(nodes=1)
+    finding = story.finding("fan/slow", Severity.ERROR)
+    story.scheduler_answers("cordon")
+    story.after(1).hold(drained=True)
+    story.orders_end("run_preflight")
+    story.clear(finding)
+    story.hold(schedulable=True, owner=Owner.NOBODY)
+    story.scheduler_answers("resume")
+    story.after(3600)
+    assert story.node_state() == "healthy"
+    assert story.state.index.free == {"n1"}
+
+
+def test_an_incident_on_probation_begins_the_trial_anew() -> None:
+    story = Story()
+    repaired(story, "n1")
+    story.after(1800)
+    mild = story.finding("throttle/hw_thermal", Severity.WARNING)
+    story.after(1000).clear(mild)
+    story.after(700)
+    assert not story.state.incidents
+    story.after(900)
+    assert story.node_state() == "probation", "more than an hour after its return, less than one after its last trouble"
+    assert "on probation anew after inc-" in story.state.nodes["n1"].cause
+    story.after(3600)
+    assert story.node_state() == "healthy"
+
+
+def test_suspect_on_probation_is_still_on_probation_when_nothing_comes_of_it() -> None:
+    story = Story(settings(mode=Mode.RECOMMEND))
+    story.state.put_node(move(story.state.nodes["n1"], NodeState.OPERATOR_HELD, story.now, "ann"))
+    story.hold(schedulable=True, owner=Owner.NOBODY)
+    assert story.node_state() == "probation"
+    finding = story.finding("xid/79", Severity.FATAL)
+    assert story.node_state() == "suspect"
+    story.clear(finding)
+    assert story.node_state() == "probation"
+    story.after(3601)
+    assert story.node_state() == "healthy"
+    assert not story.state.nodes["n1"].on_trial
+    finding = story.finding("xid/79", Severity.FATAL)
+    story.clear(finding)
+    assert story.node_state() == "healthy"

@@ -11,13 +11,19 @@ from remediator.decide.budget import of_level_only
 from remediator.decide.settings import Silence
 from remediator.lookout import silent_nodes
 from remediator.model.hold import Owner
-from remediator.model.inputs import SilenceObserved, TopologyObserved
-from remediator.model.places import Places
+from remediator.model.inputs import FindingsReported, SilenceObserved, TopologyObserved
+from remediator.model.places import Places, merged
 from remediator.roster import Roster
+from remediator.silence import told_silent
 from tests.timelines.story import Story, settings
 from vocabulary.finding import Severity
 from vocabulary.health import Health
+from vocabulary.identity import Component, ComponentKind
 from vocabulary.wire import Report
+
+REPORT = Report(
+    node="n1", boot_id="b", agent="a", seq=1, sent_at=1000.0, ttl_s=30.0, health=Health.HEALTHY, version=1
+)  # fmt: skip
 
 
 def story_with(nodes: int = 20, **limits: Any) -> Story:
@@ -94,6 +100,65 @@ def test_most_of_a_rack_or_a_switch_is_the_networks_fault_too(kind: str) -> None
     assert said_of(story) == ["n1", "n2"], "what remains silent is the nodes' own"
 
 
+def stand(story: Story, **members: range) -> None:
+    """``stand(story, rack_r1=range(1, 9))``"""
+    places: dict[str, Places] = {}
+    for place, numbers in members.items():
+        kind, name = place.split("_")
+        for n in numbers:
+            places[f"n{n}"] = merged(places.get(f"n{n}", Places()), Places(**{kind: name}))
+    story.tell(TopologyObserved(at=story.now, source="file", places=places))
+
+
+def about(story: Story) -> list[str]:
+    return [i.node for i in story.state.wide()]
+
+
+def test_a_rack_that_is_dark_is_the_racks_fault_although_it_is_much_of_the_cluster() -> None:
+    story = story_with(nodes=40)
+    stand(story, rack_r1=range(1, 9), switch_s1=range(1, 17))
+    silent(story, *range(1, 9))
+    assert about(story) == ["silence:rack:r1"]
+    silent(story, *range(1, 9), 20)
+    assert about(story) == ["silence:rack:r1"], "one more, elsewhere, is by itself"
+    assert said_of(story) == ["n20"]
+    silent(story, *range(1, 17))
+    assert about(story) == ["silence:switch:s1"], "what explains more of it"
+    silent(story, *range(1, 30))
+    assert about(story) == ["silence:cluster"]
+    closed = [i.outcome for i in story.incidents.values() if i.node == "silence:switch:s1"]
+    assert closed == ["part of silence:cluster now"]
+
+
+def test_a_rack_with_a_switch_of_its_own_is_one_matter() -> None:
+    story = story_with(nodes=200)
+    stand(story, rack_r1=range(1, 9), switch_s1=range(1, 9))
+    silent(story, *range(1, 9))
+    assert about(story) == ["silence:rack:r1"]
+
+
+def test_who_was_silent_alone_and_then_with_others_is_no_matter_of_its_own_any_more() -> None:
+    story = story_with(nodes=200)
+    stand(story, rack_r1=range(1, 9))
+    silent(story, 1, 2)
+    silent(story, *range(1, 9))
+    assert said_of(story) == []
+    assert [i.node for i in story.state.incidents.values()] == ["silence:rack:r1"]
+    story.now += 60
+    silent(story, 1)
+    assert said_of(story) == ["n1"]
+    assert [i.node for i in story.state.incidents.values()] == ["n1"]
+    outcomes = [i.outcome for i in story.incidents.values() if i.wide]
+    assert outcomes == ["not silent as a whole any more; who still is, is told alone"]
+
+
+def test_heard_again_is_only_said_of_what_is_heard() -> None:
+    story = story_with(nodes=40)
+    silent(story, 1, 2, 3)
+    silent(story)
+    assert [i.outcome for i in story.incidents.values()] == ["heard again"]
+
+
 def test_nobody_wonders_at_the_silence_of_a_node_that_is_out() -> None:
     story = story_with()
     story.hold("n1", owner=Owner.OPERATOR)
@@ -103,11 +168,37 @@ def test_nobody_wonders_at_the_silence_of_a_node_that_is_out() -> None:
 
 def test_who_is_silent_is_told_by_the_roster_and_by_the_beginning_of_the_term() -> None:
     roster = Roster()
-    report = Report(
-        node="n1", boot_id="b", agent="a", seq=1, sent_at=1000.0, ttl_s=30.0, health=Health.HEALTHY, version=1
-    )  # fmt: skip
-    roster.take(report, 1000.0)
-    roster.take(replace(report, node="n2", ttl_s=900.0), 1000.0)
+    roster.take(REPORT, 1000.0)
+    roster.take(replace(REPORT, node="n2", ttl_s=900.0), 1000.0)
     assert silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1200.0, 300.0) == {}
     assert silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1201.0, 300.0) == {"n3": 900.0}
     assert silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1301.0, 300.0) == {"n1": 1000.0, "n3": 900.0}
+
+
+def test_who_was_silent_before_the_term_is_silent_until_it_is_heard() -> None:
+    story = story_with(nodes=40)
+    silent(story, 9)
+    known = told_silent(story.state.findings.values(), story.state.incidents.values())
+    assert known == {"n9": story.now - 400.0}
+    silent(story, 1, 2, 3, 9)
+    known = told_silent(story.state.findings.values(), story.state.incidents.values())
+    assert known == dict.fromkeys(["n1", "n2", "n3", "n9"], story.now)
+    roster = Roster()
+    assert silent_nodes(["n1", "n5"], roster, 900.0, 901.0, 300.0, known) == {"n1": story.now}
+    roster.take(replace(REPORT, node="n1"), 901.0)
+    assert silent_nodes(["n1", "n5"], roster, 900.0, 902.0, 300.0, known) == {}
+
+
+def test_what_a_node_calls_silent_itself_is_no_silence() -> None:
+    story = story_with(nodes=40)
+    claimed = story.finding("node/silent", Severity.WARNING, component=Component(ComponentKind.HOST))
+    assert told_silent(story.state.findings.values(), story.state.incidents.values()) == {}
+    silent(story)
+    assert story.state.findings[claimed.id].active, "its own, and the centre's look does not end it"
+    silent(story, 2)
+    own = next(f for f in story.state.findings.values() if f.node == "n2")
+    story.tell(
+        FindingsReported(at=story.now, node="n2", boot_id="b", changes=(own.cleared(story.now, "me"),), active=())
+    )
+    assert story.kinds().count("finding_refused") == 1
+    assert told_silent(story.state.findings.values(), ()) == {"n2": story.now - 400.0}

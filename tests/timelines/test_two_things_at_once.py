@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from msgspec.structs import replace
 
 from remediator.model.hold import Owner
-from remediator.model.inputs import FindingsReported
+from remediator.model.inputs import FindingsReported, IncidentWord, PersonSaid
 from remediator.model.records import Answer, IncidentState
 from remediator.model.rules import NodeState
-from tests.timelines.story import Story
-from vocabulary.finding import Severity
+from remediator.playbook.load import load_policy
+from tests.timelines.story import Story, settings
+from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderKind
 
 GRACEFUL, ABORT = OrderKind.CHECKPOINT_THEN_EJECT.value, OrderKind.ABORT.value
@@ -76,7 +79,7 @@ def test_no_node_speaks_for_anothers_finding() -> None:
     assert "finding_refused" in story.kinds()
 
 
-def test_a_grave_fact_on_the_last_metres_of_a_return_is_an_incident_of_its_own() -> None:
+def test_a_lesser_fact_on_the_last_metres_of_a_return_is_an_incident_of_its_own() -> None:
     story = Story()
     finding = story.finding("fan/slow", Severity.ERROR)
     story.scheduler_answers("cordon")
@@ -84,8 +87,47 @@ def test_a_grave_fact_on_the_last_metres_of_a_return_is_an_incident_of_its_own()
     story.orders_end("run_preflight")
     story.clear(finding)
     assert story.open_actions("resume")
-    story.finding("fan/stopped", Severity.ERROR)
+    story.finding("fan/stopped", Severity.WARNING)
     story.scheduler_answers("resume")
     story.after(0.25).after(0.25)
-    assert story.state.nodes["n1"].held, "it is taken out again"
+    assert story.node_state() == "probation"
     assert len(story.incidents) == 2
+
+
+def raised_to(story: Story, finding: Finding, severity: Severity) -> Finding:
+    graver = replace(finding, severity=severity, count=finding.count + 1, last_seen=story.now)
+    story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(graver,)))
+    return graver
+
+
+def test_a_settled_warning_that_rises_acts() -> None:
+    story = Story()
+    mild = story.finding("fan/slow", Severity.WARNING)
+    incident = story.state.incident_of("n1")
+    assert incident is not None
+    story.state.put_incident(replace(incident, state=IncidentState.WAITING))
+    story.tell(PersonSaid(at=story.now, incident=incident.id, node="n1", word=IncidentWord.RESOLVE, actor="ann"))
+    story.after(600)
+    assert not story.state.incidents
+    raised_to(story, mild, Severity.FATAL)
+    assert story.open_actions("cordon")
+
+
+def test_a_warning_that_rises_while_another_plan_runs_is_answered_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        "playbook: 1\nrules:\n"
+        "  - {name: told, why: x, match: {findings: [training/*]}, steps: [{notify_trainer: save_and_relaunch}]}\n"
+        "  - {name: out, why: x, match: {findings: [fan/*], severities: [fatal]}, steps: [cordon, replace]}\n"
+        "  - {name: rest, why: x, steps: [watch]}\n"
+    )
+    story = Story(settings(policy=load_policy([path])))
+    story.job("j", "n1")
+    mild = story.finding("fan/slow", Severity.WARNING)
+    story.finding("training/throughput_low", Severity.ERROR)
+    assert story.open_actions(GRACEFUL)
+    raised_to(story, mild, Severity.FATAL)
+    assert not story.open_actions("cordon"), "what was begun is finished first"
+    story.orders_end(GRACEFUL)
+    story.after(1)
+    assert story.open_actions("cordon")

@@ -1,6 +1,7 @@
 """What the API server has of one kind, kept current by a list and a watch.
 
-A reader learns at once when it has gone stale; nothing decides to lift a hold by what stands here.
+A reader learns at once when it has gone stale, and what went stale is listed anew: a watch that is open again says what
+happened meanwhile only a moment later, and a hold of ours that is not seen in that moment would pass for lifted.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Cache(Generic[T]):
         self._kind = msgspec.json.Decoder(kind)
         self._changed = threading.Condition()
         self._items: dict[str, tuple[str, T]] = {}
+        self._put_meanwhile: dict[str, tuple[str, T]] | None = None  # while a list is read
         self._version = ""
         self._synced = self._tried = False
         self._connected = False
@@ -96,6 +98,8 @@ class Cache(Generic[T]):
     def put(self, item: T, version: str) -> None:
         """What a call of ours brought, if it is newer than what stands here; otherwise the watch brings it."""
         with self._changed:
+            if self._put_meanwhile is not None:
+                self._put_meanwhile[item.key] = (version, item)
             known = self._items.get(item.key)
             if known is not None and _newer(version, known[0]):
                 self._items[item.key] = (version, item)
@@ -104,7 +108,7 @@ class Cache(Generic[T]):
         failed = 0
         while not self._stopping.is_set():
             try:
-                if not self._version:
+                if not self._version or self.stale():
                     self._list()
                 self._watch()
                 failed = 0
@@ -139,6 +143,8 @@ class Cache(Generic[T]):
     def _list(self) -> None:
         """From the newest state, never from another replica's memory: what stands here must not go back in time."""
         found: dict[str, tuple[str, T]] = {}
+        with self._changed:
+            self._put_meanwhile = {}
         query = {**self._query, "limit": PAGE}
         while True:
             page = _read(self._connection.call("GET", self._path, query))
@@ -149,7 +155,9 @@ class Cache(Generic[T]):
                 break
             query["continue"] = page.metadata.next
         with self._changed:
-            self._items, self._version, self._synced = found, page.metadata.resource_version, True
+            meanwhile, self._put_meanwhile = self._put_meanwhile or {}, None
+            newer = {key: put for key, put in meanwhile.items() if key in found and _newer(put[0], found[key][0])}
+            self._items, self._version, self._synced = found | newer, page.metadata.resource_version, True
             self._heard()
             self._changed.notify_all()
 
@@ -165,7 +173,13 @@ class Cache(Generic[T]):
             if response.status != 200:
                 raise _refused(Answer(response.status, response.read(CHUNK)).refusal, response.status)
             with self._changed:
-                self._heard()
+                if not self._connected and self.stale():  # it went stale while this was opened: list first
+                    return
+                if (
+                    self._connected
+                ):  # the one before ended well, so nothing was missed; after a loss it must speak first
+                    self._heard()
+                self._connected = True
             rest = b""
             for part in response.stream(CHUNK):
                 *lines, rest = (rest + part).split(b"\n")

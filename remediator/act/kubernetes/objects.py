@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
 from remediator.act.kubernetes import names
+from remediator.act.kubernetes.options import LABELS, Standing
 
 
 class NodeAnnotations(msgspec.Struct, frozen=True):
@@ -20,9 +22,13 @@ class NodeAnnotations(msgspec.Struct, frozen=True):
 
 
 class NodeLabels(msgspec.Struct, frozen=True):
-    """The one that tells us to stay away."""
+    """The one that tells us to stay away, and those that say where a node stands; `node_type` reads them under other keys."""
 
     hands_off: str | UnsetType = field(default=UNSET, name=names.HANDS_OFF)
+    rack: str = field(default="", name=LABELS["rack"])
+    switch: str = field(default="", name=LABELS["switch"])
+    image: str = field(default="", name=LABELS["image"])
+    driver: str = field(default="", name=LABELS["driver"])
 
 
 class FieldsOfSpec(msgspec.Struct, frozen=True):
@@ -100,6 +106,17 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     uid: str
     controller: bool | None = False
+
+
+def node_type(keys: Mapping[Standing, str]) -> type[Node]:
+    """A node whose labels for these places stand under these keys. A parser for them alone, so that no other is kept."""
+    if not keys:
+        return Node
+    fields = [(place, str, field(default="", name=key)) for place, key in keys.items()]
+    labels = msgspec.defstruct("NodeLabels", fields, bases=(NodeLabels,), frozen=True)
+    meta = msgspec.defstruct("NodeMeta", [("labels", labels, labels())], bases=(NodeMeta,), rename="camel", frozen=True)
+    made = msgspec.defstruct("Node", [("metadata", meta)], bases=(Node,), frozen=True)
+    return cast("type[Node]", made)
 
 
 class PodAnnotations(msgspec.Struct, frozen=True):

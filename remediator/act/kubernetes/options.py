@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
+
+from remediator.act.kubernetes.names import PREFIX
+
+Standing = Literal["rack", "switch", "image", "driver"]
+LABELS: dict[Standing, str] = {
+    "rack": f"{PREFIX}/rack",
+    "switch": f"{PREFIX}/switch",
+    "image": f"{PREFIX}/image",
+    "driver": f"{PREFIX}/driver",
+}
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
@@ -16,6 +26,7 @@ class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         kubeconfig: a file; empty: the service account of the pod we run in.
         context: of that file; empty: its current one.
         node_selector: a label selector; nodes outside it are not ours to touch, and say so.
+        place_labels: which of a node's labels says where it stands and what it runs; what is not named keeps our own key.
         ignore_namespaces: whose pods are neither work nor evicted: only namespaces into which no user may write.
         owner: who we are in annotations and as field manager; two centres over one cluster need two.
         deadline_s: for each call, with every wait that it includes.
@@ -30,6 +41,7 @@ class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     kubeconfig: str = ""
     context: str = ""
     node_selector: str = ""
+    place_labels: dict[Standing, str] = {}
     ignore_namespaces: tuple[str, ...] = ("gpu-health",)
     owner: str = "gpu-healthd"
     deadline_s: Seconds = 10.0

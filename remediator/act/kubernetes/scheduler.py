@@ -27,11 +27,12 @@ from remediator.act.kubernetes.holding import (
     lift_patch,
 )
 from remediator.act.kubernetes.jobs import Jobs
-from remediator.act.kubernetes.objects import Node, Page, Pod
+from remediator.act.kubernetes.objects import Node, Page, Pod, node_type
 from remediator.act.kubernetes.options import KubernetesOptions
 from remediator.act.kubernetes.pods import is_work
 from remediator.act.scheduler import before_cordon, before_resume, our_reason
 from remediator.model.hold import NodeHold, Outcome, Owner, Result
+from remediator.model.places import Places
 from vocabulary.clock import Clock, SystemClock
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,8 @@ class KubernetesScheduler:
         self._connection = Connection(self._options)
         selected = {"labelSelector": self._options.node_selector} if self._options.node_selector else {}
         self._selected = selected
-        self._nodes = Cache(self._connection, self._options, NODES, selected, Node)
+        self._kind = node_type(self._options.place_labels)
+        self._nodes = Cache(self._connection, self._options, NODES, selected, self._kind)
         self._pods = Cache(self._connection, self._options, PODS, {"fieldSelector": RUNNING}, Pod)
         self._jobs = Jobs(self._connection)
         self._empty: set[tuple[str, str, str]] = set()  # node, uid, since: holds under which nothing was found running
@@ -116,6 +118,17 @@ class KubernetesScheduler:
             return eviction.evict(self._connection, self._options, node, self._work_now(node))
         except ServerAwayError as error:
             return Outcome(Result.FAILED, str(error))
+
+    def places(self) -> dict[str, Places] | None:
+        """Where nodes stand by their labels. None: it cannot be known now."""
+        self._begin()
+        if self._nodes.stale():
+            return None
+        labels = ((name, node.metadata.labels) for name, node in self._nodes.items().items())
+        return {
+            name: Places(rack=said.rack, switch=said.switch, image=said.image, driver=said.driver)
+            for name, said in labels
+        }
 
     def _begin(self) -> None:
         with self._lock:
@@ -187,7 +200,7 @@ class KubernetesScheduler:
                     after = self._seen(answer.body)
                     return Outcome(Result.DONE, done + self._say(after, Result.DONE))
                 if answer.status == 404:
-                    return Outcome(Result.REFUSED, self._unknown(node).reason)
+                    return Outcome(Result.UNKNOWN, self._unknown(node).reason)
                 if answer.status != 409:
                     return Outcome(Result.FAILED, f"Kubernetes does not change {node}: {answer.refusal.message}")
         except ServerAwayError as error:
@@ -224,10 +237,10 @@ class KubernetesScheduler:
         if not answer.good:
             return Outcome(Result.FAILED, f"Kubernetes does not show {node}: {answer.refusal.message}")
         found = msgspec.json.decode(answer.body, type=Page).items
-        return self._seen(found[0]) if found else Outcome(Result.REFUSED, self._unknown(node).reason)
+        return self._seen(found[0]) if found else Outcome(Result.UNKNOWN, self._unknown(node).reason)
 
     def _seen(self, body: bytes | msgspec.Raw) -> Node:
-        node = msgspec.json.decode(body, type=Node)
+        node = msgspec.json.decode(body, type=self._kind)
         if not self._nodes.stale():
             self._nodes.put(node, node.metadata.resource_version)
         return node
@@ -241,7 +254,8 @@ class KubernetesScheduler:
 
     def _unknown(self, node: str) -> NodeHold:
         among = f" among those with {self._options.node_selector}" if self._options.node_selector else ""
-        return NodeHold(node, None, reason=f"Kubernetes knows no node {node}{among}; it must be named as in Kubernetes")
+        reason = f"Kubernetes knows no node {node}{among}; it must be named as in Kubernetes"
+        return NodeHold(node, None, reason=reason, known=False)
 
     def _time(self) -> str:
         return dt.datetime.fromtimestamp(self._clock.wall(), dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

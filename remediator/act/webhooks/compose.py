@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from remediator.act.webhooks.routes import labels_of
 from remediator.act.webhooks.telling import Telling
 from remediator.model.delivery import Message
+from remediator.model.places import CAUSES
 from remediator.model.records import Action, Incident, NodeRecord
 from vocabulary.finding import Finding, Severity
 
@@ -19,13 +20,15 @@ def message_of(
     telling: Telling,
     cluster: str,
 ) -> Message:
-    """The message of an alert, a ticket or a hook. Its severity is the gravest of the incident's findings."""
-    severity = max((f.severity for f in findings), key=lambda s: s.rank, default=Severity.UNCLASSIFIED)
-    own = {
-        "state": node.state.value if node is not None else "",
-        "architecture": ",".join(node.architectures) if node is not None else "",
-        "job": ",".join(dict.fromkeys(ref.job for ref in node.jobs)) if node is not None else "",
-    }
+    """The message of an alert, a ticket or a hook.
+
+    Its severity is the gravest of the incident's findings, or what the action itself says where that is graver: what
+    concerns many nodes, silence or the breaker, may have no finding at all.
+    """
+    said = [f.severity for f in findings]
+    said += [Severity(str(action.data["severity"]))] if "severity" in action.data else []
+    severity = max(said, key=lambda s: s.rank, default=Severity.UNCLASSIFIED)
+    own = _of_node(node) if node is not None else _of_place(action.node)
     labels = {**{name: value for name, value in own.items() if value}, **labels_of(action.node, telling.node_labels)}
     return Message(
         id=action.id,
@@ -43,3 +46,18 @@ def message_of(
         link=f"{telling.public_url.rstrip('/')}/incidents/{action.incident}" if telling.public_url else "",
         labels=labels,
     )
+
+
+def _of_node(node: NodeRecord) -> dict[str, str]:
+    return {
+        "state": node.state.value,
+        "architecture": ",".join(node.architectures),
+        "job": ",".join(dict.fromkeys(ref.job for ref in node.jobs)),
+        **{kind: ",".join(node.places.of(kind)) for kind in CAUSES},
+    }
+
+
+def _of_place(about: str) -> dict[str, str]:
+    """``rack:r12`` or ``silence:rack:r12``: a route that catches the rack's nodes catches the rack too."""
+    kind, _, name = about.removeprefix("silence:").partition(":")
+    return {kind: name} if kind in (*CAUSES, "job") else {}

@@ -19,7 +19,7 @@ from remediator.act.webhooks.alertmanager import Alertmanager
 from remediator.act.webhooks.deliveries import Deliveries
 from remediator.act.webhooks.envelope import Answer
 from remediator.act.webhooks.follow_up import Standing, follow_ups
-from remediator.act.webhooks.pace import counted_by_rate, plan, ripe, wait_s
+from remediator.act.webhooks.pace import counts, plan, ripe, wait_s
 from remediator.act.webhooks.registry import AnyReceiver
 from remediator.model.delivery import Delivery, DeliveryState, LeadLost
 from vocabulary.clock import Clock
@@ -142,7 +142,7 @@ class Courier:
         receiver = self._way.receiver
         batch = "msg_" + hashlib.sha256("\n".join(item.id for item in piece).encode()).hexdigest()[:24]
         alone = len({item.message.incident for item in piece}) == 1
-        claimed_at = now if counted_by_rate(piece, receiver.pace) else 0.0
+        claimed_at = now if counts(piece, receiver.pace) else 0.0
 
         def thread(item: Delivery) -> str:
             if receiver.REPEATS:

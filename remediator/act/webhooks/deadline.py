@@ -1,7 +1,8 @@
-"""A bound for a whole conversation.
+"""A bound for a whole conversation, from the first attempt to connect on.
 
 The libraries' timeouts count from one byte to the next, so a peer that drips keeps them waiting for hours; here a timer
-shuts the connection down, also in the middle of a handshake.
+shuts the connection down, also in the middle of a handshake. And they count anew for every address of a name; here all
+addresses share one time.
 """
 
 from __future__ import annotations
@@ -9,7 +10,57 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+def connected(host: str, port: int, ends: float) -> socket.socket:
+    """A connection to the first address of `host` that answers, before `ends` (monotonic seconds).
+
+    What its reader waits for afterwards is bounded by what is left too. Only name resolution keeps the system's own bound.
+
+    Raises:
+        OSError: no address answers; TimeoutError once the time is over.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
+    raw = first_of(list(addresses), ends, lambda known, seconds: _connect(*known, seconds), time.monotonic)
+    raw.settimeout(max(0.001, ends - time.monotonic()))
+    return raw
+
+
+def first_of(
+    addresses: Sequence[T], ends: float, connect: Callable[[T, float], S], monotonic: Callable[[], float]
+) -> S:
+    """What `connect` makes of the first address that it can, given seconds for each.
+
+    Each has its share of what is left, so that a dead first one leaves time for the others.
+    """
+    last: OSError = TimeoutError()
+    for number, address in enumerate(addresses):
+        left = ends - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        try:
+            return connect(address, left / (len(addresses) - number))
+        except OSError as error:
+            last = error
+    raise last
+
+
+def _connect(family: int, address: Any, seconds: float) -> socket.socket:
+    raw = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        raw.settimeout(seconds)
+        raw.connect(address)
+    except OSError:
+        raw.close()
+        raise
+    return raw
 
 
 @contextlib.contextmanager

@@ -11,10 +11,6 @@ from remediator.model.delivery import Delivery
 class Deliveries(Protocol):
     """The outbox on the disk. Every change is durable when it returns, and refused once another leader has taken over."""
 
-    def prepare(self) -> None:
-        """Make ready what it needs."""
-        ...
-
     def add(self, deliveries: Sequence[Delivery]) -> None:
         """Write new ones; those whose id is known stay as they are."""
         ...

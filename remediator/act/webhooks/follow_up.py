@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from remediator.act.webhooks.registry import AnyReceiver
 from remediator.model.delivery import Delivery, Phase
+from remediator.model.records import Incident
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -21,6 +22,11 @@ class Standing(msgspec.Struct, frozen=True):
     is_open: Callable[[str], bool]
     is_taken_up: Callable[[str], bool]
     leads: Callable[[], bool]
+
+
+def taken_up(incident: Incident | None) -> bool:
+    """Whether a person looks after it: somebody said so, or agreed to a step of its plan."""
+    return incident is not None and bool(incident.acknowledged_by or incident.approved)
 
 
 def follow_ups(

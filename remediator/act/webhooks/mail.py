@@ -7,6 +7,7 @@ import datetime as dt
 import smtplib
 import socket
 import ssl
+import time
 from email.errors import MessageError
 from email.headerregistry import Address
 from email.message import EmailMessage
@@ -15,7 +16,7 @@ from typing import Annotated
 
 import msgspec
 
-from remediator.act.webhooks.deadline import cut_off
+from remediator.act.webhooks.deadline import connected, cut_off
 from remediator.act.webhooks.envelope import Answer, Envelope
 from remediator.act.webhooks.receiver import Receiver
 from remediator.act.webhooks.secret import SecretError, read_one
@@ -65,9 +66,10 @@ class Mail(Receiver, frozen=True, kw_only=True, tag="email"):
         return Answer(True, f"{self.host}: accepted for {len(self.to)}")
 
     def _deliver(self, message: EmailMessage, password: str) -> None:
+        ends = time.monotonic() + self.timeout_s
         with (
-            contextlib.closing(socket.create_connection((self.host, self.port), self.timeout_s)) as raw,
-            cut_off(raw, self.timeout_s),
+            contextlib.closing(connected(self.host, self.port, ends)) as raw,
+            cut_off(raw, ends - time.monotonic()),
             contextlib.closing(_Client(raw, self)) as client,
         ):
             if self.starttls:

@@ -43,7 +43,6 @@ class Outbox:
     def start(self, standing: Standing) -> None:
         """Carry on with what an earlier leader left, and say that we live."""
         self._standing = standing
-        self._store.prepare()
         self._tidy(self._clock.wall())
         for name, count in self._store.left_for().items():
             if name not in self._receivers:

@@ -38,11 +38,15 @@ class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How one receiver wants its messages. `life_cycle`: it keeps each matter until told that it is over."""
+    """How one receiver wants its messages. `life_cycle`: it keeps each matter until told that it is over.
+
+    `apart`: what goes in different pieces is never summed up in one, however little room there is.
+    """
 
     rate: Rate
     together: Together
     life_cycle: bool = False
+    apart: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -56,19 +60,17 @@ def plan(fresh: Sequence[Delivery], begun: Sequence[float], pace: Pace, now: flo
     """Choose what goes out now. `begun` are the times of earlier pieces that the rate counts."""
     groups = _groups(fresh, pace, now)
     wakes = [item.due for item in fresh if item.due > now]
-    counted = {key: group for key, group in groups.items() if _counts(group, pace)}
+    counted = {key: group for key, group in groups.items() if counts(group, pace)}
     free = [tuple(group) for key, group in groups.items() if key not in counted]
     in_window = sorted(at for at in begun if now - pace.rate.per_s < at <= now)  # later ones: the clock was set back
     slots = max(0, pace.rate.messages - len(in_window))
     order = sorted(counted.values(), key=lambda group: (not any(i.message.page for i in group), _age(group[0])))
-    if len(order) <= slots:
-        pieces = [tuple(group) for group in order]
-    elif slots:
-        rest = sorted((item for group in order[slots - 1 :] for item in group), key=_age)
-        pieces = [*(tuple(group) for group in order[: slots - 1]), tuple(rest)]
-    else:
-        pieces = []
-        wakes.append(in_window[-pace.rate.messages] + pace.rate.per_s)
+    pieces = [tuple(group) for group in order[:slots]]
+    too_many = order[slots:]
+    if too_many and slots and not pace.apart:
+        pieces[-1] = tuple(sorted((item for group in order[slots - 1 :] for item in group), key=_age))
+    elif too_many:
+        wakes.append([*in_window, *[now] * slots][-pace.rate.messages] + pace.rate.per_s)
     sent = {item.id for piece in (*free, *pieces) for item in piece}
     left = [item for item in fresh if item.id not in sent]
     return Plan((*free, *pieces), min(wakes, default=None) if left else None)
@@ -97,14 +99,12 @@ def _key(item: Delivery, pace: Pace) -> str:
     return item.id
 
 
-def _counts(group: Sequence[Delivery], pace: Pace) -> bool:
-    """That a matter is taken up or over wakes nobody at a receiver with a life cycle, and cannot be put into one message."""
-    return not pace.life_cycle or group[0].phase is Phase.FIRE
+def counts(piece: Sequence[Delivery], pace: Pace) -> bool:
+    """Whether a piece takes one of the rate's places.
 
-
-def counted_by_rate(piece: Sequence[Delivery], pace: Pace) -> bool:
-    """Whether a piece takes one of the rate's places."""
-    return _counts(piece, pace)
+    That a matter is taken up or over wakes nobody at a receiver with a life cycle, and cannot be put into one message.
+    """
+    return not pace.life_cycle or piece[0].phase is Phase.FIRE
 
 
 def _age(item: Delivery) -> tuple[float, str]:

@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
-from remediator.act.webhooks.deadline import cut_off
+from remediator.act.webhooks.deadline import connected, cut_off
 from remediator.act.webhooks.envelope import Answer
 
 PROXY_ANSWER_MAX = 8192
@@ -49,7 +49,7 @@ def post(request: Request, timeout_s: float) -> Answer:
     late = f"{host}: no answer within {timeout_s:g} s"
     try:
         with (
-            contextlib.closing(_connected(urlsplit(request.url), timeout_s)) as raw,
+            contextlib.closing(_connected(urlsplit(request.url), ends)) as raw,
             cut_off(raw, ends - time.monotonic()) as cut,
         ):
             try:
@@ -131,16 +131,21 @@ def _proxy(url: SplitResult) -> SplitResult | None:
     return urlsplit(named if "//" in named else f"http://{named}")
 
 
-def _connected(url: SplitResult, timeout_s: float) -> socket.socket:
+def _connected(url: SplitResult, ends: float) -> socket.socket:
     if not url.hostname:
         raise ValueError("no host")
     proxy = _proxy(url)
     port = url.port or (443 if url.scheme == "https" else 80)
     if proxy is None:
-        return socket.create_connection((url.hostname, port), timeout_s)
-    raw = socket.create_connection((proxy.hostname or "", proxy.port or 3128), timeout_s)
+        return connected(url.hostname, port, ends)
+    raw = connected(proxy.hostname or "", proxy.port or 3128, ends)
     if url.scheme == "https":
-        _tunnel(raw, f"{url.hostname}:{port}")
+        try:
+            with cut_off(raw, ends - time.monotonic()):
+                _tunnel(raw, f"{url.hostname}:{port}")
+        except OSError:
+            raw.close()
+            raise
     return raw
 
 

@@ -23,6 +23,7 @@ class Receiver(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     TOGETHER: ClassVar[Together] = Together.BURST
     LIFE_CYCLE: ClassVar[bool] = False  # it keeps each matter open until it is resolved
     REPEATS: ClassVar[bool] = False  # it forgets what is not said again and again
+    APART: ClassVar[bool] = False  # two matters in one message would be taken for one
 
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 10.0
     group_s: Seconds = 10.0
@@ -39,7 +40,7 @@ class Receiver(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     @property
     def pace(self) -> Pace:
         """How it wants its messages."""
-        return Pace(self.rate, self.TOGETHER, self.LIFE_CYCLE)
+        return Pace(self.rate, self.TOGETHER, self.LIFE_CYCLE, self.APART)
 
     def envelope(self, batch: str, items: tuple[Delivery, ...], now: float) -> Envelope:
         """A piece with its words."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, get_args
+from typing import Annotated
 
 import msgspec
 
 from remediator.act.webhooks.alertmanager import Alertmanager
 from remediator.act.webhooks.generic import Plain
-from remediator.act.webhooks.pace import Rate
 from remediator.act.webhooks.quiet import QuietHours
 from remediator.act.webhooks.receiver import check_target
 from remediator.act.webhooks.registry import AnyReceiver
@@ -87,9 +86,3 @@ class Telling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tickets = tuple(name for name, one in self.everyone.items() if isinstance(one, Ticket))
         others = tuple(name for name in self.everyone if name not in tickets)
         return (Route(receivers=(*tickets, *others), kinds=("ticket",)), Route(receivers=others))
-
-
-def words_of_alerts() -> list[str]:
-    """Every key that may stand under `alerts`, for a hint at the nearest one."""
-    kinds = (Telling, Route, QuietHours, Rate, Heartbeat, *get_args(AnyReceiver))
-    return sorted({field for kind in kinds for field in kind.__struct_encode_fields__})

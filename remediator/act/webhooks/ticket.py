@@ -19,6 +19,7 @@ class Ticket(HttpReceiver, frozen=True, kw_only=True, tag="ticket"):
     """Takes `ticket` steps unless routes say otherwise. `body` is a template; ``| tojson`` quotes a value for JSON."""
 
     TOGETHER: ClassVar[Together] = Together.INCIDENT
+    APART: ClassVar[bool] = True  # a vendor takes one case for one part
 
     body: str = ""
     content_type: str = "application/json"

@@ -16,6 +16,7 @@ from remediator.detect.hangs.graph import final_circles, sinks
 from remediator.detect.hangs.order import crossed_calls, out_of_order
 from remediator.detect.hangs.point_to_point import stuck_transfers
 from remediator.detect.hangs.records import Snapshot, Stuck, Verdict
+from remediator.detect.hangs.silent import needed
 from remediator.detect.hangs.words import reasons_of
 
 ALONE = 3  # so many times more are not there than are
@@ -78,8 +79,11 @@ def _blame(snapshot: Snapshot, stuck: Sequence[Stuck]) -> Blame:
     ends = sinks(graph, graph.keys() | {rank for each in inside for rank in each.waiting})
     recorded = ends & snapshot.recorded
     blamed = {rank for rank in recorded if any(rank in each.absent for each in stuck)} or recorded or ends
+    dead = not blamed & snapshot.recorded
+    if dead and inside:
+        blamed = set()  # what stands still with all inside explains the rest: the records of those others are lost
     if blamed:
-        dead = all(rank not in snapshot.recorded for rank in blamed)
+        blamed = needed(snapshot, stuck, graph, blamed) if dead else blamed
         shown = _shows(stuck, blamed)
         alone = _alone(snapshot, shown, blamed)
         if alone:

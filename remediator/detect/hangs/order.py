@@ -34,7 +34,7 @@ def out_of_order(snapshot: Snapshot, circle: AbstractSet[int], stuck: Sequence[S
     places = _places(snapshot, stuck)
     members: dict[str, set[int]] = {}
     for key, group in snapshot.groups.items():
-        members.setdefault(_role_of(snapshot, key), set()).update(group.members)
+        members.setdefault(role_of(snapshot, key), set()).update(group.members)
     odd = set()
     for rank in circle:
         waits = {_role(snapshot, each) for each in stuck if rank in each.waiting and rank not in each.idle}
@@ -48,10 +48,11 @@ def out_of_order(snapshot: Snapshot, circle: AbstractSet[int], stuck: Sequence[S
 
 
 def _role(snapshot: Snapshot, stuck: Stuck) -> _Role:
-    return _role_of(snapshot, stuck.group), stuck.number
+    return role_of(snapshot, stuck.group), stuck.number
 
 
-def _role_of(snapshot: Snapshot, group: str) -> str:
+def role_of(snapshot: Snapshot, group: str) -> str:
+    """What a group is for, by its description; its own name where it has none."""
     said = snapshot.groups[group].description
     return said if said not in ("", "undefined") else group
 
@@ -59,7 +60,7 @@ def _role_of(snapshot: Snapshot, group: str) -> str:
 def _places(snapshot: Snapshot, stuck: Sequence[Stuck]) -> dict[_Role, dict[int, int]]:
     """Where each rank made the calls in question in its own sequence, if it did."""
     places: dict[_Role, dict[int, int]] = {_role(snapshot, each): {} for each in stuck}
-    roles = {group: _role_of(snapshot, group) for group in snapshot.groups}
+    roles = {group: role_of(snapshot, group) for group in snapshot.groups}
     for call in snapshot.operations:
         role = roles[call.group], call.number
         if role in places and not call.transfers:

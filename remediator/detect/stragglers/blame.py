@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from remediator.detect.stragglers.again import SPIKE_SPREADS, again_and_again
+from remediator.detect.stragglers.lengths import SHARED_MIN
 from remediator.detect.stragglers.onset import Slowness, when_slow
 from remediator.detect.stragglers.peers import Compared, tensor_group
 from remediator.detect.stragglers.robust import MAD_TO_SIGMA, median, noise, spread
@@ -62,9 +64,26 @@ def convict(
         return _verdict(Kind.NOBODY, trace, [], slow, [Reason("slow_since_the_start_share", share)])
     if _duties_of_the_first(trace, compute, compared, slow):
         return _verdict(Kind.APPLICATION, trace, [], slow, [Reason("outside_both_passes_of_the_first_rank", 1.0)])
-    culprits, reasons = _within_tensor_groups(trace, compared, slow)
+    culprits, reasons = _within_tensor_groups(trace, compute, compared, slow)
     kind, more = _kind(trace, compute, compared, culprits)
     return _verdict(kind, trace, culprits, slow, [*reasons, *more])
+
+
+def convict_again(trace: Trace, compute: Floats, compared: Compared, usable: Bools) -> Verdict | None:
+    """Who is slow again and again, as a thermal throttle or a bad cable is: never for long; None if nobody is."""
+    found = again_and_again(trace, compared.slow, usable, compared.group)
+    slow = []
+    for each in found:
+        first, last = np.flatnonzero(each.rows)[[0, -1]].tolist()
+        share = float(each.rows[usable & (np.arange(usable.size) >= first)].mean())
+        suspect = Suspect(
+            each.column, first, last, each.level, SPIKE_SPREADS, SPIKE_SPREADS, each.chance, own_past=False
+        )
+        slow.append(Slow(suspect, Slowness(each.rows, first, each.level, share, grows=False)))
+    if not slow or min(each.column for each in slow) == 0:
+        return None
+    kind, reasons = _kind(trace, compute, compared, slow)
+    return _verdict(kind, trace, slow, slow, [Reason("slow_again_and_again", float(len(slow))), *reasons])
 
 
 def _since(residual: Floats, suspect: Suspect, usable: Bools, rough: Floats) -> Slow:
@@ -107,7 +126,7 @@ def _round(value: float) -> float:
 def _columns_of_data(trace: Trace, compared: Compared, slow: list[Slow]) -> bool:
     """Whether all slow ranks are whole pipelines: every stage of them at once works on longer sequences.
 
-    A pipeline that sits on one node of its own, steadily slow, is that node.
+    A pipeline that sits on one node of its own, steadily slow, is that node, unless lengths differ in all pipelines.
     """
     dp = trace.places["dp_rank"]
     columns = np.array([each.column for each in slow])
@@ -119,7 +138,8 @@ def _columns_of_data(trace: Trace, compared: Compared, slow: list[Slow]) -> bool
         if stages.size < 2 or np.isin(members, columns).sum() < COLUMN_SHARE * members.size:
             return False
         nodes = np.unique(trace.codes["node"][members])
-        if nodes.size == 1 and nodes[0] != UNKNOWN and not _uneven(compared.slow, members, columns):
+        alone = nodes.size == 1 and nodes[0] != UNKNOWN and compared.shared < SHARED_MIN
+        if alone and not _uneven(compared.slow, members, columns):
             return False
     return True
 
@@ -153,8 +173,13 @@ def _too_many_from_the_start(trace: Trace, compared: Compared, slow: list[Slow],
     return False
 
 
-def _within_tensor_groups(trace: Trace, compared: Compared, slow: list[Slow]) -> tuple[list[Slow], list[Reason]]:
-    """Those of each group that moves together who stand out of it, by their own time or since they wait least."""
+def _within_tensor_groups(
+    trace: Trace, compute: Floats, compared: Compared, slow: list[Slow]
+) -> tuple[list[Slow], list[Reason]]:
+    """Those of each group that moves together who stand out of it, by their own time or since they wait least.
+
+    The others must wait for the one about as long as they are slow: a whole node that is slow has its slowest rank, too.
+    """
     group = tensor_group(trace)
     kept: list[Slow] = []
     reasons: list[Reason] = []
@@ -173,24 +198,23 @@ def _within_tensor_groups(trace: Trace, compared: Compared, slow: list[Slow]) ->
         alone = _stands_out(part, members)
         reasons.append(Reason("tensor_group_moves_together", float(members.size)))
         if alone is None and "comm_s" in trace.cells:
-            waits = trace.cells["comm_s"][first : last + 1][:, members]
-            usual = np.nanmedian(np.exp(part)) * float(np.nanmedian(waits)) or 1.0
-            alone = _stands_out(-waits / usual, members)
+            spared = trace.cells["comm_s"][first : last + 1][:, members] / compute[first : last + 1][:, members]
+            alone = _stands_out(-spared, members, TOGETHER * float(np.nanmedian(level)))
             if alone is not None:
                 reasons.append(Reason("waits_least", 1.0, int(trace.ranks[alone])))
         kept += [each for each in own if alone is None or each.column == alone] or own
     return kept, reasons
 
 
-def _stands_out(part: Floats, members: Ints) -> int | None:
-    """The one column that lies clearly above the others of its group, step by step; None if none does."""
+def _stands_out(part: Floats, members: Ints, least: float = STANDS_OUT) -> int | None:
+    """The one column that lies clearly, and by `least`, above the others of its group, step by step; None if none does."""
     level = np.nanmedian(part, axis=0)
     highest = int(np.nanargmax(level))
     over = part[:, highest] - np.nanmedian(np.delete(part, highest, axis=1), axis=1)
     known = over[np.isfinite(over)]
     second = np.nanmax(np.delete(level, highest))
     sure = STANDS_OUT_NOISE * max(spread(known), 0.002) / np.sqrt(max(known.size, 1))
-    return int(members[highest]) if level[highest] - second > max(STANDS_OUT, sure) else None
+    return int(members[highest]) if level[highest] - second > max(least, sure) else None
 
 
 def _kind(trace: Trace, compute: Floats, compared: Compared, culprits: list[Slow]) -> tuple[Kind, list[Reason]]:

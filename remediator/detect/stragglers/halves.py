@@ -30,13 +30,12 @@ def slow_half(trace: Trace, compute: Floats, group: Ints, usable: Bools) -> Verd
     log = np.log(compute)
     for number in np.unique(group[group >= 0]):
         peers = group == number
-        for name in np.unique(node[peers & (node != UNKNOWN)]):
+        if peers.sum() < PEERS_MIN:
+            continue
+        ranks = np.bincount(node[peers & (node != UNKNOWN)])
+        for name in np.flatnonzero(ranks >= max(RANKS_MIN, PART_MIN * peers.sum())):  # four at most
             own, others = peers & (node == name), peers & (node != name)
-            if (
-                own.sum() < max(RANKS_MIN, PART_MIN * peers.sum())
-                or others.sum() < RANKS_MIN
-                or peers.sum() < PEERS_MIN
-            ):
+            if others.sum() < RANKS_MIN:
                 continue
             mine, theirs = median(log[:, own], 1), median(log[:, others], 1)
             seen = everyone_slower(mine - theirs, usable)

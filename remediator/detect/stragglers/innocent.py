@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from remediator.detect.stragglers.again import slow_steps
 from remediator.detect.stragglers.lengths import correlation
 from remediator.detect.stragglers.peers import Compared
 from remediator.detect.stragglers.robust import beside_the_others, median, spread
@@ -14,7 +15,7 @@ from remediator.detect.stragglers.verdict import Kind, Reason, Verdict
 
 STAGE_MIN = 0.10
 DATA_MIN, DATA_SPREAD, DATA_TOGETHER, DATA_SHARED = 0.05, 0.02, 0.9, 0.6
-SPIKE_MIN, SPIKE_SPREADS, SPIKES = 0.08, 8.0, 5
+SPIKES = 5
 GC_FORWARD, GC_RANKS, ONE_RANK = 0.7, 3, 0.8
 LOSS_MIN = 0.002
 
@@ -108,8 +109,7 @@ def _forward_with_backward(trace: Trace, compared: Compared, usable: Bools) -> f
 def _spikes(trace: Trace, compute: Floats, compared: Compared, usable: Bools) -> list[_Cause]:
     """Single slow steps: of one rank after the other in the forward pass, or of always the same one."""
     slow = np.where(usable[:, None], compared.slow, np.nan)
-    wide = max(spread(slow), 1e-3) if np.isfinite(slow).any() else np.inf
-    high = np.nan_to_num(slow, nan=0.0) > max(SPIKE_MIN, SPIKE_SPREADS * wide)
+    high = slow_steps(slow, usable)
     around = np.pad(high, ((2, 2), (0, 0)))
     two_before, before, after, two_after = (around[k : k + high.shape[0]] for k in (0, 1, 3, 4))
     alone = high & ~(before & (two_before | after)) & ~(after & two_after)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from remediator.detect.stragglers.blame import convict
+from remediator.detect.stragglers.again import again_and_again
+from remediator.detect.stragglers.blame import convict, convict_again
 from remediator.detect.stragglers.halves import slow_half
 from remediator.detect.stragglers.innocent import explain
 from remediator.detect.stragglers.links import who_shares
@@ -60,13 +61,16 @@ def _judge(trace: Trace, compute: Floats, usable: Bools) -> Verdict:
     half = None if guilty is not None else slow_half(trace, compute, compared.group, usable)
     if half is not None:
         return half
+    again = None if guilty is not None else convict_again(trace, compute, compared, usable)
+    if again is not None:
+        return again
     everyone = everyone_slower(compared.centre, usable)
     if everyone is not None:
         return _global(trace, everyone, "own_time_of_everyone")
     waiting = _data_wait(trace, compute, compared, usable)
     if waiting is not None:
         return waiting
-    link = _slow_link(trace, compute, compared, usable)
+    link = _slow_link(trace, compute, compared, usable) or _slow_links(trace, compute, usable)
     if link is not None:
         return link
     cause = explain(trace, compute, compared, usable)
@@ -100,9 +104,18 @@ def _data_wait(trace: Trace, compute: Floats, compared: Compared, usable: Bools)
     waits = _to_nothing_known(trace.cells["data_s"])
     usual = float(np.nanmedian(compute) + np.nanmedian(waits))
     share = waits / usual
-    found = _named(trace, _beside(share, compared.group), usable, compared.group, Kind.HOST_IO, "waits_for_data_longer")
+    beside = _beside(share, compared.group)
+    found = _named(trace, beside, usable, compared.group, Kind.HOST_IO, "waits_for_data_longer")
     if found is not None:
         return found
+    again = again_and_again(trace, beside, usable, compared.group)
+    if again:
+        named = tuple(
+            Culprit(int(trace.ranks[each.column]), trace.node_of(each.column), round(each.level, 4)) for each in again
+        )
+        first = min(int(np.flatnonzero(each.rows)[0]) for each in again)
+        reason = Reason("waits_for_data_again_and_again", float(len(again)))
+        return Verdict(Kind.HOST_IO, named, int(trace.steps[first]), 0.9, (reason,))
     everyone = everyone_slower(median(share, 1), usable)
     return None if everyone is None else _global(trace, everyone, "data_wait_of_everyone", Kind.HOST_IO)
 
@@ -168,6 +181,16 @@ def _slow_link(trace: Trace, compute: Floats, compared: Compared, usable: Bools)
         if found is not None and (best is None or len(found.culprits) > len(best.culprits)):
             best = found
     return None if best is None else _share_of_blame(trace, best)
+
+
+def _slow_links(trace: Trace, compute: Floats, usable: Bools) -> Verdict | None:
+    """Transfers that take longer for all since some step; the rank that comes last waits for nobody, so the least is looked at."""
+    if "comm_s" not in trace.cells:
+        return None
+    share = trace.cells["comm_s"] / float(np.nanmedian(compute))
+    least = np.min(np.where(np.isfinite(share), share, np.inf), axis=1)
+    everyone = everyone_slower(_to_nothing_known(least), usable)
+    return None if everyone is None else _global(trace, everyone, "transfers_of_everyone", Kind.LINK)
 
 
 def _share_of_blame(trace: Trace, found: Verdict) -> Verdict:

@@ -72,8 +72,9 @@ def when_slow(
     for _ in range(3):
         slow = _two_states(series - usual, level - usual, wide)
         slow = _without_chance(series, slow, usable, (first, last))
-        if not slow.any():
-            slow[first : last + 1] = True
+        if not slow.any():  # never for long: the steps of its window that make it slow, else all of them
+            high = np.nan_to_num(series[first : last + 1] - usual) >= (level - usual) / 2
+            slow[first : last + 1] = high | ~high.any()
             break
         level = float(np.nanmedian(series[slow])) if np.isfinite(series[slow]).any() else level
         rest = series[usable & ~slow]

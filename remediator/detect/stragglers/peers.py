@@ -118,7 +118,7 @@ def _products(trace: Trace, even: Floats, wide: Ints, usable: Bools) -> Ints:
         order = np.argsort(level, kind="stable")
         gaps = np.diff(level[order])[least - 1 : columns.size - least]
         cut = int(np.argmax(gaps)) + least
-        slower = columns[order[cut:]]
+        slower = _whole_places(trace, columns[order[cut:]], columns)
         wiggle = float(np.nanmedian([noise(even[rows, column]) for column in columns[:: max(1, columns.size // 32)]]))
         sure = SKU_GAP_NOISE * wiggle / np.sqrt(early.size)
         sides = level[order[:cut]], level[order[cut:]]
@@ -129,6 +129,16 @@ def _products(trace: Trace, even: Floats, wide: Ints, usable: Bools) -> Ints:
         if np.nanmedian(still[order[cut:]]) - np.nanmedian(still[order[:cut]]) > gaps.max() / 2:
             kinds[slower] = 1
     return kinds
+
+
+def _whole_places(trace: Trace, slower: Ints, columns: Ints) -> Ints:
+    """Those of `slower` whose place is so for the most part: a slow rank among fast ones is no other product."""
+    tensor = tensor_group(trace)
+    place = trace.codes["node"] if (trace.codes["node"][columns] != UNKNOWN).all() else tensor
+    if (place[columns] == UNKNOWN).any():
+        return slower
+    there = np.bincount(place[columns])
+    return slower[2 * np.bincount(place[slower], minlength=there.size)[place[slower]] > there[place[slower]]]
 
 
 def _is_a_kind(trace: Trace, columns: Ints, peers: int) -> bool:

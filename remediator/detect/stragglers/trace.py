@@ -13,7 +13,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 SECONDS = ("compute_s", "forward_s", "backward_s", "comm_s", "data_s", "step_s")
-MAY_BE_ZERO = {"comm_s", "data_s"}  # nobody computes in no time, but one may well not wait
+MAY_BE_ZERO = {"data_s"}  # batches may lie ready; but nobody computes, or exchanges anything, in no time
 LENGTHS = ("tokens", "tokens_squared")
 PLACES = ("dp_rank", "pp_rank", "tp_rank")
 NAMES = ("stage", "role", "node")

@@ -50,6 +50,7 @@ def _of_model(value: Any, model: Any, place: str) -> Iterator[str]:
             yield f"{place}.{wire}: unknown field"
         elif item is not None:
             yield from problems(item, model.openapi_types[names[wire]], f"{place}.{wire}")
+    needed = {field.alias or name for name, field in model.model_fields.items() if field.is_required()}
     for wire, name in names.items():
-        if model.model_fields[name].is_required() and value.get(wire) is None:
+        if name in needed and value.get(wire) is None:
             yield f"{place}.{wire}: required"

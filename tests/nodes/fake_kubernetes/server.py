@@ -111,6 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         if server.dark.is_set():
             self.close_connection = True
             return
+        self._drops = server.drops  # before the call is told of in `asked`: who waits for that may raise it at once
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
             self._answer(200 if method != "POST" else 201, self._do(method, json.loads(data) if data else None))
@@ -197,8 +198,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        seen, drops = int(query["resourceVersion"]), server.drops
-        while not server.dark.is_set() and server.drops == drops:
+        seen = int(query["resourceVersion"])
+        while not server.dark.is_set() and server.drops == self._drops:
             if seen < store.forgotten and not any(change.version == seen + 1 for change in store.past):
                 gone = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}
                 self._line({"type": "ERROR", "object": {**gone, "message": f"too old resource version: {seen}"}})

@@ -13,21 +13,25 @@ import msgspec
 import pytest
 
 from healthctl.main import cli
+from remediator.model.records import HandsOff
 from remediator.model.views import (
     ActionView,
     DecisionView,
     EventList,
     EventView,
+    HoldWish,
     IncidentList,
     IncidentView,
     NodeList,
     NodeView,
     StatusView,
     StepView,
+    Words,
 )
 from vocabulary.finding import Finding, Severity
+from vocabulary.hazard import NodeRisk, Placement
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import Gpu, Problem, RankStatus
+from vocabulary.wire import Gpu, Problem, RankStatus, Versions
 
 TOKEN = "an-operators-token"
 AT = 1_700_000_000.0
@@ -47,7 +51,19 @@ FINDING = Finding(
 )
 NODES = NodeList(
     (
-        NodeView("node1", "quarantined", "unhealthy", AT, "XID 79 on GPU 3", AT, "inc-1", "gpu-healthd", ("7",)),
+        NodeView(
+            "node1",
+            "quarantined",
+            "unhealthy",
+            AT,
+            "XID 79 on GPU 3",
+            AT,
+            "inc-1",
+            "gpu-healthd",
+            ("7",),
+            hands_off=HandsOff("ann", "a fan is changed", AT + 3600),
+            versions=Versions(healthd="0.1.0", driver="570.86.15", kernel="6.8", vbios=("96.00", "97.00")),
+        ),
         NodeView("node2", "healthy", "unknown", AT, "evil \x1b[2J\x9b name\u202e\n", None),
     )
 )
@@ -103,12 +119,22 @@ class Remediator(BaseHTTPRequestHandler):
         answers = {
             "/v1/status": STATUS,
             "/v1/nodes": NODES,
+            "/v1/placement": Placement(("node1",), (NodeRisk("node2", 25.0, "a lemon"),), 1e-6, 2e-6),
             "/v1/nodes/node1": NODE,
             "/v1/incidents": IncidentList((LISTED,)),
             "/v1/incidents/inc-1": INCIDENT,
             "/v1/events": EventList(tuple(event for event in EVENTS if event.seq > after)[:2]),
         }
         return self._say(200, answers[path]) if path in answers else self._say(404, Problem(f"nothing at {path}"))
+
+    def do_POST(self) -> None:
+        """Where words are heard, and what comes back where they are not understood."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        kind: type[HoldWish | Words] = HoldWish if self.path.endswith("/hold") else Words
+        if self.headers["Authorization"] != f"Bearer {TOKEN}" or not self.path.startswith("/v1/nodes/node1/"):
+            return self._say(404, Problem(f"nothing at {self.path}"))
+        heard = msgspec.json.decode(body, type=kind)
+        return self._say(409, Problem("it is retired")) if "retired" in heard.text else self._say(200, heard)
 
     def _say(self, status: int, message: msgspec.Struct) -> None:
         body = msgspec.json.encode(message)

@@ -15,9 +15,11 @@ PAGES = {
     "status": ["status"],
     "nodes": ["nodes", "list"],
     "node": ["nodes", "show", "node1"],
+    "versions": ["nodes", "list", "--versions"],
     "incidents": ["incidents", "list"],
     "incident": ["incidents", "show", "inc-1"],
     "events": ["events", "--after", "0"],
+    "placement": ["advise", "placement", "--nodes", "1"],
 }
 
 
@@ -63,6 +65,37 @@ def test_what_does_not_exist_is_said(asking: Run, arguments: list[str], says: st
 
 def test_a_node_name_that_is_none_is_wrong_usage(asking: Run) -> None:
     assert asking("nodes", "show", "no node").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("hold", "node1", "a fan is changed"), "node1: nothing is done with it"),
+        (("hold", "node1", "a fan is changed", "--for", "2h"), "node1: nothing is done with it"),
+        (("release", "node1"), "node1: not held by word any more; now quarantined; held by gpu-healthd"),
+        (("retire", "node1", "sold"), "node1: retired"),
+        (
+            ("unretire", "node1", "bought back"),
+            "node1: part of the cluster again; now quarantined; held by gpu-healthd",
+        ),
+    ],
+)
+def test_people_say_what_they_want_of_a_node(asking: Run, arguments: tuple[str, ...], says: str) -> None:
+    done = asking("nodes", *arguments)
+    assert (done.exit_code, done.stdout.strip()) == (0, says), done.stderr
+
+
+def test_what_cannot_be_said_of_a_node(asking: Run) -> None:
+    refused = asking("nodes", "hold", "node1", "it is retired")
+    assert (refused.exit_code, refused.stdout) == (3, "")
+    assert "409: it is retired" in refused.stderr
+    for wrong in (
+        ("hold", "node1"),
+        ("retire", "node1"),
+        ("hold", "no node", "x"),
+        ("hold", "node1", "x", "--for", "soon"),
+    ):
+        assert asking("nodes", *wrong).exit_code == 2
 
 
 def test_a_wrong_token_is_refused_with_what_to_do(healthctl: Run, asking: Run, token_file: Path) -> None:

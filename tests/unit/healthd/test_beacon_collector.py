@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from healthd.collectors.beacons import SUMMARY_S, BeaconCollector
 from healthd.trainer import page, ring
@@ -19,7 +20,7 @@ from healthd.trainer.beacon import Beacon
 from healthd.trainer.place import Gpu, Groups, Place
 from healthd.trainer.ring import Measured, Section
 from vocabulary.clock import ManualClock
-from vocabulary.wire import RankStatus, decode, encode
+from vocabulary.wire import RankStatus, StepWindow, decode, encode
 
 PLACE = Place("job", 3, 5, 16, 5, "n1", Groups("actor", 2, 1, 4, 7), Gpu("GPU-5"))
 
@@ -53,8 +54,10 @@ def test_a_rank_tells_its_step_time_by_section_and_who_its_peers_are(
     beacon.section(Section.COMMUNICATION)
 
     (rank,) = BeaconCollector(tmp_path).read(clock.wall()).ranks
+    assert rank.windows[-1] == StepWindow(96, 4, 4, step_s=1.0, forward_s=0.5)
+    assert [window.first for window in rank.windows] == [*range(68, 97, 4)]  # the newest eight, and no half one
 
-    assert rank == RankStatus(
+    assert replace(rank, windows=()) == RankStatus(
         job="job",
         attempt=3,
         rank=5,

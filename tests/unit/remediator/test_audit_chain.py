@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DBAPIError
 
 from remediator.model.records import AuditEvent
@@ -21,8 +21,8 @@ def journal(database: str) -> Journal:
     opened = Journal(database)
     epoch = opened.lead()
     for number in range(1, 11):
-        event = AuditEvent(at=float(number), kind="k", text=f"event {number}", node="n1")
-        opened.commit([], Changes(audit=[event, event]), epoch)
+        line = AuditEvent(at=float(number), kind="k", text=f"event {number}", node="n1")
+        opened.commit([], Changes(audit=[line, line]), epoch)
     return opened
 
 
@@ -49,6 +49,28 @@ def test_an_untouched_log_holds(journal: Journal) -> None:
     assert (found.events, found.first, found.last, found.cut, found.broken) == (20, 1, 20, 0, "")
     assert list(audit.words(found)) == ["20 events hold, 1 to 20", f"head 20:{found.head}"]
     journal.close()
+
+
+def test_a_log_that_grows_and_is_cut_meanwhile_is_read_as_of_one_moment(journal: Journal, database: str) -> None:
+    """A centre writes between any two questions of the walk."""
+    other = Journal(database)
+    written: list[int] = []
+
+    def between(*_: object) -> None:
+        number = len(written)
+        written.append(number)
+        with other.engine.begin() as db:
+            audit.append(db, [AuditEvent(at=100.0, kind="k", text=f"meanwhile {number}")], 1)
+            audit.cut(db, before=float(number), at=101.0, epoch=1, limit=1)
+
+    with journal.engine.connect() as db:
+        event.listen(db, "after_cursor_execute", between)
+        found = audit.verify(db)
+    assert len(written) > 2
+    assert found.broken == ""
+    assert found.last <= 22
+    for each in (journal, other):
+        each.close()
 
 
 @pytest.mark.parametrize(

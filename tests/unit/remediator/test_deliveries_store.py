@@ -10,14 +10,14 @@ from sqlalchemy import Engine, create_engine
 
 from remediator.model.delivery import DeliveryState, LeadLost
 from remediator.store import schema
-from remediator.store.deliveries import DeliveryStore, deliveries
+from remediator.store.deliveries import DeliveryStore
 from tests.unit.remediator.act.webhooks.peer import AT, delivery
 
 
 @pytest.fixture
 def engine(database: str) -> Iterator[Engine]:
     made = create_engine(database)
-    schema.meta.create(made)
+    schema.metadata.create_all(made)
     with made.begin() as db:
         db.execute(schema.meta.insert(), [{"key": "epoch", "value": "3"}])
     yield made
@@ -26,10 +26,7 @@ def engine(database: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def store(engine: Engine) -> DeliveryStore:
-    made = DeliveryStore(engine)
-    made.prepare()
-    made.prepare()  # a second leader finds it there
-    return made
+    return DeliveryStore(engine)
 
 
 def test_what_is_known_is_not_added_again(store: DeliveryStore) -> None:
@@ -79,7 +76,7 @@ def test_a_row_that_cannot_be_read_keeps_back_no_other(
 ) -> None:
     store.add([delivery(1), delivery(2)])
     with engine.begin() as db:
-        db.execute(deliveries.update().where(deliveries.c.id == delivery(1).id).values(body=b"{"))
+        db.execute(schema.deliveries.update().where(schema.deliveries.c.id == delivery(1).id).values(body=b"{"))
     assert store.waiting("r") == [delivery(2)]
     assert "cannot be read" in caplog.text
     assert store.left_for() == {"r": 2}

@@ -84,7 +84,7 @@ def test_too_much_that_waits_is_refused(journal: Failing, monkeypatch: pytest.Mo
     monkeypatch.setattr(engines, "WAITING_MAX", 10)
     gate = threading.Event()
     engine = running(journal, idle=lambda _epoch: gate.wait(60) and None)
-    until(lambda: engine._batches and engine._queue.empty(), "the first batch is not written")
+    until(lambda: engine._batches.number and engine._queue.empty(), "the first batch is not written")
     waiting = [engine.submit_durably(placed(number)) for number in range(20)]
     until(lambda: "pieces of news wait" in engine.overload(), "it takes more than it can hold")
     gate.set()
@@ -142,4 +142,17 @@ def test_a_failure_of_tidying_stops_no_decision(journal: Failing) -> None:
         engine.submit_durably(placed(number)).result(60)
     assert engine.alive
     engine.stop()
+    journal.close()
+
+
+def test_a_caller_who_has_given_up_harms_nobody(journal: Failing) -> None:
+    engine = running(journal)
+    journal.away.set()
+    engine.submit_durably(placed(1)).cancel()
+    second = engine.submit_durably(placed(2))
+    journal.away.clear()
+    second.result(60)
+    assert engine.alive
+    engine.stop()
+    assert [i.jobs[0].attempt for i in journal.inputs() if isinstance(i, PlacementChanged)] == [1, 2], "it is news"
     journal.close()

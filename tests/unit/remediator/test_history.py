@@ -85,3 +85,13 @@ def test_of_names_other_kinds_by_pattern() -> None:
     made = history([Occurrence(1.0, "action/reset_gpu", "n1"), Occurrence(2.0, "action/reboot", "n1")])
     assert made.count(Clause(within_s=10, at_least=1, of=("action/*",)), SUBJECT, 3.0) == 2
     assert made.count(Clause(within_s=10, at_least=1, of=("action/reboot",)), SUBJECT, 3.0) == 1
+
+
+def test_a_pattern_that_was_asked_for_names_kinds_that_come_and_go_later() -> None:
+    clause = Clause(within_s=2 * WINDOW_MAX_S, at_least=1, of=("rule/*",))
+    made = history([Occurrence(0.0, "rule/a", "n1")])
+    assert made.count(clause, SUBJECT, 1.0) == 1
+    made.add(Occurrence(WINDOW_MAX_S, "rule/b", "n1"))
+    assert made.count(clause, SUBJECT, 1.0) == 2
+    made.forget(WINDOW_MAX_S + 1)
+    assert made.count(clause, SUBJECT, 1.0) == 1

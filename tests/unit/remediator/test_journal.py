@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
 from remediator.model.inputs import Tick
 from remediator.model.records import AuditEvent, NodeRecord
 from remediator.state import Changes
+from remediator.store import meta
+from remediator.store.database import parsed, refuses, unusable
 from remediator.store.journal import Journal, StoreError
 from remediator.store.meta import begin_write
 
@@ -86,6 +90,29 @@ def test_a_term_begins_only_after_the_commit_that_is_under_way(database: str) ->
     second.close()
 
 
+def test_a_row_that_somebody_else_keeps_locked_is_not_waited_for_for_ever(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody's forgotten `BEGIN; UPDATE meta …` in a console."""
+    if database.startswith("sqlite"):
+        return  # there `busy_timeout` bounds the waiting
+    monkeypatch.setattr(meta, "LOCKED_S", 1)
+    journal = Journal(database)
+    epoch = journal.lead()
+    with journal.engine.begin() as console:
+        console.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+        console.execute(text("UPDATE meta SET value = value WHERE key = 'epoch'"))
+        with pytest.raises(OperationalError, match="lock timeout") as failed:
+            journal.commit([], changes("n1"), epoch)
+        assert not refuses(failed.value), "it is tried again"
+    journal.commit([], changes("n1"), epoch)
+    with journal.engine.connect() as db:
+        assert db.execute(text("SHOW statement_timeout")).scalar_one() == "0", (
+            "an export or an upgrade may take its time"
+        )
+    journal.close()
+
+
 def test_text_that_no_column_takes_is_kept_in_the_record(database: str) -> None:
     journal = Journal(database)
     odd = NodeRecord(node="n1", cause="a\0b" + "x" * 10_000)
@@ -100,6 +127,30 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "r.db").write_bytes(b"not a database at all" * 100)
     with pytest.raises(StoreError, match=r"r\.db"):
         Journal(f"sqlite:///{tmp_path}/r.db")
+
+
+def test_a_missing_directory_is_named_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(
+        StoreError, match=rf"there is no directory {tmp_path}/none; make it, for .* to write in"
+    ) as failed:
+        Journal(f"sqlite:///{tmp_path}/none/r.db")
+    assert "sqlalche" not in str(failed.value)
+
+
+def test_a_place_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # tests may run as root, who may do all
+    error = OperationalError("SELECT", {}, Exception("unable to open database file"))
+    words = str(unusable(parsed(f"sqlite:///{tmp_path}/r.db"), error))
+    assert f"{tmp_path} and what is in it must belong to" in words
+
+
+def test_whatever_else_the_database_says_is_said_without_a_link(tmp_path: Path) -> None:
+    error = OperationalError("SELECT", {}, Exception("the disk is odd\nand more"))
+    error.code = "e3q8"
+    words = str(unusable(parsed(f"sqlite:///{tmp_path}/r.db"), error))
+    assert "the disk is odd and more" in words
+    assert "sqlalche" not in words
+    assert "SELECT" not in words
 
 
 @pytest.mark.parametrize("url", ["mysql://h/d", "no url", "sqlite+aiosqlite:///x"])

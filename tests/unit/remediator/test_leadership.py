@@ -115,3 +115,42 @@ def test_a_lease_that_was_not_confirmed_in_time_is_no_lease() -> None:
     leadership.begin_term()
     assert leadership.may_act() is False
     leadership.resign()
+
+
+class Moody:
+    """A lock that fails once in a way nobody thought of."""
+
+    can_be_lost = True
+    where = "a test"
+
+    def __init__(self) -> None:
+        self.moods = [ValueError("the driver's own error")]
+
+    def acquire(self) -> bool:
+        return True
+
+    def epoch(self) -> int:
+        if self.moods:
+            raise self.moods.pop()
+        return 1
+
+    def raise_epoch(self) -> int:
+        return 1
+
+    def release(self) -> None:
+        pass
+
+    def hand_over(self) -> None:
+        pass
+
+
+def test_an_error_that_nobody_thought_of_does_not_end_the_confirming() -> None:
+    """Else the process would lead for ever and never act."""
+    lock = Moody()
+    leadership = Leadership(lock)
+    leadership.begin_term()
+    until(lambda: not lock.moods, "it does not ask")
+    until(lambda: leadership.trouble == "" and leadership.may_act(), "it gave up")
+    first = leadership._confirmed
+    until(lambda: leadership._confirmed > first, "it does not go on")
+    leadership.resign()

@@ -6,19 +6,29 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
+from remediator.act.kubernetes.scheduler import KubernetesScheduler
+from remediator.act.local import LocalScheduler
+from remediator.act.scheduler import KnowsPlaces
+from remediator.act.slurm.options import SlurmOptions
+from remediator.act.slurm.scheduler import SlurmScheduler
 from remediator.decide.wide import open_wide
-from remediator.engine import Engine
-from remediator.lookout import Lookout
-from remediator.model.inputs import FindingsReported, SilenceObserved, TopologyObserved
+from remediator.engine import Engine, Snapshot
+from remediator.lookout import PATIENCE_S, PLACES_S, Lookout
+from remediator.model.inputs import FindingsReported, SilenceObserved, Tick, TopologyObserved
 from remediator.model.places import Places
+from remediator.model.records import NodeRecord
 from remediator.roster import Roster
 from remediator.state import BREAKER
 from remediator.store.journal import Journal
 from tests.timelines.story import settings
-from vocabulary.clock import SystemClock
+from vocabulary.clock import ManualClock, SystemClock
+from vocabulary.health import Health
+from vocabulary.wire import Report
 
 
 @pytest.fixture
@@ -28,6 +38,17 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     engine.submit_durably(FindingsReported(at=time.time(), node="n1", boot_id="b", active=())).result(60)
     yield engine
     engine.stop()
+
+
+class Board:
+    """What the lookout needs of an engine: a snapshot, and somewhere to hand in what it saw."""
+
+    def __init__(self) -> None:
+        self.snapshot = Snapshot(nodes={}, findings={}, incidents={}, actions={}, holds={})
+        self.told: list[SilenceObserved] = []
+
+    def submit(self, item: SilenceObserved) -> None:
+        self.told.append(item)
 
 
 def until(question: Callable[[], object]) -> None:
@@ -55,6 +76,119 @@ def test_a_node_that_is_not_heard_any_more_is_told(engine: Engine) -> None:
     time.sleep(0.01)
     lookout.look()
     until(lambda: [f.kind for f in engine.snapshot.findings.values() if f.active] == ["node/silent"])
+
+
+class Backend:
+    """A scheduler that says where nodes stand, or that it cannot be asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.says: dict[str, Places] | None = None
+
+    def places(self) -> dict[str, Places] | None:
+        self.asked += 1
+        return self.says
+
+
+def test_the_scheduler_says_where_nodes_stand_and_the_file_has_the_last_word(engine: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text("nodes: {n1: {rack: r9}}")
+    clock, backend = ManualClock(), Backend()
+    lookout = Lookout(engine, Roster(), clock, 300.0, path, backend)
+    lookout.look()
+    clock.advance(PLACES_S)
+    backend.says = {"n1": Places(rack="r1", switch="leaf1", partitions=("train",)), "n7": Places(rack="r1")}
+    lookout.look()
+    until(lambda: engine.snapshot.nodes["n1"].places == Places("r9", "leaf1", partitions=("train",)))
+    lookout.look()
+    assert backend.asked == 2, "once a minute is often enough"
+    clock.advance(PLACES_S)
+    backend.says = None
+    lookout.look()
+    engine.submit_durably(Tick(at=time.time())).result(60)
+    assert engine.snapshot.nodes["n1"].places.switch == "leaf1", "who cannot be asked takes nothing back"
+
+
+def test_slurm_and_kubernetes_both_say_where_nodes_stand(tmp_path: Path) -> None:
+    ways = [SlurmScheduler(SlurmOptions()), KubernetesScheduler()]
+    assert all(isinstance(way, KnowsPlaces) for way in ways)
+    assert not isinstance(LocalScheduler(tmp_path / "h.json", SystemClock(), dict), KnowsPlaces)
+
+
+def test_the_file_waits_a_while_for_a_scheduler_that_cannot_be_asked(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text("nodes: {n1: {rack: r9}}")
+    clock, board = ManualClock(), Board()
+    lookout = Lookout(cast("Engine", board), Roster(), clock, 1e9, path, Backend())
+    lookout.look()
+    assert [type(item) for item in board.told] == [SilenceObserved]
+    clock.advance(PATIENCE_S)
+    lookout.look()
+    assert [type(item) for item in board.told] == [SilenceObserved, TopologyObserved]
+
+
+def test_that_there_is_no_file_is_said_once_the_scheduler_has_spoken() -> None:
+    clock, board, backend = ManualClock(), Board(), Backend()
+    lookout = Lookout(cast("Engine", board), Roster(), clock, 1e9, None, backend)
+    lookout.look()
+    clock.advance(PATIENCE_S)
+    backend.says = {"n1": Places(rack="r1")}
+    lookout.look()
+    lookout.look()
+    told = [(item.source, item.places) for item in board.told if isinstance(item, TopologyObserved)]
+    assert told == [("backend", backend.says), ("file", {})]
+
+
+def test_a_part_of_a_look_that_fails_leaves_the_others_their_sight(tmp_path: Path) -> None:
+    class Broken(Backend):
+        def places(self) -> dict[str, Places] | None:
+            raise KeyError("rack")
+
+    path = tmp_path / "t.yaml"
+    path.write_text("nodes: {n1: {rack: r9}}")
+    clock, board, backend = ManualClock(), Board(), Broken()
+    lookout = Lookout(cast("Engine", board), Roster(), clock, 1e9, path, backend)
+    clock.advance(PATIENCE_S)
+    lookout.look()
+    assert [type(item) for item in board.told] == [SilenceObserved, TopologyObserved]
+    assert lookout.failing == {"silence": False, "scheduler": True, "topology": False}
+
+
+def test_what_grows_is_let_grow_for_a_moment_so_that_a_dark_rack_is_one_word() -> None:
+    clock, board = ManualClock(), Board()
+    lookout = Lookout(cast("Engine", board), Roster(), clock, 0.0, None)
+    lookout.look()
+    for nodes in (["n1"], ["n1", "n2"], ["n1", "n2"]):
+        board.snapshot = replace(board.snapshot, nodes={n: NodeRecord(node=n) for n in nodes})
+        clock.advance(5.0)
+        lookout.look()
+    assert [sorted(item.silent) for item in board.told] == [[], ["n1", "n2"]]
+    for number in range(3, 10):
+        more = {f"n{n}": NodeRecord(node=f"n{n}") for n in range(1, number)}
+        board.snapshot = replace(board.snapshot, nodes=more)
+        clock.advance(5.0)
+        lookout.look()
+    assert len(board.told) == 3, "but it is not waited for ever"
+
+
+def test_a_new_leader_does_not_take_its_own_ignorance_for_a_sign_of_life(engine: Engine) -> None:
+    now = time.time()
+    for n in range(2, 6):
+        engine.submit(FindingsReported(at=now, node=f"n{n}", boot_id="b", active=()))
+    engine.submit_durably(SilenceObserved(at=now, silent={f"n{n}": now - 400 for n in range(1, 4)})).result(60)
+    until(lambda: any(i.wide for i in engine.snapshot.incidents.values()))
+    roster = Roster()
+    lookout = Lookout(engine, roster, SystemClock(), 300.0, None)
+    lookout.look()
+    engine.submit_durably(Tick(at=now + 1)).result(60)
+    until(lambda: any(i.wide for i in engine.snapshot.incidents.values()))
+    for n in range(1, 4):
+        report = Report(
+            version=1, node=f"n{n}", boot_id="b", agent="a", seq=1, sent_at=now, ttl_s=9.0, health=Health.HEALTHY
+        )
+        roster.take(report, now)
+    lookout.look()
+    until(lambda: not engine.snapshot.incidents)
 
 
 def test_what_concerns_many_nodes_is_loaded_again(database: str) -> None:

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from remediator.act.deeds import Deeds
 from remediator.engine import Engine, Snapshot
 from remediator.model.hold import NodeHold, Outcome, Result
-from remediator.model.records import Action, ActionState
+from remediator.model.records import Action, ActionState, NodeRecord
+from remediator.model.rules import NodeState
 from remediator.performer import Performer
 from vocabulary.clock import SystemClock
 
@@ -26,8 +27,10 @@ class SlowScheduler:
         self.gate = threading.Event()
         self.at_once = 0
         self.at_once_max = 0
+        self.looked = 0
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
+        self.looked += 1
         return {node: NodeHold(node, schedulable=True) for node in nodes}
 
     def cordon(self, node: str, reason: str) -> Outcome:
@@ -55,6 +58,7 @@ class Board:
     def __init__(self) -> None:
         self.snapshot = Snapshot(nodes={}, findings={}, incidents={}, actions={}, holds={})
         self.ended: list[str] = []
+        self.told: list[str] = []
         self.leads = True
 
     def may_act(self) -> bool:
@@ -62,6 +66,7 @@ class Board:
 
     def submit(self, item: Any) -> None:
         self.ended.append(getattr(item, "action", ""))
+        self.told.append(type(item).__name__)
 
     def publish(self, *actions: Action) -> Snapshot:
         self.snapshot = Snapshot(nodes={}, findings={}, incidents={}, actions={a.id: a for a in actions}, holds={})
@@ -107,6 +112,14 @@ def test_a_state_to_hold_is_the_schedulers(world: tuple[Performer, SlowScheduler
     performer.look(board.publish(action("a", verb)))
     until(lambda: "a" in board.ended)
     assert scheduler.asked == [(verb, "n1")]
+
+
+def test_a_scheduler_that_does_not_answer_holds_up_no_alert(world: tuple[Performer, SlowScheduler, Board]) -> None:
+    performer, scheduler, board = world
+    drains = [replace(action(f"c{n}", "cordon"), node=f"n{n}") for n in range(9)]  # more than there are workers
+    performer.look(board.publish(*drains, action("tell", "alert")))
+    until(lambda: board.ended == ["tell"])
+    assert len(scheduler.asked) < len(drains)
 
 
 def test_what_was_cancelled_while_it_waited_is_not_carried_out(world: tuple[Performer, SlowScheduler, Board]) -> None:
@@ -160,3 +173,38 @@ def test_what_was_cancelled_while_the_lead_was_in_doubt_never_begins(
     performer.look(board.publish(replace(first, state=ActionState.CANCELLED), action("b", "resume")))
     until(lambda: "b" in board.ended)
     assert scheduler.asked == [("resume", "n1")]
+
+
+@pytest.mark.parametrize(
+    ("record", "under_way", "told_again"),
+    [
+        (NodeRecord("n1"), "", ""),
+        (NodeRecord("n1", NodeState.DRAINING, held=True, hold_confirmed_at=1.0), "", "yes"),
+        (NodeRecord("n1", NodeState.DRAINING, held=True), "cordon", ""),
+    ],
+)
+def test_the_scheduler_is_told_of_again_where_it_contradicts_us(
+    record: NodeRecord, under_way: str, told_again: str
+) -> None:
+    scheduler, board = SlowScheduler(), Board()
+    later = replace(action("a", under_way), not_before=time.time() + 60)
+    planned = {"a": later} if under_way else {}
+    board.snapshot = Snapshot(nodes={"n1": record}, findings={}, incidents={}, actions=planned, holds={})
+    performer = Performer("c", scheduler, Deeds({}), SystemClock(), 0.01, 0.01)
+    performer.start(cast("Engine", board))
+    until(lambda: scheduler.looked > 3)
+    performer.stop()
+    assert (len(board.told) > 1) is bool(told_again)
+
+
+def test_what_the_scheduler_says_after_a_change_of_ours_is_always_told() -> None:
+    scheduler, board = SlowScheduler(), Board()
+    scheduler.gate.set()
+    board.snapshot = Snapshot(nodes={"n1": NodeRecord("n1")}, findings={}, incidents={}, actions={}, holds={})
+    performer = Performer("c", scheduler, Deeds({}), SystemClock(), 60.0, 60.0)
+    performer.start(cast("Engine", board))
+    until(lambda: board.told == ["HoldsObserved"])
+    board.snapshot = replace(board.snapshot, actions={"a": action("a", "cordon")})
+    performer.look(board.snapshot)
+    until(lambda: board.told == ["HoldsObserved", "ActionEnded", "HoldsObserved"])
+    performer.stop()

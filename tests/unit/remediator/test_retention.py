@@ -17,7 +17,7 @@ from remediator.main import main
 from remediator.model.evidence import EvidenceEntry
 from remediator.model.inputs import Tick
 from remediator.model.occurrence import Occurrence
-from remediator.model.records import Action, Decision, Incident, IncidentState
+from remediator.model.records import Action, AuditEvent, Decision, Incident, IncidentState
 from remediator.model.records import Answer as Said
 from remediator.state import ClusterState
 from remediator.store import audit, schema
@@ -81,6 +81,8 @@ def filled(database: str) -> tuple[Journal, int]:
             state.note(at + number, "k", "an event")
     ticks = [Tick(at=old + number) for number in range(700)] + [Tick(at=NOW - DAY_S)]
     journal.commit(ticks, state.take_changes(), epoch)
+    for number, at in enumerate((old, NOW - DAY_S), 1):
+        journal.set_aside(Tick(at=at), "no reason", AuditEvent(at=NOW, kind="k", text="t"), epoch, number)
     for name in ("old", "new"):
         EvidenceStore(journal.engine).keep(EvidenceEntry(f"o-{name}", name, "n1", old, 3), b"abc")
     return journal, epoch
@@ -108,11 +110,13 @@ def test_only_what_is_old_and_over_is_forgotten(filled: tuple[Journal, int]) -> 
     assert ids(journal, schema.actions, "incident") == ["lasting", "new", "open"]
     assert ids(journal, schema.evidence, "incident") == ["new"]
     assert (count(journal, schema.occurrences), count(journal, schema.inputs)) == (1, 1)
+    assert journal.count_set_aside() == 1
     with journal.engine.connect() as db:
         found = audit.verify(db)
-    assert (found.broken, found.cut, found.events) == ("", 700, 701)
+    assert (found.broken, found.cut, found.events) == ("", 700, 705)
     after = journal.load()
-    assert (after.findings.keys(), after.incidents) == (before.findings.keys(), before.incidents)
+    assert after.incidents == before.incidents
+    assert after.findings.keys() == {"asserted", "f-open"} < before.findings.keys(), "what is present is all there"
     journal.close()
 
 
@@ -145,7 +149,17 @@ def test_an_export_holds_every_record_and_no_credential(filled: tuple[Journal, i
     lines = [json.loads(line) for line in exported(journal.engine, 0.0)]
     by_table = {name: [line["record"] for line in lines if line["table"] == name] for name in schema.metadata.tables}
     assert by_table["tokens"] == by_table["meta"] == []
-    for name in ("findings", "incidents", "decisions", "actions", "occurrences", "inputs", "audit", "evidence"):
+    for name in (
+        "findings",
+        "incidents",
+        "decisions",
+        "actions",
+        "occurrences",
+        "inputs",
+        "audit",
+        "evidence",
+        "set_aside",
+    ):
         assert len(by_table[name]) == count(journal, schema.metadata.tables[name]), name
     again = msgspec.convert(by_table["findings"], list[Finding])
     assert {f.id: f for f in again}["asserted"] == finding("asserted", NOW - 400 * DAY_S, active=True)

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import gc
+
+import msgspec
+
 from remediator.roster import Roster
 from vocabulary.health import Health
-from vocabulary.wire import RankStatus, Report
+from vocabulary.wire import Gpu, RankStatus, Report, StepWindow, decode, encode
 
 
 def report(agent: str, seq: int, sent_at: float, job: str) -> Report:
@@ -35,3 +39,26 @@ def test_a_new_agent_is_believed_although_the_old_ones_clock_was_ahead() -> None
     assert jobs(roster) == ["new"], "an agent that was superseded is old for good"
     roster.take(report("b", 1, 3_600.0, "older"), 3.0)
     assert jobs(roster) == ["new"], "a repeated report says nothing new"
+
+
+def test_what_the_pipeline_knows_replaces_nothing_that_was_reported_meanwhile() -> None:
+    """The deciding thread says so, while the next report comes in on another."""
+    roster = Roster()
+    _, entry = roster.take(report("a", 1, 1.0, "j"), 0.0)
+    assert not roster.knows("n1", frozenset())
+    roster.told("n1", frozenset({"f"}))
+    assert roster.get("n1") is entry
+    assert roster.knows("n1", frozenset({"f"}))
+    roster.take(report("b", 1, 2.0, "j"), 1.0)
+    assert roster.knows("n1", frozenset({"f"})), "whatever process said it"
+
+
+def test_a_fleets_entries_are_nothing_that_the_collector_of_cycles_walks_over() -> None:
+    """With 100 000 ranks tracked, each full collection stopped every answer for a sixth of a second."""
+    window = StepWindow(first=0, size=8, steps=8, step_s=1.0)
+    rank = RankStatus("j", 0, 0, 1, 1, 5, "step", 1.0, sections={"data": 0.1}, windows=(window,))
+    said = msgspec.structs.replace(report("a", 1, 1.0, "j"), ranks=(rank,), gpus=(Gpu(0, "GPU-1", "0000:3b:00.0"),))
+    _, entry = Roster().take(decode(encode(said), Report), 0.0)
+    gc.collect()  # tuples and dictionaries of such things are found out to be the same
+    parts = (entry, entry.ranks, entry.ranks[0], entry.ranks[0].windows, entry.gpus, entry.gpus[0], entry.jobs)
+    assert not [part for part in parts if gc.is_tracked(part)]

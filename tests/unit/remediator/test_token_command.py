@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import time
 from pathlib import Path
 
@@ -76,6 +77,42 @@ def test_a_token_ends_when_it_was_said_to(tmp_path: Path) -> None:
             assert (tokens.identify(token) is not None) is good
 
 
+def test_a_rotated_token_ends_when_the_one_before_would_have(tmp_path: Path) -> None:
+    run(tmp_path, "issue", "--viewer", "x", "--expires", "30d")
+    until = run(tmp_path, "list").partition("until ")[2]
+    run(tmp_path, "rotate", "--viewer", "x")
+    assert run(tmp_path, "list").count(until) == 1
+    run(tmp_path, "rotate", "--viewer", "x", "--expires", "60d", "--overlap", "0s")
+    (line,) = run(tmp_path, "list").splitlines()
+    assert until not in line
+    run(tmp_path, "issue", "--viewer", "y")
+    run(tmp_path, "rotate", "--viewer", "y", "--overlap", "0s")
+    assert run(tmp_path, "list").splitlines()[-1].endswith("good")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("issue", "--node", "n1", "--uses", "2"), "'uses' is for join secrets"),
+        (("issue", "--node", "n1", "--replaces"), "'replaces' is for join secrets"),
+        (("issue", "--node", "a b"), "a b"),
+        (("issue", "--join", "gpu 7"), "no pattern for node names"),
+        (("issue", "--join", ""), "no pattern for node names"),
+        (("issue", "--viewer", "x", "--expires", "0s"), "give 1s to"),
+        (("issue", "--viewer", "x", "--expires", "999999d"), "give 1s to"),
+        (("issue", "--viewer", "x", "--expires", "soon"), "is no span"),
+        (("issue",), "exactly one of --"),
+        (("rotate", "--node", "n1", "--overlap", "soon"), "is no span"),
+        (("revoke",), "an ID or exactly one of"),
+        (("revoke", "123456789012", "--node", "n1"), "not both"),
+    ],
+)
+def test_what_makes_no_sense_is_said_and_changes_nothing(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    run(tmp_path, "list")
+    assert says in refused(tmp_path, *arguments)
+    assert run(tmp_path, "list", "--all") == ""
+
+
 def test_every_change_is_in_the_chained_audit_log_with_its_actor(tmp_path: Path) -> None:
     run(tmp_path, "issue", "--node", "n1")
     run(tmp_path, "rotate", "--node", "n1")
@@ -86,6 +123,37 @@ def test_every_change_is_in_the_chained_audit_log_with_its_actor(tmp_path: Path)
             assert not audit.verify(db).broken
     assert [e.kind for e in events] == ["token_issued", "token_rotated", "token_revoked", "token_revoked"]
     assert all("(on " in e.actor and e.node == "n1" for e in events)
+
+
+def test_a_join_secret_ends_also_where_nobody_said_so(database: str) -> None:
+    with contextlib.closing(Journal(database)) as journal:
+        journal.prepare()
+        tokens = Tokens(journal.engine)
+        tokens.issue(Role.JOIN, "gpu-*", 1.0, uses=1)
+        tokens.issue(Role.NODE, "n1", 1.0)
+        assert [token.expires_at for token in tokens.all()] in ([86401.0, None], [None, 86401.0])
+
+
+def test_a_node_whose_answer_was_lost_asks_again(database: str) -> None:
+    mine = hashlib.sha256(b"made by the node").hexdigest()
+    with contextlib.closing(Journal(database)) as journal:
+        journal.prepare()
+        tokens = Tokens(journal.engine, lambda: 5.0)
+        secret = tokens.issue(Role.JOIN, "gpu-*", 1.0, uses=1)
+        for _ in range(2):  # the second time the secret is used up
+            assert tokens.enrol(secret, "gpu-1", 2.0, mine=mine) == ""
+        found = tokens.identify("made by the node")
+        assert found is not None
+        assert (found.role, found.name) == (Role.NODE, "gpu-1")
+        assert tokens.identify(secret) is not None  # or it could not ask again
+        for node, digest in (("gpu-2", mine), ("gpu-1", hashlib.sha256(b"another").hexdigest())):
+            with pytest.raises(EnrolmentRefused):
+                tokens.enrol(secret, node, 3.0, mine=digest)
+        tokens.revoke(4.0, role=Role.NODE, name="gpu-1")
+        with pytest.raises(EnrolmentRefused, match="revoked"):
+            tokens.enrol(secret, "gpu-1", 5.0, mine=mine)
+        kinds = [event.kind for _, event in journal.events(0, 10)]
+        assert kinds == ["token_issued", "node_enrolled", "token_revoked"]
 
 
 def test_a_join_secret_serves_so_many_nodes_of_its_pattern_once_each(database: str) -> None:

@@ -17,7 +17,7 @@ from pyarrow import parquet
 from healthctl.analysis.fleet_record import KIND_OF, fleet_record
 from healthctl.analysis.table import read_table
 from healthctl.main import cli
-from remediator.detect.lemons_history import Kind
+from remediator.detect.lemons import Kind
 
 Row = dict[str, Any]
 Ask = Callable[..., Result]
@@ -77,6 +77,12 @@ def test_nobody_is_an_answer(tmp_path: Path) -> None:
     done = ask(save(tmp_path / "e.csv", fleet(())))
     assert done.exit_code == 0
     assert "nobody" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["nothing.csv", "nothing.jsonl"])
+def test_a_file_without_a_line_tells_of_nobody(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("")
+    assert answer(tmp_path / name)["nodes"] == []
 
 
 def test_names_and_kinds_may_be_spelt_in_many_ways(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.dom import minidom
@@ -123,8 +124,17 @@ def test_the_picture_frames_the_culprit_and_runs_nothing(tmp_path: Path, suffix:
     drawn = plot.read_text()
     assert "<script" not in drawn
     assert drawn.count('stroke-width="2"') == 1
+    assert ">3</text>" in drawn, "each square says its rank where there is room"
     assert "rank 3 on &lt;script&gt;" in drawn
     minidom.parseString(drawn[drawn.index("<svg") : drawn.index("</svg>") + 6])  # noqa: S318 - our own picture
+
+
+def test_rows_too_long_for_numbers_say_from_which_rank_to_which(tmp_path: Path) -> None:
+    plot = tmp_path / "a.svg"
+    ask(write(tmp_path / "a.csv", table(columns(Job(dp=300, steps=15), 0))), "--plot", str(plot))
+    drawn = plot.read_text()
+    assert re.findall(r">(\d+–\d+)</text>", drawn) == ["0–201", "202–299"]
+    assert ">7</text>" not in drawn
 
 
 def test_a_png_is_refused_before_any_work(tmp_path: Path) -> None:

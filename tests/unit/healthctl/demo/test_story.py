@@ -67,6 +67,7 @@ def event(kind: str, text: str, **data: str | float) -> EventView:
             "decision: act: gpu-lost: xid/79 on GPU 3: why",
         ),
         (event("action_ended", "cordon of n1 done: by Slurm", verb="cordon"), "cordon done: by Slurm"),
+        (EventView(1, 1.0, "token", "ann", "a token of operator ann was issued"), "a token of operator ann was issued"),
         (
             event("order_progress", "abort of n1 running: in the mailboxes", verb="abort", mailbox_at=1.0),
             "order 'abort' is in the ranks' mailboxes",

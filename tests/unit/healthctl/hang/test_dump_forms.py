@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -254,7 +255,56 @@ def test_members_that_no_job_has_are_members_that_are_not_told(tmp_path: Path, r
     dumps[0]["pg_config"]["0"]["ranks"] = ranks
     for each, content in dumps.items():
         (tmp_path / f"rank_{each}").write_bytes(pickle.dumps(content))
-    (tmp_path / "stray_20261121143000").write_bytes(b"")
+    (tmp_path / "rank_20261121143000").write_bytes(b"")
     found = read_directory(tmp_path)
     assert found.unreadable[20261121143000].endswith("no job has a rank 20261121143000")
     assert judge(snapshot_of(found.dumps)).culprits == (2,)
+
+
+def _as_tuples(content: dict[str, Any]) -> None:
+    for each in content["entries"]:
+        for field in ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes"):
+            each[field] = tuple(tuple(one) if isinstance(one, list) else one for one in each[field])
+
+
+def _groups_by_number(content: dict[str, Any]) -> None:
+    content["pg_config"], content["pg_status"] = {0: content["pg_config"]["0"]}, {0: content["pg_status"]["0"]}
+
+
+def _nothing_counted(content: dict[str, Any]) -> None:
+    content["pg_status"]["0"] = dict.fromkeys(content["pg_status"]["0"])
+
+
+def _no_stacks(content: dict[str, Any]) -> None:
+    for each in content["entries"]:
+        each |= {"frames": None, "time_created_ns": 1.5e18}
+    content["version"] = 2.1
+
+
+@pytest.mark.parametrize("form", [_as_tuples, _groups_by_number, _nothing_counted, _no_stacks])
+def test_what_other_writers_make_of_the_format_is_read(tmp_path: Path, form: Callable[[dict[str, Any]], None]) -> None:
+    dumps = late()
+    dumps[2]["entries"].append(call(3, "scheduled", input_sizes=[[9, 2]], output_sizes=[[9, 2]]))
+    for content in dumps.values():
+        form(content)
+    found = judged(tmp_path, dumps)
+    assert (found.kind, found.culprits) == ("mismatched_collectives", (2,))
+
+
+def test_a_rank_that_left_nothing_but_its_counters_is_not_dead(tmp_path: Path) -> None:
+    dumps = late()
+    dumps[2] |= {"entries": [], "pg_status": {"0": {"last_enqueued_collective": 2}}}
+    found = judged(tmp_path, dumps)
+    assert (found.kind, found.culprits) == ("stuck_compute", (2,))
+
+
+@pytest.mark.parametrize("name", ["rank_{}.txt", "rank-{:03}.fr", "{}"])
+def test_a_rank_is_the_number_at_the_end_and_other_files_are_passed_over(tmp_path: Path, name: str) -> None:
+    dumps = late()
+    del dumps[3]
+    for rank, content in dumps.items():
+        (tmp_path / name.format(rank)).write_bytes(pickle.dumps(content))
+    for stray in ("job_48213", "stacks_rank_1.log", "stacks_rank_3.log", "truth.json"):
+        (tmp_path / stray).write_text("{}")
+    found = read_directory(tmp_path)
+    assert (set(found.dumps), found.unreadable) == ({0, 1, 2}, {})

@@ -157,7 +157,14 @@ def test_what_is_wrong_is_said_in_a_line(healthctl: Run, tmp_path: Path) -> None
     nothing = healthctl("analyze", "hang", str(tmp_path))
     assert (nothing.exit_code, "TORCH_FR_BUFFER_SIZE" in nothing.stderr) == (2, True)
     write(tmp_path, {0: dump()})
-    (tmp_path / "other_0").write_bytes(b"")
+    (tmp_path / "other_0").write_bytes(pickle.dumps(dump()))
     twice = healthctl("analyze", "hang", str(tmp_path))
     assert (twice.exit_code, "both of rank 0" in twice.stderr) == (3, True)
     assert healthctl("analyze", "hang", str(tmp_path / "none")).exit_code == 2
+
+
+def test_a_number_that_is_no_rank_makes_no_job_of_that_size(healthctl: Run, tmp_path: Path) -> None:
+    write(tmp_path, {0: dump(entry(1, "started")), 1: dump(entry(1, "started"))})
+    (tmp_path / "nccl_trace_rank_20261121143000").write_bytes(b"")
+    done = healthctl("analyze", "hang", str(tmp_path), "-o", "json")
+    assert (done.exit_code, json.loads(done.stdout)["culprits"]) == (1, []), done.stderr

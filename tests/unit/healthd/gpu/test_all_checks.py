@@ -52,7 +52,7 @@ SWEEP = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(SWEEP, max_size=5))
 def test_whatever_the_driver_says_every_check_answers_with_levels_that_can_be_shown(
     sweeps: list[tuple[float, list[tuple[str, dict[str, Any], dict[str, Any]]]]],

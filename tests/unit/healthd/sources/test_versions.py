@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.checks.versions import Limits, VersionsCheck
-from healthd.collectors.versions import microcodes, pretty_name, read, telling
+from healthd.collectors.versions import microcodes, os_release, read, telling
 from healthd.facts import Moment, Raise, Unknown
 from healthd.machine import Absent, Machine
 from healthd.samples.versions import VersionsSample
@@ -44,6 +44,11 @@ def test_everything_a_node_tells_is_read(machine: Build) -> None:
     )
 
 
+def test_an_image_is_named_with_its_version(machine: Build) -> None:
+    text = 'PRETTY_NAME="Ubuntu 22.04.5 LTS"\nIMAGE_ID=gpu-node\nIMAGE_VERSION="2026.11"\n'
+    assert read(machine(MACHINE | {"/etc/os-release": text}), {}).image == "gpu-node 2026.11"
+
+
 def test_no_kernel_is_a_state(machine: Build) -> None:
     with pytest.raises(Absent):
         read(machine({}), {})
@@ -51,7 +56,7 @@ def test_no_kernel_is_a_state(machine: Build) -> None:
 
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
-    assert "\n" not in pretty_name(text) + microcodes(text) + telling(text)
+    assert "\n" not in os_release(text).get("PRETTY_NAME", "") + microcodes(text) + telling(text)
 
 
 @pytest.mark.parametrize(("microcode", "kinds"), [("0x1", []), ("0x1 0x2", [Raise]), ("", [Unknown])])

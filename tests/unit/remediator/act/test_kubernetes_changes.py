@@ -138,13 +138,14 @@ def test_a_node_replaced_between_our_look_and_our_write_is_not_cordoned_for_the_
     assert first["metadata"]["uid"] != second["metadata"]["uid"] == cluster.see("node1")["metadata"]["uid"]
 
 
-def test_a_node_that_goes_for_good_is_refused_for_good(cluster: Cluster) -> None:
+def test_a_node_that_goes_for_good_is_unknown_and_no_operators(cluster: Cluster) -> None:
     cluster.server.before_write += [lambda: cluster.store.delete("nodes", "", "node1")]
     ours = cluster.scheduler()
-    assert ours.cordon("node1", OURS).result is Result.REFUSED
-    refused = ours.resume("node1")
-    assert refused.result is Result.REFUSED
-    assert "knows no node node1" in refused.detail
+    assert ours.cordon("node1", OURS).result is Result.UNKNOWN
+    answer = ours.resume("node1")
+    assert answer.result is Result.UNKNOWN
+    assert "knows no node node1" in answer.detail
+    wait_for(lambda: not seen(ours).known, 30, "the watch to say the same")
 
 
 def test_nodes_outside_the_selector_are_not_ours(cluster: Cluster) -> None:
@@ -152,7 +153,7 @@ def test_nodes_outside_the_selector_are_not_ours(cluster: Cluster) -> None:
     ours = cluster.scheduler(node_selector="pool in (gpu, new),zone!=a")
     assert seen(ours, "gpu1").schedulable is True
     assert seen(ours, "node1").schedulable is None
-    assert ours.cordon("node1", OURS).result is Result.REFUSED
+    assert ours.cordon("node1", OURS).result is Result.UNKNOWN
     assert ours.cordon("gpu1", OURS).result is Result.DONE
 
 

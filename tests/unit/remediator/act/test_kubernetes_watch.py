@@ -13,9 +13,12 @@ import pytest
 
 from healthctl.demo.programs import wait_for
 from remediator.act.kubernetes.cache import Cache
+from remediator.act.kubernetes.connection import Answer
+from remediator.act.kubernetes.objects import Node, NodeMeta
 from remediator.act.kubernetes.options import KubernetesOptions
 from remediator.act.kubernetes.scheduler import KubernetesScheduler
 from remediator.model.hold import NodeHold, Owner, Result
+from remediator.model.places import Places
 from tests.nodes.fake_kubernetes.cluster import Cluster, running
 
 OURS = "gpu-healthd: inc-1 XID 79"
@@ -50,7 +53,7 @@ def times(cluster: Cluster, verb: str, resource: str = "nodes") -> int:
 
 
 def test_a_watch_that_is_dropped_goes_on_where_it_was(cluster: Cluster) -> None:
-    ours = watching(cluster)
+    ours = watching(cluster, stale_after_s=30.0)  # a busy machine must not make it list anew
     wait_for(lambda: times(cluster, "watch") == 1, 30, "the first watch")
     cluster.server.drops += 1
     wait_for(lambda: times(cluster, "watch") == 2, 30, "the second watch")
@@ -81,8 +84,33 @@ def test_a_watch_that_fell_too_far_behind_lists_anew(cluster: Cluster) -> None:
     assert "knows no node node2" in seen(ours, "node2").reason
 
 
-def test_bookmarks_carry_a_quiet_watch_over_what_is_forgotten(cluster: Cluster) -> None:
+def test_what_went_stale_is_listed_anew_before_it_is_believed(cluster: Cluster) -> None:
     ours = watching(cluster)
+    cluster.server.dark.set()
+    wait_for(lambda: not ours._nodes._connected and ours._nodes.stale() != "", 30, "the watch to be lost and stale")
+    assert seen(ours).schedulable is None
+    cluster.server.dark.clear()
+    wait_for(lambda: seen(ours).schedulable is True, 30, "the watch to be current")
+    assert times(cluster, "list") > 1
+
+
+def test_a_list_that_was_read_while_we_wrote_does_not_undo_what_we_wrote() -> None:
+    class Slow:
+        def call(self, *_: object) -> Answer:
+            cache.put(Node(NodeMeta(name="node1", resource_version="8")), "8")
+            page = {"metadata": {"resourceVersion": "7"}, "items": [listed("node1", "6"), listed("node2", "5")]}
+            return Answer(200, json.dumps(page).encode())
+
+    def listed(name: str, version: str) -> dict[str, Any]:
+        return {"metadata": {"name": name, "resourceVersion": version}}
+
+    cache: Cache[Node] = Cache(Slow(), KubernetesOptions(), "/api/v1/nodes", {}, Node)  # type: ignore[arg-type]  # all that it calls
+    cache._list()
+    assert {key: node.metadata.resource_version for key, node in cache.items().items()} == {"node1": "8", "node2": "5"}
+
+
+def test_bookmarks_carry_a_quiet_watch_over_what_is_forgotten(cluster: Cluster) -> None:
+    ours = watching(cluster, stale_after_s=30.0)
     for number in range(5):
         cluster.pod("elsewhere", name=f"other{number}")
     wait_for(lambda: ours._nodes._version == str(cluster.store.version), 30, "a bookmark")
@@ -119,7 +147,7 @@ def test_a_server_that_is_busy_is_given_the_time_it_asks_for(cluster: Cluster) -
 
 
 def test_a_watch_that_the_server_is_too_busy_for_is_opened_later(cluster: Cluster) -> None:
-    ours = watching(cluster)
+    ours = watching(cluster, stale_after_s=30.0)
     cluster.server.busy_watches = 2
     cluster.server.drops += 1
     wait_for(lambda: cluster.server.busy_watches == 0, 30, "two refusals")
@@ -198,3 +226,22 @@ def test_a_thousand_nodes_are_listed_in_pages_and_kept_small(tmp_path: Path) -> 
         wait_for(lambda: seen(ours, "node999").owner is Owner.OPERATOR, 30, "the cordon to be seen")
         assert times(cluster, "list") == 2  # two pages
         assert deep_size(ours._nodes._items, set()) / 1000 < min(5000, wire)
+
+
+def test_labels_say_where_nodes_stand_under_our_keys_or_the_sites_own(cluster: Cluster) -> None:
+    labels = {"gpu-healthd.dev/rack": "r1", "gpu-healthd.dev/driver": "570", "topology.kubernetes.io/zone": "z1"}
+    cluster.node("node3", labels={**labels, "gpu-healthd.dev/hands-off": ""})
+    ours = cluster.scheduler()
+    assert (ours.places() or {})["node3"] == Places(rack="r1", driver="570")
+    assert (ours.places() or {})["node1"] == Places()
+    theirs = cluster.scheduler(place_labels={"rack": "topology.kubernetes.io/zone"})
+    assert (theirs.places() or {})["node3"] == Places(rack="z1", driver="570")
+    assert seen(theirs, "node3").owner is Owner.OPERATOR, "the other labels are read as before"
+
+
+def test_where_nodes_stand_is_not_known_while_nobody_answers(cluster: Cluster) -> None:
+    ours = watching(cluster, deadline_s=0.5, quiet_s=0.4)
+    wait_for(lambda: ours.places() is not None, 30, "the first list")
+    cluster.server.silent.set()
+    wait_for(lambda: ours.places() is None, 30, "the watch to be stale")
+    cluster.server.silent.clear()

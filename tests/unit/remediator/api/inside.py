@@ -14,7 +14,7 @@ from remediator.api.service import Service, Wakeups
 from remediator.config import Config, SchedulerConfig
 from remediator.door import Limits
 from remediator.model.plan import Mode
-from remediator.playbook.load import load_policy
+from remediator.policy_reload import PolicyReload
 from remediator.store.journal import Journal
 from remediator.store.tokens import Role, Tokens
 from remediator.term import Term
@@ -48,8 +48,7 @@ class Inside:
         )
         self.journal = Journal(self.config.database)
         self.wakeups = Wakeups()
-        policy = load_policy(self.config.playbook_paths, {})
-        self._term = Term(self.config, policy, self.journal, self.wakeups, lambda _why: None)
+        self._term = Term(self.config, PolicyReload(self.config), self.journal, self.wakeups, lambda _why: None)
         self._term.start()
         self.service: Service = self._term.service
         self.tokens: Tokens = self.service.tokens

@@ -103,10 +103,16 @@ def test_an_admin_runs_the_tokens(shared: Inside) -> None:
     assert shared.call("POST", f"/v1/tokens/{mine['id']}/revoke", "root").status == 204
     assert [shared.call("GET", "/v1/status", token).status for token in (made, newer)] == [401, 200]
     assert shared.call("POST", "/v1/tokens/none/revoke", "root").status == 404
+    wish = {"role": "join", "name": "j-*", "uses": 2}
+    assert shared.call("POST", "/v1/tokens", "root", wish).status == 200
+    listed = shared.call("GET", "/v1/tokens", "root").json()["tokens"]
+    assert [t["expires_at"] - t["issued_at"] for t in listed if t["name"] == "j-*"] == [86400.0]
     for wrong in (
         {"role": "join", "name": "x"},
         {"role": "viewer", "name": "a b"},
         {"role": "viewer", "name": "a", "uses": 2},
+        {"role": "viewer", "name": "a", "replaces": True},
+        {"role": "join", "name": "a b", "uses": 2},
     ):
         assert shared.call("POST", "/v1/tokens", "root", wrong).status == 400
 

@@ -271,3 +271,38 @@ def test_a_call_that_one_rank_alone_made_is_one_too_many() -> None:
     assert blame(calls) == ("mismatched_collectives", (0,), (1, 2, 3))
     calls[1].append("world 2 started")
     assert blame(calls) == ("stuck_compute", (2, 3), (0, 1))
+
+
+PAIRED = {"t0": (0, 1), "t2": (2, 3), "t4": (4, 5), "t6": (6, 7)}
+
+
+def silent(calls: Calls, groups: Mapping[str, tuple[int, ...]]) -> tuple[str, tuple[int, ...]]:
+    """The verdict on eight ranks, of which some left no record; groups whose names begin alike have one role."""
+    shown = snapshot(calls, groups, ranks=8)
+    roles = {name: msgspec.structs.replace(group, description=name[0]) for name, group in shown.groups.items()}
+    found = judge(msgspec.structs.replace(shown, groups=roles))
+    return found.kind, found.culprits
+
+
+def test_a_lost_record_is_no_death_where_the_dead_one_is_missed_alone_elsewhere() -> None:
+    calls = {0: ["t0 1 started"]} | {rank: ["t2 1 completed", "d 2 started"] for rank in (3, 7)}
+    groups = {**PAIRED, "d": (1, 3, 5, 7)}
+    assert silent(calls, groups) == ("dead_rank", (1,)), "1 and 5 are missed in d, and only 1 in t0"
+    assert silent({rank: calls[rank] for rank in (3, 7)}, groups) == ("dead_rank", (1, 5)), "nothing tells them apart"
+
+
+def test_a_lost_record_is_no_death_where_a_rank_like_it_waits_for_another() -> None:
+    calls = {
+        0: ["t0 1 started"], 3: ["t2 1 completed"], 4: ["t4 1 completed", "t4 2 started"], 6: ["t6 1 completed", "t6 2 started"],
+        7: ["t6 1 completed", "d1 2 started"],
+    }  # fmt: skip
+    groups = {**PAIRED, "d1": (1, 7), "d3": (3, 5)}
+    assert silent(calls, groups) == ("dead_rank", (1,)), "5 may wait in d3 as 7 does in d1"
+    del calls[7]
+    assert silent(calls, groups) == ("dead_rank", (1, 5, 7)), "nobody is known to wait as 5 and 7 may"
+
+
+def test_a_call_that_all_are_in_explains_those_without_a_record() -> None:
+    calls = {2: ["t2 1 started"], 3: ["t2 1 started"], 4: ["t4 1 started"]}
+    assert silent(calls, PAIRED) == ("network", ())
+    assert silent({4: calls[4]}, PAIRED) == ("dead_rank", (5,))

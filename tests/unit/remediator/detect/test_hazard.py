@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remediator.api.jobs import Jobs
 from remediator.detect.hazard import (
     DAY_S,
     NODE_MTBF_H,
@@ -16,14 +17,18 @@ from remediator.detect.hazard import (
     TREND_MAX,
     XID_THIS_WEEK,
     XID_TODAY,
+    attempt_held,
     job_hazard,
     lemon_factor,
     place,
 )
+from remediator.engine import Snapshot
 from remediator.model.records import JobRef, NodeRecord
 from remediator.model.rules import NodeState
 from vocabulary.finding import Finding, Severity
+from vocabulary.hazard import JobHazard
 from vocabulary.identity import Component, ComponentKind
+from vocabulary.wire import decode
 
 NOW = 1e9
 USUAL = 1 / (NODE_MTBF_H * 3600)
@@ -53,13 +58,28 @@ def test_a_job_fails_as_often_as_its_nodes_together() -> None:
     assert 1 / found.per_s == pytest.approx(NODE_MTBF_H * 3600 / 128)
 
 
-def test_only_the_newest_attempt_counts_and_a_job_that_is_nowhere_has_none() -> None:
+def test_the_attempt_that_most_nodes_hold_counts_the_newest_of_as_many() -> None:
     nodes = [node("n1"), node("n2", attempt=2), node("n3", attempt=2)]
     found = job_hazard("train", nodes, {}, NOW)
     assert found is not None
     assert (found.nodes, found.attempt) == (2, 2)
     assert job_hazard("other", nodes, {}, NOW) is None
     assert job_hazard("train", [], {}, NOW) is None
+    assert attempt_held("train", nodes[:2]) == 2
+
+
+def test_one_node_cannot_speak_for_the_attempt_of_all_others() -> None:
+    nodes = [*(node(f"n{i}") for i in range(32)), node("evil", attempt=999)]
+    found = job_hazard("train", nodes, {}, NOW)
+    assert found is not None
+    assert (found.nodes, found.attempt) == (32, 1)
+
+
+def test_who_asks_is_told_of_the_attempt_it_holds_itself() -> None:
+    nodes = {each.node: each for each in (node("n1"), node("n2"), node("n3", attempt=2))}
+    jobs = Jobs(Snapshot(nodes, {}, {}, {}, {}), NOW)
+    told = {asker: decode(jobs.answer("train", asker, NODE_MTBF_H), JobHazard) for asker in (None, "n1", "n3", "other")}
+    assert [(each.attempt, each.nodes) for each in told.values()] == [(1, 2), (1, 2), (2, 1), (1, 2)]
 
 
 @pytest.mark.parametrize("severity", OF_FINDING)
@@ -138,9 +158,17 @@ def test_an_xid_that_is_over_is_remembered_for_a_week_and_a_jobs_own_is_not() ->
     assert factor(node("n1"), [cleared("43", 3600)]) == pytest.approx(1)
 
 
+def lemon(probability: float, multiplier: float) -> Finding:
+    evidence = {"probability": probability, "multiplier": multiplier}
+    about = Component(ComponentKind.HOST)
+    return msgspec.structs.replace(
+        finding(Severity.ERROR), check="lemon", code="confirmed", component=about, evidence=evidence
+    )
+
+
 def test_a_suspected_lemon_makes_its_job_save_more_often() -> None:
     usual = job_hazard("train", [node("n1"), node("n2")], {}, NOW)
-    sour = job_hazard("train", [node("n1"), node("n2")], {}, NOW, suspects={"n2": lemon_factor(0.8, 31), "n1": 0.2})
+    sour = job_hazard("train", [node("n1"), node("n2")], {"n2": [lemon(0.8, 31)], "n1": [lemon(0.2, 0.5)]}, NOW)
     assert usual is not None
     assert sour is not None
     assert sour.per_s == pytest.approx(usual.per_s * (1 + 25) / 2)
@@ -150,14 +178,14 @@ def test_a_suspected_lemon_makes_its_job_save_more_often() -> None:
 @pytest.mark.parametrize(("probability", "multiplier"), [(float("nan"), 5), (0.5, float("inf")), (-1, 5), (0.5, 0.1)])
 def test_nonsense_makes_no_suspect(probability: float, multiplier: float) -> None:
     assert lemon_factor(probability, multiplier) == 1.0
-    found = job_hazard("train", [node("n1")], {}, NOW, suspects={"n1": float("nan")})
+    found = job_hazard("train", [node("n1")], {"n1": [lemon(probability, multiplier)]}, NOW)
     assert found is not None
     assert found.per_s == pytest.approx(USUAL)
 
 
 def test_a_job_is_placed_where_it_lives_longest() -> None:
     free = [node(f"n{i}") for i in range(6)]
-    advice = place(4, free, {"n0": [finding(Severity.ERROR)]}, NOW, suspects={"n2": 7.0})
+    advice = place(4, free, {"n0": [finding(Severity.ERROR)], "n2": [lemon(0.5, 13)]}, NOW)
     assert advice is not None
     assert advice.chosen == ("n1", "n3", "n4", "n5")
     assert [risk.node for risk in advice.avoided] == ["n0", "n2"]

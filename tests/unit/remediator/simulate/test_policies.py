@@ -119,6 +119,8 @@ def test_lemons_that_leave_no_finding_are_found_by_their_failures() -> None:
     found = run("lemons", **silent)
     assert found.isolations > 0 == found.wrong_actions
     assert found.node_faults < run("checkpoint-eject", **silent).node_faults
+    # People agree to what waits for them: nobody stays out until the end of time.
+    assert found.out_node_days < 3 * found.isolations
 
 
 def test_a_slow_node_is_taken_out_and_repaired() -> None:

@@ -100,7 +100,7 @@ def test_a_host_that_is_ahead_waits_for_the_number(lead: int, *, first_ahead: bo
     assert first.interval.interval_steps < 20
 
 
-@settings(deadline=None)  # it waits for threads
+@settings(max_examples=40, deadline=None)  # it waits for threads
 @given(st.lists(st.lists(st.sampled_from(["", "", "before", "after"]), max_size=8), min_size=3, max_size=3))
 def test_answers_that_are_lost_for_a_while_split_nobody(faults: list[list[str]]) -> None:
     store = LocalStore()

@@ -31,7 +31,7 @@ def peer() -> Iterator[Peer]:
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Engine]:
     engine = create_engine(f"sqlite:///{tmp_path / 'r.db'}", connect_args={"timeout": 30})
-    schema.meta.create(engine)
+    schema.metadata.create_all(engine)
     with engine.begin() as db:
         db.execute(schema.meta.insert(), [{"key": "epoch", "value": "1"}])
     yield engine
@@ -40,9 +40,7 @@ def database(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def store(database: Engine) -> DeliveryStore:
-    made = DeliveryStore(database)
-    made.prepare()
-    return made
+    return DeliveryStore(database)
 
 
 @pytest.fixture

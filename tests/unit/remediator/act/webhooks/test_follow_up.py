@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
-from remediator.act.webhooks.follow_up import Standing, follow_ups
+from remediator.act.webhooks.follow_up import Standing, follow_ups, taken_up
 from remediator.act.webhooks.outbox import Outbox
 from remediator.act.webhooks.pagerduty import PagerDuty
 from remediator.act.webhooks.slack import Slack
 from remediator.model.delivery import DeliveryState, Phase
+from remediator.model.records import Incident
 from remediator.store.deliveries import DeliveryStore
 from tests.unit.remediator.act.webhooks.peer import AT, Peer, delivery, message, standing, until
 
@@ -36,6 +38,15 @@ def test_that_somebody_took_it_up_is_told_once_and_only_to_those_who_keep_it_ope
     assert (new.phase, new.thread, changed.acknowledged) == (Phase.ACKNOWLEDGE, "inc-1", True)
     assert follow_ups([changed], PAGER, standing({"inc-1"}, {"inc-1"}), at_once, AT) == []
     assert follow_ups(told, CHAT, standing({"inc-1"}, {"inc-1"}), at_once, AT) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "taken"),
+    [({}, False), ({"acknowledged_by": "ann", "acknowledged_at": AT}, True), ({"approved": ("inc-1.d1",)}, True)],
+)
+def test_who_acknowledges_or_approves_has_taken_it_up(changes: dict[str, Any], *, taken: bool) -> None:
+    assert taken_up(Incident(id="inc-1", node="n1", title="t", opened_at=AT, **changes)) is taken
+    assert not taken_up(None)
 
 
 def test_one_matter_is_resolved_once_when_all_of_it_is_over() -> None:

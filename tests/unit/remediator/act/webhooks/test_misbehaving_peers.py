@@ -151,6 +151,14 @@ def test_a_handshake_that_never_ends_is_cut_off() -> None:
         assert not post(Request(url, b"", {}), 0.3).taken
 
 
+def test_a_proxy_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{server.getsockname()[1]}")
+        monkeypatch.setenv("no_proxy", "")
+        threading.Thread(target=lambda: drip(server.accept()[0], b"x"), daemon=True).start()
+        assert not post(Request("https://receiver.invalid/x", b"", {}), 0.3).taken
+
+
 def test_a_proxy_of_the_environment_is_used(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", peer.url)
     monkeypatch.setenv("no_proxy", "")

@@ -7,6 +7,7 @@ import heapq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from remediator.act.webhooks.pace import Pace, Rate, Together, plan, ripe, wait_s
 from remediator.model.delivery import Delivery, Phase
@@ -17,6 +18,7 @@ paces = st.builds(
     rate=st.builds(Rate, messages=st.integers(1, 4), per_s=st.sampled_from([5.0, 30.0])),
     together=st.sampled_from(Together),
     life_cycle=st.booleans(),
+    apart=st.booleans(),
 )
 arrivals = st.lists(
     st.tuples(
@@ -115,6 +117,22 @@ def test_a_matter_that_a_receiver_keeps_is_never_mixed_with_its_end(
     for _, piece in run(made(traffic), pace):
         if pace.life_cycle and pace.together is Together.INCIDENT and len({i.message.incident for i in piece}) > 1:
             assert {item.phase for item in piece} == {Phase.FIRE}
+
+
+@given(arrivals, paces)
+def test_two_incidents_go_in_one_piece_only_where_the_receiver_takes_that(
+    traffic: list[tuple[int, int, Phase, bool, int, int]], pace: Pace
+) -> None:
+    for _, piece in run(made(traffic), replace(pace, apart=True, together=Together.INCIDENT)):
+        assert len({item.message.incident for item in piece}) == 1
+
+
+def test_what_may_not_be_summed_up_waits_for_room_however_long() -> None:
+    tickets = [delivery(n, id=str(n), created_at=AT + n, due=AT) for n in range(5)]
+    pace = Pace(Rate(messages=2, per_s=60), Together.INCIDENT, apart=True)
+    found = plan(tickets, [AT - 10], pace, AT + 5)
+    assert [[item.id for item in piece] for piece in found.pieces] == [["0"]]
+    assert found.wake == AT + 50, "when the older of the two places is free again"
 
 
 def test_a_burst_is_one_message_and_what_is_too_much_is_summed_up() -> None:

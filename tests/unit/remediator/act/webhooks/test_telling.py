@@ -16,7 +16,10 @@ from remediator.act.webhooks.routes import receivers_of
 from remediator.act.webhooks.secret import SecretError, read_one
 from remediator.act.webhooks.telling import Telling
 from remediator.config import ConfigError, load_config
+from remediator.decide.wide import open_wide
+from remediator.model.places import Places
 from remediator.model.records import Action, Incident, JobRef, NodeRecord
+from remediator.state import ClusterState
 from tests.unit.remediator.act.webhooks.peer import AT, message
 from vocabulary.architecture import Architecture
 from vocabulary.finding import Finding, Severity
@@ -162,6 +165,35 @@ def test_a_message_says_how_grave_it_is_where_and_where_to_look() -> None:
     assert not message_of(ticket, incident, findings, node, config, "c").page
     unknown = message_of(action, None, (), None, config, "c")
     assert (unknown.severity, unknown.page) == (Severity.UNCLASSIFIED, False)
+
+
+@pytest.mark.parametrize(
+    ("about", "labels"),
+    [
+        ("cluster:breaker", {}),
+        ("silence:cluster", {}),
+        ("silence:rack:r12", {"rack": "r12"}),
+        ("switch:leaf:3", {"switch": "leaf:3"}),
+        ("job:train", {"job": "train"}),
+    ],
+)
+def test_what_concerns_many_nodes_wakes_people_and_goes_where_its_place_goes(
+    about: str, labels: dict[str, str]
+) -> None:
+    state = ClusterState()
+    incident = open_wide(state, about, "breaker", "nothing more is isolated", (), AT)
+    (alert,) = state.actions.values()
+    said = message_of(alert, incident, (), None, telling(), "c")
+    assert (said.severity, said.page, said.labels) == (Severity.ERROR, True, labels)
+    on_call = [{"receivers": ["pager"], "severities": ["fatal", "error"]}, {"receivers": ["chat"]}]
+    assert receivers_of(said, telling(routes=on_call).ways) == ("pager",)
+
+
+def test_a_node_is_told_with_its_places_and_the_site_has_the_last_word() -> None:
+    node = NodeRecord(node="n1", places=Places(rack="r1", switch="s1", partitions=("p",)))
+    action = Action(id="a", incident="i", decision="d", node="n1", verb="alert", planned_at=AT, deadline=AT)
+    said = message_of(action, None, (), node, telling(node_labels={"n*": {"rack": "row 3"}}), "c")
+    assert said.labels == {"state": "healthy", "rack": "row 3", "switch": "s1"}
 
 
 def test_the_examples_of_the_document_are_right() -> None:

@@ -1,0 +1,1 @@
+"""Parts of `bench/preflight_gpu.py`; like it they import torch, triton, NVML's binding and `preflight.kernels`, nothing else."""

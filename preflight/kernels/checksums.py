@@ -1,0 +1,74 @@
+"""Checksums of a product (ABFT): is it right at all, when nothing is there to compare it with?
+
+The sums of the columns of A·B are the sums of A's columns times B, and the rows likewise: n² work for n³. A wrong
+element shows in its column *and* its row, so it has a place. A check only as fine as rounding allows: every output
+element was rounded, and an error smaller than the scatter of a sum of n roundings is not seen. What that misses, the
+second opinion of `own_product` sees.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+
+SIGMAS = 10.0  # nobody should ever see a healthy GPU accused: a normal value this far out does not happen
+FRACTION_BITS = {torch.bfloat16: 7, torch.float16: 10, torch.float32: 23, torch.float64: 52}
+
+
+class Summing(NamedTuple):
+    """How a type's products are summed: bits kept at each step, products a step, products until it goes on in fp32."""
+
+    bits: int
+    step: int
+    span: int
+
+
+_LONG = 1 << 62
+_FP32 = Summing(23, 4, _LONG)
+# Hopper keeps some 13 bits of fp8 sums; the library adds them up in fp32 every 128 products.
+SUMMING = {torch.float64: Summing(52, 1, _LONG), torch.float8_e4m3fn: Summing(13, 32, 128)}
+TENSOR_FLOAT_BITS = 10
+
+
+class Sums(NamedTuple):
+    """Rows and columns whose sums are wrong, and the largest excess over what is allowed (1 is the limit)."""
+
+    rows: list[int]
+    columns: list[int]
+    excess: float
+
+    @property
+    def wrong(self) -> bool:
+        """Whether any sum is."""
+        return bool(self.rows or self.columns)
+
+
+def check(left: Any, right: Any, output: Any, *, tensor_float: bool = False) -> Sums:
+    """Compare the row and column sums of `output` with those its operands promise; int8 must agree exactly.
+
+    Our own sums are fp64. Allowed is `SIGMAS` times the scatter of a sum of n elements that err independently, each by
+    its rounding to the output's type (evenly spread over one unit in the last place) and by what summing cuts off, at
+    worst in one direction at every step of that element. With `tensor_float`, operands were cut to ten bits before.
+    """
+    exact = not output.dtype.is_floating_point
+    a, b, c = (matrix.double() for matrix in (left, right, output))
+    k = a.shape[1]
+    size = float((a.square().mean() * b.square().mean() * k).sqrt())  # what an element is like
+    error = 0.0
+    if not exact:
+        bits, step, span = SUMMING.get(left.dtype, _FP32)
+        cut = size * (k / step) * (min(k, span) / k) ** 0.5 * 2.0**-bits
+        error = math.hypot(cut, size * 2.0**-TENSOR_FLOAT_BITS if tensor_float else 0.0)
+    rounding = 0.0 if exact else 2.0 ** -FRACTION_BITS[output.dtype] / 12**0.5
+    kept = c.clamp(-8 * size, 8 * size)  # a wrong element must not widen what is allowed
+    found: list[list[int]] = []
+    excess = 0.0
+    for axis, promised in ((1, a @ b.sum(1)), (0, a.sum(0) @ b)):
+        scatter = (kept.square().sum(axis) * rounding**2 + error**2 * c.shape[axis]).sqrt()
+        allowed = SIGMAS * scatter + 2.0**-40 * size * c.shape[axis]  # the last of it for our own sums
+        difference = (c.sum(axis) - promised).abs()
+        found.append((~(difference <= allowed)).nonzero().flatten().tolist())
+        excess = max(excess, float((difference / allowed).nan_to_num(nan=float("inf")).max()))
+    return Sums(found[0], found[1], excess)

@@ -1,0 +1,51 @@
+"""Digests known to be right, for one chip, number of SMs and version of the library each. What is not known says nothing.
+
+A file, not an average: which bits come out depends on all three, so a MIG slice or a new library has none to be
+compared with until somebody has recorded some from cards that agree. `goldens.json` begins empty.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+FILE = Path(__file__).with_name("goldens.json")
+AGREES, DIFFERS, UNKNOWN = "agrees", "differs", "unknown"
+Goldens = dict[str, dict[str, str]]
+
+
+def platform(architecture: str, sms: int, torch_version: str, library: str) -> str:
+    """What a digest depends on beside the work itself."""
+    return f"{architecture}, {sms} SMs, torch {torch_version}, CUDA {library}"
+
+
+def read(path: Path = FILE) -> Goldens:
+    """The file: platform to work to digest. ValueError says what is wrong with it."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: no goldens can be read ({error}); restore it, or begin with {{}}") from None
+    shaped = isinstance(found, dict) and all(
+        isinstance(works, dict) and all(isinstance(digest, str) for digest in works.values())
+        for works in found.values()
+    )
+    if not shaped:
+        raise ValueError(f"{path}: goldens are an object of platforms, each an object of work to digest")
+    return {str(name): dict(works) for name, works in found.items()}
+
+
+def verdict(goldens: Goldens, on: str, work: str, digest: str) -> str:
+    """`agrees`, `differs`, or `unknown`: nothing is stored for it."""
+    known = goldens.get(on, {}).get(work)
+    if known is None:
+        return UNKNOWN
+    return AGREES if known == digest else DIFFERS
+
+
+def with_digest(goldens: Goldens, on: str, work: str, digest: str) -> Goldens:
+    """The same and one more. ValueError if another digest is stored already: one of the two cards is wrong."""
+    if verdict(goldens, on, work, digest) == DIFFERS:
+        raise ValueError(
+            f"{on}: {work} is {goldens[on][work]} already, not {digest}; find out which card is wrong first"
+        )
+    return {**goldens, on: {**goldens.get(on, {}), work: digest}}

@@ -1,0 +1,68 @@
+"""What operators do with nodes: keep us off, retire, and end both. Inputs of the pipeline, all of them; saying it again changes nothing."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remediator.api.access import address, who
+from remediator.api.actions import WORDS_BYTES_MAX
+from remediator.api.service import Refusal, admit, durable, message_of, service_of, submit
+from remediator.model.inputs import NodeSaid, NodeWord
+from remediator.model.rules import NodeState
+from remediator.model.views import HoldWish, Words
+
+
+async def hold(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/hold`: hands off; until it is released, or until then."""
+    wish = await message_of(request, HoldWish, WORDS_BYTES_MAX)
+    if wish.until is not None and wish.until <= service_of(request).clock.wall():
+        raise Refusal(
+            400, f"'until' is {wish.until:.0f}, and that is over", "give UTC seconds that are to come, or none"
+        )
+    record = service_of(request).engine.snapshot.nodes.get(request.path_params["node"])
+    if record is not None and record.state is NodeState.RETIRED:
+        raise Refusal(409, f"node {record.node} is retired", "nothing is done with it; 'unretire' takes it back")
+    return await _say(request, NodeWord.HOLD, _reason(wish.text), wish.until)
+
+
+async def release(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/release`: it is in our care again."""
+    words = await message_of(request, Words, WORDS_BYTES_MAX)
+    return await _say(request, NodeWord.RELEASE, words.text)
+
+
+async def retire(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/retire`: it is no part of the cluster any more."""
+    words = await message_of(request, Words, WORDS_BYTES_MAX)
+    return await _say(request, NodeWord.RETIRE, _reason(words.text))
+
+
+async def unretire(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/unretire`: it is one again, on probation."""
+    words = await message_of(request, Words, WORDS_BYTES_MAX)
+    return await _say(request, NodeWord.UNRETIRE, words.text)
+
+
+def _reason(text: str) -> str:
+    if not text.strip():
+        raise Refusal(400, "the reason is empty", 'send {"text": …}: others will want to know')
+    return text
+
+
+async def _say(request: Request, word: NodeWord, text: str, until: float | None = None) -> Response:
+    service, node = service_of(request), request.path_params["node"]
+    if node not in service.engine.snapshot.nodes:
+        raise Refusal(404, f"no node {node} has ever reported", "see 'healthctl nodes list'")
+    admit(service)
+    item = NodeSaid(
+        at=service.clock.wall(),
+        node=node,
+        word=word,
+        actor=who(request).name,
+        address=address(request),
+        text=text,
+        until=until,
+    )
+    await durable(service, submit(service, item))
+    return Response(status_code=204)

@@ -1,0 +1,63 @@
+"""Connections of callers that have not shown a good token yet: how many may be open, and who leaves when they are too many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+STAY_S = 2.5  # so long everybody may take to show a token before somebody newer takes the place
+
+
+class Guest:
+    """One connection that is open and not known. Whoever let it in sets `leave`: what ends it."""
+
+    def __init__(self, address: str, since: float) -> None:
+        self.address = address
+        self.since = since
+        self.leave: Callable[[], object] = lambda: None
+
+
+class Guests:
+    """All of them, oldest first. For the one thread of the event loop.
+
+    Where there is no room, the oldest goes if it had its time; otherwise the new one is not let in. So idle connections keep
+    nobody out, and a fleet that comes back at once is served one after another instead of being cut off half-way.
+    """
+
+    def __init__(self, each: int, total: int, now: Callable[[], float]) -> None:
+        """Room for `each` of one address, and for `total`. `now` is monotonic, in seconds."""
+        self._each = each
+        self._total = total
+        self._now = now
+        self._all: dict[Guest, None] = {}
+        self._of: dict[str, dict[Guest, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def enter(self, address: str) -> Guest | None:
+        """Let one in; None where there is no room."""
+        neighbours = self._of.get(address, {})
+        if len(neighbours) >= self._each and not self._make_room(neighbours):
+            return None
+        if len(self._all) >= self._total and not self._make_room(self._all):
+            return None
+        guest = Guest(address, self._now())
+        self._all[guest] = None
+        self._of.setdefault(address, {})[guest] = None
+        return guest
+
+    def forget(self, guest: Guest) -> None:
+        """It has shown a good token, or is gone."""
+        if self._all.pop(guest, guest) is None:
+            neighbours = self._of[guest.address]
+            del neighbours[guest]
+            if not neighbours:
+                del self._of[guest.address]
+
+    def _make_room(self, among: dict[Guest, None]) -> bool:
+        oldest = next(iter(among))
+        if self._now() - oldest.since < STAY_S:
+            return False
+        self.forget(oldest)
+        oldest.leave()
+        return True

@@ -1,0 +1,186 @@
+"""Takes connections in: how many strangers may wait, TLS as the files say now, and the protocol that speaks HTTP on them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from remediator.door import Limits, Tls
+from remediator.guests import Guest, Guests
+from remediator.http_protocol import Careful
+from remediator.store.database import StoreError
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 2048
+ACCEPT_AT_ONCE = 100
+FILES = 131_072  # 12 500 nodes keep 25 000 connections
+NO_MORE_FILES_S = 1.0  # pause when this process may open no more
+
+
+def allow_many_files() -> None:
+    """Let this process open as many files as it may: a container often begins with a thousand, and each node is two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+class Listener:
+    """The sockets that are listened on. TLS is done here, so that each connection is made under the files as they are then."""
+
+    def __init__(self, address: tuple[str, int], tls: Tls | None, limits: Limits, speak: Callable[[], Careful]) -> None:
+        """`speak` makes the protocol of one connection.
+
+        Raises:
+            StoreError: a file of `tls` cannot be used.
+        """
+        self.guests = Guests(limits.strangers_per_address, limits.strangers, time.monotonic)
+        self._address = address
+        self._tls = tls
+        self._context = None if tls is None else tls_context(tls)
+        self._trusted = _trusted(tls)
+        self._trust = 0  # counts changes of whom we trust
+        self._headers_s = limits.headers_s
+        self._speak = speak
+        self._sockets: list[socket.socket] = []
+        self._greeting: set[asyncio.Task[None]] = set()
+
+    @property
+    def listening(self) -> bool:
+        """Whether connections are taken in."""
+        return bool(self._sockets)
+
+    @property
+    def port(self) -> int:
+        """The port, also where the configuration left it open (0)."""
+        return int(self._sockets[0].getsockname()[1])
+
+    def bind(self) -> None:
+        """Listen; who comes now waits until `open`.
+
+        Raises:
+            StoreError: the address cannot be listened on.
+        """
+        host, port = self._address
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, place in dict.fromkeys((info[0], info[4]) for info in found):
+                here = socket.create_server((str(place[0]), int(place[1])), family=family, backlog=BACKLOG)
+                here.setblocking(False)
+                self._sockets.append(here)
+        except OSError as error:
+            for here in self._sockets:
+                here.close()
+            raise StoreError(f"listen {host}:{port}: {error.strerror or error}") from error
+
+    def open(self) -> None:
+        """Take in who comes, on the running loop."""
+        for here in self._sockets:
+            self._listen(here)
+
+    def close(self) -> None:
+        """Take in nobody any more; who is in stays."""
+        for here in self._sockets:
+            asyncio.get_running_loop().remove_reader(here)
+            here.close()
+        self._sockets.clear()
+
+    def read_certificate(self) -> None:
+        """Read the files again, for connections from now on; what is in force stays if they are wrong.
+
+        Where the authorities that we trust changed, connections made before end with their next answer.
+        """
+        if self._tls is None:
+            return
+        try:
+            self._context, trusted = tls_context(self._tls), _trusted(self._tls)
+        except StoreError as error:
+            log.error("%s; the one before stays in force", error)
+            return
+        if trusted != self._trusted:
+            self._trusted = trusted
+            self._trust += 1
+        log.info("the certificate %s was read again", self._tls.certificate)
+
+    def _listen(self, here: socket.socket) -> None:
+        if here.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(here, self._accept, here)
+
+    def _accept(self, here: socket.socket) -> None:
+        for _ in range(ACCEPT_AT_ONCE):
+            try:
+                connection, peer = here.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                log.error("no connection can be taken in: %s; raise LimitNOFILE if it is that", error.strerror)
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(here)
+                loop.call_later(NO_MORE_FILES_S, self._listen, here)
+                return
+            connection.setblocking(False)
+            self._greet(connection, str(peer[0]))
+
+    def _greet(self, connection: socket.socket, address: str) -> None:
+        guest = self.guests.enter(address)
+        if guest is None:
+            connection.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._welcome(connection, guest))
+        guest.leave = task.cancel
+        self._greeting.add(task)
+        task.add_done_callback(self._greeting.discard)
+
+    async def _welcome(self, connection: socket.socket, guest: Guest) -> None:
+        protocol, trust = self._speak(), self._trust
+        protocol.headers_s = self._headers_s
+        protocol.seen = protocol.gone = partial(self.guests.forget, guest)
+        protocol.stale = lambda: trust != self._trust
+        within_s = None if self._context is None else self._headers_s
+        try:
+            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: protocol, connection, ssl=self._context, ssl_handshake_timeout=within_s
+            )
+        except (OSError, asyncio.TimeoutError) as error:  # ssl's errors are OSErrors
+            log.debug("%s: no connection came about: %s", guest.address, error)
+            self.guests.forget(guest)
+            connection.close()
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        else:
+            guest.leave = transport.abort
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """What the files say now, TLS 1.2 at least.
+
+    Raises:
+        StoreError: a file cannot be read, or is none of a certificate's.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+        if tls.client_ca:
+            context.load_verify_locations(tls.client_ca)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(filter(None, (tls.certificate, tls.key, tls.client_ca)))
+        raise StoreError(f"tls: {files}: {error.strerror or error}") from error
+    context.verify_mode = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL}.get(
+        tls.client_certificate, ssl.CERT_REQUIRED
+    )
+    return context
+
+
+def _trusted(tls: Tls | None) -> bytes:
+    """The authorities that clients' certificates are held against, as their file has them."""
+    return Path(tls.client_ca).read_bytes() if tls is not None and tls.client_ca else b""

@@ -1,0 +1,92 @@
+"""Whose word about a rank counts, and whether all ranks of a job are told of. Pure.
+
+A node may tell of ranks that it does not hold: their pages are left over, or it lies. And a leader that is new has not
+heard everybody: who has not been heard may be the one whom the others wait for, so that nobody can be named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from remediator.watch.timings import RANKS_PER_NODE, Heard
+from vocabulary.wire import RankStatus
+
+STILL_S = 30.0  # a rank that wrote its page later than so long before its node's word moves, or did a moment ago
+
+
+class Claims(NamedTuple):
+    """The ranks of a job, each by one node's word: `heard` by nodes that still speak, `silent` by others, by number.
+
+    `whole`: together they are the job's world.
+    """
+
+    heard: list[Heard]
+    silent: dict[int, str]
+    whole: bool
+
+
+class _Claim(NamedTuple):
+    word: Heard
+    rank: RankStatus
+
+
+def settled(words: Collection[Heard], speaks: Callable[[str], bool]) -> Claims:
+    """What is believed of each rank.
+
+    Args:
+        words: the last of each node.
+        speaks: whether a node was heard lately.
+    """
+    world = _world(words)
+    told: dict[int, list[_Claim]] = {}
+    for word in words:
+        own = [rank for rank in word.ranks if rank.world == world and 0 <= rank.rank < world]
+        for rank in own[:RANKS_PER_NODE]:
+            told.setdefault(rank.rank, []).append(_Claim(word, rank))
+    believed = {number: claims[0] for number, claims in told.items()}
+    disputed = {number: claims for number, claims in told.items() if len(claims) > 1}
+    if disputed:
+        better = _better(told, speaks)
+        believed |= {number: max(claims, key=better) for number, claims in disputed.items()}
+    by_node: dict[str, list[RankStatus]] = {}
+    for word, rank in believed.values():
+        by_node.setdefault(word.node, []).append(rank)
+    heard = [word._replace(ranks=by_node[word.node]) for word in words if word.node in by_node and speaks(word.node)]
+    silent = {number: claim.word.node for number, claim in believed.items() if not speaks(claim.word.node)}
+    return Claims(heard, silent, 0 < world == len(believed))
+
+
+def _world(words: Collection[Heard]) -> int:
+    """The one that most nodes tell, each with one voice; 0 where no world has most."""
+    each = [Counter(rank.world for rank in word.ranks if rank.alive).most_common(1) for word in words]
+    votes = Counter(worlds[0][0] for worlds in each if worlds).most_common(2)
+    tie = len(votes) == 2 and votes[0][1] == votes[1][1]
+    return 0 if tie or not votes else votes[0][0]
+
+
+def _better(
+    told: dict[int, list[_Claim]], speaks: Callable[[str], bool]
+) -> Callable[[_Claim], tuple[bool | float, ...]]:
+    """How much one claim on a rank is worth beside another.
+
+    The living goes before the dead; a node that has ranks nobody else claims before one that has none; and of those that
+    are left a few, who say that the job moves, go behind. Then the newest page.
+    """
+    living = {number: [claim for claim in claims if claim.rank.alive] for number, claims in told.items()}
+    nodes = {claim.word.node for claims in living.values() for claim in claims}
+    alone = {claims[0].word.node for claims in living.values() if len(claims) == 1}
+    fresh = {claim.word.node for claims in living.values() for claim in claims if moves(claim.word, claim.rank)}
+    few = fresh if 2 * len(fresh) < len(nodes) else set[str]()
+
+    def worth(claim: _Claim) -> tuple[bool | float, ...]:
+        node, rank = claim.word.node, claim.rank
+        return rank.alive, speaks(node), node in alone, node not in few, rank.at
+
+    return worth
+
+
+def moves(word: Heard, rank: RankStatus) -> bool:
+    """Whether a rank wrote its page just before its node's word."""
+    return word.sent_at - rank.at < STILL_S

@@ -1,0 +1,107 @@
+"""One attempt of a job as its nodes tell of it: its passes, the last word of each node, and what follows from both. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from remediator.model.concluded import is_concluded
+from remediator.model.records import JobRef
+from remediator.watch import slow, stuck
+from remediator.watch.claims import settled
+from remediator.watch.conclusions import news, origin_of
+from remediator.watch.crews import Crews
+from remediator.watch.passes import Passes
+from remediator.watch.timings import Heard
+from remediator.watch.witness import is_sick, signals
+from vocabulary.finding import Finding
+
+SILENT_S = 3600.0
+MOVES_AGAIN = "the job moves again"
+
+
+class Known:
+    """The findings of the cluster, as the judgements look them up."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self._on_node: dict[str, list[Finding]] = {}
+        self.of_origin: dict[str, list[Finding]] = {}
+        self.stalled: dict[str, set[str]] = {}  # by job and attempt, as the component is named: nodes
+        for finding in findings:
+            if is_concluded(finding):
+                self.of_origin.setdefault(finding.origin, []).append(finding)
+                continue
+            self._on_node.setdefault(finding.node, []).append(finding)
+            if finding.active and finding.kind == stuck.STALLED:
+                job = finding.component.name.partition(" of user ")[0]
+                self.stalled.setdefault(job, set()).add(finding.node)
+
+    def own(self, node: str) -> Collection[Finding]:
+        """What a node says of itself."""
+        return self._on_node.get(node, ())
+
+
+class JobWatch:
+    """`words` are the last of each node that has ranks of this attempt, dead ones included."""
+
+    def __init__(self, ref: JobRef) -> None:
+        self.ref = ref
+        self.words: dict[str, Heard] = {}
+        self._crews = Crews()
+
+    def take(self, heard: Collection[Heard]) -> None:
+        """New words of nodes."""
+        self.words |= {word.node: word for word in heard}
+        self._crews.take(heard)
+
+    def lives(self, now: float) -> bool:
+        """Whether any rank of it does, by the last word of its node; one that was silent for long has no word any more."""
+        self.words = {node: word for node, word in self.words.items() if now - word.at < SILENT_S}
+        return any(rank.alive for word in self.words.values() for rank in word.ranks)
+
+    def judge(self, known: Known, speaks: Callable[[str], bool], now: float) -> tuple[Finding, ...]:
+        """What is news about it.
+
+        Args:
+            known: the findings there are.
+            speaks: whether a node was heard lately.
+            now: UTC seconds.
+        """
+        for crew in self._crews:
+            crew.judge(now)
+        slow_ones = (finding for crew in self._crews for finding in self._slow(crew, known, now))
+        return (*slow_ones, *self._stuck(known, speaks, now))
+
+    def _slow(self, crew: Passes, known: Known, now: float) -> tuple[Finding, ...]:
+        standing = crew.standing
+        if standing is None:
+            return ()
+        of_job = known.of_origin.get(origin_of(slow.SOURCE, self.ref), ())
+        before = [finding for finding in of_job if self._crews.of(finding.node) in (crew, None)]
+        seats = crew.timings.seats
+        job = slow.Job(self.ref, seats, lambda node, gpu: signals(known.own(node), gpu, now), before)
+        found = slow.findings(job, standing, crew.since, now)
+        return news(before, found, now, lambda finding: slow.over(finding, seats), crew.last)
+
+    def _stuck(self, known: Known, speaks: Callable[[str], bool], now: float) -> tuple[Finding, ...]:
+        before = known.of_origin.get(origin_of(stuck.SOURCE, self.ref), ())
+        stalled = known.stalled.get(slow.of_job(self.ref).name, set())
+        if not stalled and not any(finding.active for finding in before):
+            return ()
+        claims = settled(self.words.values(), speaks)
+        if not claims.heard or not claims.whole:  # who is missing may be the one that the others wait for
+            return ()
+        found = None
+        if stuck.stands_still(claims.heard, stalled):
+            sick = {node for node in self.words if is_sick(known.own(node))}
+            found = stuck.finding(stuck.Standstill(self.ref, claims.heard, claims.silent, stalled, sick), now)
+        heard_at = max(word.at for word in claims.heard)
+        return news(before, [found] if found is not None else [], now, lambda _: MOVES_AGAIN, heard_at)
+
+
+def by_job(words: Mapping[JobRef, Collection[Heard]], jobs: dict[JobRef, JobWatch]) -> None:
+    """Hand each job what is said of it; one that is new, and lives, gets a watch of its own."""
+    for ref, heard in words.items():
+        if ref not in jobs and any(rank.alive for word in heard for rank in word.ranks):
+            jobs[ref] = JobWatch(ref)
+        if ref in jobs:
+            jobs[ref].take(heard)

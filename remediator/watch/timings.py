@@ -1,0 +1,307 @@
+"""The windows of one job's ranks, laid side by side: rows are equally many steps, columns ranks. Bounded, and pure.
+
+What comes late, twice or from another window size finds its place; what a node invents is kept out of the others' cells:
+a rank is the node's that told of it first, a node has so many at most, and where the job is, and how its rows are cut,
+two fifths of all ranks that are told of must agree on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from remediator.detect.stragglers.trace import MAY_BE_ZERO, UNKNOWN, Trace
+from vocabulary.wire import RankStatus, StepWindow
+
+Singles = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+
+ROWS = 64  # kept: those of the pass to come, and room for late ones
+AHEAD = 16  # rows before most ranks that one may be; further is a slip, or a lie
+AGREE = 0.4  # of the ranks: one node of three cannot move the others
+RANKS_PER_NODE = 64
+STEP_MAX, SIZE_MAX, MEASURED_MAX, WORLD_MAX = 2**52, 1024, 1e14, 1 << 20
+LEFT_S = 120.0  # a rank that its node has not told of for so long is none of the job's any more
+PAUSE_S = 10.0  # most that counts of a time in which no node told of the job: the fault is ours then, or the network's
+WARM_UP_STEPS = 16
+SHORTER = 4  # times, and rows are cut anew
+CELLS = {
+    "step_s": "step_s",
+    "forward_s": "forward_s",
+    "backward_s": "backward_s",
+    "communication_s": "comm_s",
+    "data_s": "data_s",
+    "tokens": "tokens",
+}
+
+
+class Seat(NamedTuple):
+    """Where a rank runs, and who its peers are. `gpu` is a UUID, empty if it was not told; numbers are -1 then."""
+
+    node: str
+    gpu: str = ""
+    role: str = ""
+    stage: int = -1
+    tensor_group: int = -1
+    data_group: int = -1
+
+
+class Heard(NamedTuple):
+    """A node's word about its ranks of one attempt: when it came (UTC s, by our clock) and when it was sent (by the node's)."""
+
+    node: str
+    ranks: Sequence[RankStatus]
+    at: float
+    sent_at: float = 0.0
+
+
+class _News(NamedTuple):
+    column: int
+    window: StepWindow
+
+
+class Timings:
+    """One attempt of a job. `seats` are its ranks; `frontier` is the newest row that enough of them have come to."""
+
+    def __init__(self) -> None:
+        self.seats: dict[int, Seat] = {}
+        self.grid = 0  # steps of a row; 0: nothing is known yet
+        self.frontier = -1
+        self._column: dict[int, int] = {}
+        self._held: Counter[str] = Counter()  # by node: ranks
+        self._heard_at, self._clock = 0.0, 0.0  # UTC s; seconds in which somebody told of the job
+        self._free: list[int] = []  # columns
+        self._rank = np.zeros(0, dtype=np.int64)  # by column: whose it is, -1: nobody's
+        self._told = np.zeros(0)  # by column: when its node told of it, by `_clock`
+        self._taken = np.zeros(0, dtype=np.int64)  # by column: the step that the next window begins at, at least
+        self._head = np.zeros(0, dtype=np.int64)  # by column: the step before which it has told everything
+        self._size = np.zeros(0, dtype=np.int64)
+        self._row_at = np.full(ROWS, -1, dtype=np.int64)
+        self._weight = np.zeros((ROWS, 0), dtype=np.float32)
+        self._sums: dict[str, Singles] = {}
+
+    def take(self, heard: Iterable[Heard], at: float = 0.0) -> None:
+        """What nodes say of their ranks now; `at` is when any node was last heard of the job, of other ranks perhaps (UTC s)."""
+        self._pass(at)
+        news = [each for word in heard for each in self._news(word)]
+        for column in np.flatnonzero((self._rank >= 0) & (self._clock - self._told >= LEFT_S)).tolist():
+            self._leave(column)
+        told = np.flatnonzero(self._size > 0)
+        if told.size == 0:
+            return
+        self._cut(_agreed(self._size[told]))
+        frontier = int(_agreed(self._head[told] // self.grid)) - 1
+        if frontier < self.frontier - AHEAD:  # the job went back to an earlier step; what it tells again is new
+            self._forget()
+            self._taken[:] = 0
+        self.frontier = frontier
+        for column, window in news:
+            if self._rank[column] >= 0:
+                self._put(column, window)
+
+    def leave(self, node: str) -> None:
+        """It has no ranks here any more."""
+        for rank in [rank for rank, seat in self.seats.items() if seat.node == node]:
+            self._leave(self._column[rank])
+
+    @property
+    def oldest(self) -> int:
+        """The first row that is still kept whole."""
+        return max(0, self.frontier + AHEAD - ROWS + 1)
+
+    def arrived(self, row: int) -> float:
+        """The share of ranks that have told of everything up to the end of a row."""
+        used = self._rank >= 0
+        return float(np.mean(self._head[used] >= (row + 1) * max(self.grid, 1))) if used.any() else 0.0
+
+    def trace(self, first: int, last: int) -> Trace:
+        """The rows from `first` to before `last`, as the detectors want them."""
+        ranks = np.array(sorted(self._column), dtype=np.int64)
+        columns = np.array([self._column[rank] for rank in ranks.tolist()], dtype=np.int64)
+        rows = np.arange(first, last)
+        slots = rows % ROWS
+        known = (self._row_at[slots] == rows)[:, None] & (self._weight[np.ix_(slots, columns)] > 0)
+        weight = np.where(known, self._weight[np.ix_(slots, columns)], 1.0)
+        cells = {}
+        for name, sums in self._sums.items():
+            mean = np.where(known, sums[np.ix_(slots, columns)], np.nan).astype(np.float64) / weight
+            good = np.isfinite(mean) & ((mean >= 0) if name in MAY_BE_ZERO else (mean > 0))
+            if good.any():
+                cells[name] = np.where(good, mean, np.nan)
+        seats = [self.seats[rank] for rank in ranks.tolist()]
+        tensor = np.array([seat.tensor_group for seat in seats], dtype=np.int64)
+        data = np.array([seat.data_group for seat in seats], dtype=np.int64)
+        stage = np.array([seat.stage for seat in seats], dtype=np.int64)
+        coded = {
+            "stage": _coded([str(seat.stage) if seat.stage >= 0 else "" for seat in seats]),
+            "role": _coded([seat.role for seat in seats]),
+            "node": _coded([seat.node for seat in seats]),
+        }
+        return Trace(
+            steps=rows * self.grid,
+            ranks=ranks,
+            cells=cells,
+            places={"dp_rank": _place_in(data), "pp_rank": stage, "tp_rank": _place_in(tensor)},
+            codes={name: codes for name, (codes, _) in coded.items()},
+            names={name: names for name, (_, names) in coded.items()},
+            began=np.zeros(rows.size, dtype=np.bool_),
+        )
+
+    def _news(self, word: Heard) -> Iterator[_News]:
+        """Seat the ranks, the dead ones nowhere; the windows of theirs that are new."""
+        self._pass(word.at)
+        living = [rank for rank in word.ranks if rank.alive]
+        for number in {rank.rank for rank in word.ranks} - {rank.rank for rank in living}:
+            if number in self.seats and self.seats[number].node == word.node:
+                self._leave(self._column[number])
+        for rank in living[:RANKS_PER_NODE]:
+            if not (0 <= rank.rank < min(rank.world, WORLD_MAX)) or not self._seat(word.node, rank):
+                continue
+            column = self._column[rank.rank]
+            if rank.windows and _believable(rank.windows[-1]):
+                last = rank.windows[-1]
+                self._size[column], self._head[column] = last.size, last.first + last.size
+                yield from (_News(column, each) for each in _new_run(rank.windows, int(self._taken[column])))
+
+    def _pass(self, at: float) -> None:
+        self._clock += min(max(0.0, at - self._heard_at), PAUSE_S)
+        self._heard_at = max(self._heard_at, at)
+
+    def _seat(self, node: str, rank: RankStatus) -> bool:
+        """Whether the rank is this node's: it was there first, or who was has not told of it for long."""
+        before = self.seats.get(rank.rank)
+        if before is not None and before.node != node:
+            if self._clock - self._told[self._column[rank.rank]] < LEFT_S:
+                return False
+            self._leave(self._column[rank.rank])
+        if rank.rank not in self._column:
+            if self._held[node] >= RANKS_PER_NODE:
+                return False
+            self._held[node] += 1
+            self._come(rank.rank)
+        self._told[self._column[rank.rank]] = self._clock
+        seat = Seat(node, rank.gpu, rank.role, rank.pipeline_stage, rank.tensor_group, rank.data_group)
+        if seat != before:
+            self.seats[rank.rank] = seat
+        return True
+
+    def _come(self, rank: int) -> None:
+        if not self._free:
+            more = max(8, self._rank.size)
+            self._free = list(range(self._rank.size + more - 1, self._rank.size - 1, -1))
+            self._rank = np.concatenate([self._rank, np.full(more, -1, dtype=np.int64)])
+            self._told = np.concatenate([self._told, np.zeros(more)])
+            self._taken, self._head, self._size = (
+                np.concatenate([each, np.zeros(more, dtype=np.int64)]) for each in (self._taken, self._head, self._size)
+            )
+            self._weight = _wider(self._weight, more)
+            self._sums = {name: _wider(sums, more) for name, sums in self._sums.items()}
+        column = self._column[rank] = self._free.pop()
+        self._rank[column] = rank
+
+    def _leave(self, column: int) -> None:
+        """Nobody's column any more."""
+        rank = int(self._rank[column])
+        seat = self.seats.pop(rank)
+        del self._column[rank]
+        self._held[seat.node] -= 1
+        if not self._held[seat.node]:
+            del self._held[seat.node]
+        self._rank[column] = -1
+        self._taken[column] = self._head[column] = self._size[column] = 0
+        self._weight[:, column] = 0
+        self._free.append(column)
+
+    def _cut(self, size: int) -> None:
+        """Rows of so many steps from now on.
+
+        Into longer ones what is known does not fit; shorter ones are put together, unless they are so much shorter that
+        a row would take minutes: the first steps of a job may be fast ones.
+        """
+        if size > self.grid or size * SHORTER <= self.grid:
+            self.grid = size
+            self._forget()
+
+    def _forget(self) -> None:
+        self._row_at[:] = -1
+        self.frontier = -1
+
+    def _put(self, column: int, window: StepWindow) -> None:
+        row = window.first // self.grid
+        if window.first < self._taken[column] or window.size > self.grid:
+            return
+        if not self.oldest <= row <= self.frontier + AHEAD:
+            return
+        self._taken[column] = window.first + window.size
+        slot = row % ROWS
+        if self._row_at[slot] != row:
+            self._row_at[slot] = row
+            self._weight[slot] = 0
+            for sums in self._sums.values():
+                sums[slot] = np.nan
+        begun = self._weight[slot, column] > 0
+        self._weight[slot, column] += window.steps
+        for field, name in CELLS.items():
+            value = getattr(window, field)
+            if name not in self._sums:
+                if value is None:
+                    continue
+                self._sums[name] = np.full_like(self._weight, np.nan)
+            cell = self._sums[name]
+            told = np.nan if value is None else value * window.steps
+            cell[slot, column] = cell[slot, column] + told if begun else told
+
+
+def _agreed(values: Ints) -> int:
+    """The largest value that enough of all reach."""
+    place = values.size - int(np.ceil(AGREE * values.size))
+    return int(np.partition(values, place)[place])
+
+
+def _new_run(windows: Sequence[StepWindow], taken: int) -> list[StepWindow]:
+    """The newest windows that follow each other, from step `taken` on: before them the job was ahead, and went back."""
+    run: list[StepWindow] = []
+    for window in reversed(windows):  # the newest is known to be believable
+        if window.first < taken or (run and (window.first >= run[-1].first or not _believable(window))):
+            break
+        run.append(window)
+    return run[::-1]
+
+
+def _believable(window: StepWindow) -> bool:
+    size, first = window.size, window.first
+    if not (0 < size <= SIZE_MAX and size & (size - 1) == 0 and 0 <= first < STEP_MAX and first % size == 0):
+        return False
+    if not 0 < window.steps <= size:
+        return False
+    for field in CELLS:
+        value = getattr(window, field)
+        if value is not None and not 0 <= value < MEASURED_MAX:
+            return False
+    return True
+
+
+def _wider(matrix: Singles, more: int) -> Singles:
+    return np.concatenate([matrix, np.zeros((matrix.shape[0], more), dtype=np.float32)], axis=1)
+
+
+def _place_in(groups: Ints) -> Ints:
+    """Each rank's place among those of its group, in their order; -1 for who is in none."""
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    begins = np.r_[True, ordered[1:] != ordered[:-1]][: ordered.size]
+    since = np.maximum.accumulate(np.where(begins, np.arange(ordered.size), 0))
+    place = np.empty_like(groups)
+    place[order] = np.arange(ordered.size) - since
+    return np.where(groups >= 0, place, UNKNOWN)
+
+
+def _coded(words: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
+    """Indices into the sorted names, -1 for an empty word."""
+    names = tuple(sorted({word for word in words if word}))
+    index = {name: number for number, name in enumerate(names)}
+    return np.array([index.get(word, UNKNOWN) for word in words], dtype=np.int64), names

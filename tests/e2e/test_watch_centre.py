@@ -1,0 +1,127 @@
+"""Two real healthds with pretended ranks before a real centre: the slow one is found, its node watched, and tested when the job has gone."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from healthd_node import Node, eventually
+from real_centre import Centre
+
+from healthd.trainer.beacon import Beacon, Place
+from healthd.trainer.place import Gpu
+from healthd.trainer.ring import Measured
+
+PER_NODE, SLOW = 4, 5  # the second rank of the second node
+FORWARD_BACKWARD = 0b110
+WITHIN_S = 200  # two passes take half a minute; the machine may be busy
+PASS = 'import json; print(json.dumps({"verdict": "pass", "complete": True}))'
+
+
+class Job(threading.Thread):
+    """One step after the other on all ranks at once; what they say of their sections is made up."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        super().__init__(daemon=True)
+        world = PER_NODE * len(nodes)
+        self.beacons = [
+            Beacon.create(
+                str(nodes[rank // PER_NODE].beacons),
+                Place("train", 1, rank, world, rank % PER_NODE, nodes[rank // PER_NODE].name, gpu=Gpu(f"GPU-{rank}")),
+            )
+            for rank in range(world)
+        ]
+        self.end = threading.Event()
+
+    def run(self) -> None:
+        step = 0
+        while not self.end.is_set():
+            for beacon in self.beacons:
+                beacon.begin_step(step)
+            self.end.wait(0.01)
+            for rank, beacon in enumerate(self.beacons):
+                own = (1.3 if rank == SLOW else 1.0) * random.uniform(0.97, 1.03)  # noqa: S311 - noise, no secret
+                beacon.end_measured_step(Measured(FORWARD_BACKWARD, (0.0, 0.0, 0.3 * own, 0.7 * own, *[0.0] * 4)))
+            step += 1
+
+    def close(self) -> None:
+        self.end.set()
+        self.join()
+        for beacon in self.beacons:
+            beacon.close()
+
+
+@pytest.fixture
+def centre(tmp_path: Path) -> Iterator[Centre]:
+    centre = Centre(tmp_path)
+    with centre.config.open("a") as config:
+        config.write("budget: {isolated_max: 1}\n")
+    centre.start()
+    yield centre
+    if centre.process is not None and centre.process.poll() is None:
+        centre.end(signal.SIGKILL)
+
+
+def node_of(make_node: Callable[..., Node], centre: Centre, tmp_path: Path, number: int) -> Node:
+    token = tmp_path / f"token{number}"
+    node = make_node(
+        kernel_log=tmp_path / f"kern{number}.log",
+        remediator={"url": centre.url, "token_file": str(token), "report_interval_s": 0.5},
+        thresholds={"training": {"report_window_s": 0.3}},
+        orders={"preflight_command": [sys.executable, "-c", PASS, "{level}"]},
+    )
+    token.write_text(centre.issue("--node", node.name))
+    node.start()
+    eventually(node.beacons.is_dir, "the beacon directory")
+    return node
+
+
+def concluded(centre: Centre, node: Node) -> dict[str, Any]:
+    time.sleep(0.3)  # who asks more often is refused
+    found = centre.call("GET", f"/v1/nodes/{node.name}", "ann").json().get("findings", [])
+    return {f"{f['check']}/{f['code']}": f for f in found if f["origin"].startswith("centre:")}
+
+
+def state(centre: Centre, node: Node) -> str:
+    time.sleep(0.3)
+    return str(centre.call("GET", f"/v1/nodes/{node.name}", "ann").json()["state"])
+
+
+def incidents(centre: Centre) -> list[tuple[str, list[str]]]:
+    """Of all incidents: the node, and the rules that were decided by, each once (it may have had to wait for a spare)."""
+    listed = centre.call("GET", "/v1/incidents", "ann").json()["incidents"]
+    whole = [centre.call("GET", f"/v1/incidents/{each['id']}", "ann").json() for each in listed]
+    return [(each["node"], [*dict.fromkeys(decision["rule"] for decision in each["decisions"])]) for each in whole]
+
+
+@pytest.mark.timeout(2 * WITHIN_S + 60)
+def test_a_slow_rank_is_found_at_the_centre_and_its_node_tested_once_the_job_has_gone(
+    make_node: Callable[..., Node], centre: Centre, tmp_path: Path
+) -> None:
+    nodes = [node_of(make_node, centre, tmp_path, number) for number in range(2)]
+    job = Job(nodes)
+    job.start()
+    try:
+        found = eventually(lambda: concluded(centre, nodes[1]).get("straggler/gpu"), "the slow rank", WITHIN_S)
+        assert (found["severity"], found["component"]["name"]) == ("warning", f"GPU-{SLOW}")
+        assert found["evidence"]["slowdown"] == pytest.approx(0.3, abs=0.05)
+        assert found["evidence"]["confirmed"] == "unknown"
+        assert incidents(centre) == [(nodes[1].name, ["straggler-suspected"])]
+        assert not concluded(centre, nodes[0])
+    finally:
+        job.close()
+    for node in nodes:
+        for page in node.beacons.glob("*.beacon"):
+            page.unlink()
+    eventually(
+        lambda: not concluded(centre, nodes[1]), "the passed test takes back what timing alone had said", WITHIN_S
+    )
+    assert incidents(centre) == [(nodes[1].name, ["straggler-suspected", "straggler-to-be-tested"])]
+    eventually(lambda: state(centre, nodes[1]) == "probation", "it is back")

@@ -1,0 +1,24 @@
+"""What `nodes release` and `nodes unretire` say: a word of theirs lifts no hold in the scheduler, and they say so."""
+
+from __future__ import annotations
+
+import pytest
+
+from healthctl.commands.nodes import standing
+from remediator.model.views import NodeView
+
+
+@pytest.mark.parametrize(
+    ("held_by", "said"),
+    [
+        ("", "probation"),
+        ("us", "quarantined; our own hold still keeps work away: resume it in the scheduler"),
+        ("operator", "quarantined; held in the scheduler by an operator"),
+        ("scheduler", "quarantined; held in the scheduler by itself"),
+        ("?", "quarantined; the scheduler cannot be asked whether anybody holds it"),
+    ],
+)
+def test_what_still_holds_a_node_is_said(held_by: str, said: str) -> None:
+    state = "quarantined" if held_by else "probation"
+    node = NodeView(node="n1", state=state, health="ok", since=0.0, why="", last_seen=None, held_by=held_by)
+    assert standing(node).startswith(said)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from preflight.kernels.patterns import ALL_BITS, DOWN, FULL, GATE, SCATTERED, UP, Pattern, expected, step
+
+EVERY = sorted(set(FULL + GATE))
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 6, 20, 97, 1 << 20, (1 << 27) - 20])
+@pytest.mark.parametrize("order", [UP, DOWN, SCATTERED])
+def test_every_order_visits_every_block_once(order: str, blocks: int) -> None:
+    one = step(order, blocks)
+    assert math.gcd(one, blocks) == 1
+    assert blocks * one < 1 << 63
+    if blocks < 100:
+        assert sorted(turn * one % blocks for turn in range(blocks)) == list(range(blocks))
+
+
+def test_down_is_backwards() -> None:
+    assert [turn * step(DOWN, 5) % 5 for turn in range(5)] == [0, 4, 3, 2, 1]
+
+
+@pytest.mark.parametrize("pattern", EVERY, ids=lambda pattern: pattern.name)
+def test_the_inverse_of_a_pattern_is_its_complement_everywhere(pattern: Pattern) -> None:
+    for address in (0, 1, 19, 20, (1 << 34) + 7):
+        assert expected(pattern, address) ^ expected(pattern.inverted(), address) == ALL_BITS
+        assert 0 <= expected(pattern, address) <= ALL_BITS
+
+
+def test_every_pattern_has_a_name_of_its_own() -> None:
+    assert len({pattern.name for pattern in FULL}) == len(FULL)
+
+
+@pytest.mark.parametrize("patterns", [GATE, FULL])
+def test_together_every_bit_of_every_word_is_once_0_and_once_1(patterns: tuple[Pattern, ...]) -> None:
+    for address in (0, 5, (1 << 33) + 11):
+        words = [expected(pattern, address) for pattern in patterns]
+        ones, zeros = 0, 0
+        for word in words:
+            ones, zeros = ones | word, zeros | ~word & ALL_BITS
+        assert (ones, zeros) == (ALL_BITS, ALL_BITS)
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="no kind of pattern 99"):
+        expected(Pattern("?", 99), 0)

@@ -1,0 +1,230 @@
+"""What Slurm's commands print, as recorded from a real 22.05, and whatever else may come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remediator.act.slurm.hostlist import expand_hostlist
+from remediator.act.slurm.records import SlurmJob, gpus_in
+from remediator.act.slurm.states import hold_of, is_set_aside, jobs_by_node
+from remediator.act.slurm.text import (
+    parse_job,
+    parse_nodes,
+    parse_queue,
+    parse_reservations,
+    parse_topology,
+)
+from remediator.model.hold import NodeHold, Owner
+from remediator.model.places import Places
+
+RECORDED = Path(__file__).parents[4] / "golden" / "slurm" / "22.05"
+
+
+def record(state: str, reason: str = "") -> NodeHold:
+    tail = f" Reason={reason} [root@2026-11-20T22:36:14]" if reason else ""
+    (node,) = parse_nodes(f"NodeName=n1 Arch=x86_64 OS=Linux 6.1 State={state} ThreadsPerCore=1{tail}\n")
+    return hold_of(node, ())
+
+
+def test_what_slurm_22_05_prints_is_read() -> None:
+    running = jobs_by_node(parse_queue((RECORDED / "squeue.txt").read_text()))
+    nodes = {node.name: node for node in parse_nodes((RECORDED / "scontrol_nodes.txt").read_text())}
+    holds = {name: hold_of(node, running.get(name, ())) for name, node in nodes.items()}
+    assert list(holds) == ["node1", "node2", "node3", "node4", "node5"]
+    assert holds["node1"] == NodeHold(
+        "node1",
+        schedulable=False,
+        owner=Owner.US,
+        reason="gpu-healthd: inc-1 XID 79 State=IDLE Reason=x",
+        jobs=("5",),
+    )
+    assert holds["node2"] == NodeHold("node2", schedulable=True, jobs=("5",))
+    assert holds["node3"] == NodeHold("node3", schedulable=True, jobs=("6_1",))
+    assert holds["node4"] == NodeHold(
+        "node4", schedulable=False, drained=True, owner=Owner.OPERATOR, reason="fan replacement"
+    )
+    assert holds["node5"].reason == "first line NodeName=node1 State=IDLE Größe"
+    assert nodes["node1"].reason_at == 1795329670  # the stamp that Slurm wrote, not the one within the reason
+    assert (nodes["node3"].gpus, nodes["node3"].gpus_used, nodes["node3"].partitions) == (8, 4, ("train",))
+
+
+def test_what_22_05_says_of_reservations_and_topology_is_read() -> None:
+    (reserved,) = parse_reservations((RECORDED / "reservations.txt").read_text())
+    assert (reserved.name, reserved.nodes) == ("gpu-healthd-pair", ("node3", "node4"))
+    assert reserved.flags == {"MAINT", "IGNORE_JOBS", "SPEC_NODES"}
+    assert reserved.ends_at == 1795330270
+    leaf1, leaf2 = Places(switch="leaf1"), Places(switch="leaf2")
+    assert parse_topology((RECORDED / "topology.txt").read_text()) == {
+        "node1": leaf1,
+        "node2": leaf1,
+        "node3": leaf2,
+        "node4": leaf2,
+        "node5": leaf2,
+    }
+
+
+def test_a_block_of_a_block_topology_is_a_rack() -> None:
+    shown = "BlockName=b1 BlockIndex=0 Nodes=n[1-2] BlockSize=18\nBlockName=b2 BlockIndex=1 Nodes=n3\n"
+    assert parse_topology(shown) == {"n1": Places(rack="b1"), "n2": Places(rack="b1"), "n3": Places(rack="b2")}
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "expected"),
+    [
+        ("IDLE", "", (True, False, Owner.NOBODY)),
+        ("MIXED+PLANNED", "", (True, False, Owner.NOBODY)),
+        ("ALLOCATED+COMPLETING", "", (True, False, Owner.NOBODY)),
+        ("IDLE+DRAIN", "gpu-healthd: inc-1", (False, True, Owner.US)),
+        ("MIXED+DRAIN", "gpu-healthd: inc-1", (False, False, Owner.US)),
+        ("IDLE+COMPLETING+DRAIN", "gpu-healthd: inc-1", (False, False, Owner.US)),
+        ("DOWN+DRAIN+NOT_RESPONDING", "gpu-healthd: inc-1", (False, True, Owner.US)),
+        ("IDLE+DRAIN", "gpu-healthd: inc-1, ask Kim", (False, True, Owner.US)),
+        ("IDLE+DRAIN", "ask Kim", (False, True, Owner.OPERATOR)),
+        ("IDLE+DRAIN", "not gpu-healthd: inc-1", (False, True, Owner.OPERATOR)),
+        ("IDLE+DRAIN", "NHC: check_hw_gpu failed", (False, True, Owner.OPERATOR)),
+        ("IDLE+FAIL", "ask Kim", (False, True, Owner.OPERATOR)),
+        ("DOWN*", "Not responding", (False, True, Owner.SCHEDULER)),
+        ("DOWN+NOT_RESPONDING", "", (False, True, Owner.SCHEDULER)),
+        ("IDLE+DRAIN", "Kill task failed", (False, True, Owner.SCHEDULER)),
+        ("IDLE+NOT_RESPONDING", "", (False, False, Owner.SCHEDULER)),
+        ("IDLE*", "", (False, False, Owner.SCHEDULER)),
+        ("IDLE~", "", (False, False, Owner.SCHEDULER)),
+        ("IDLE+POWERED_DOWN", "", (False, False, Owner.SCHEDULER)),
+        ("IDLE+BLOCKED", "", (False, False, Owner.SCHEDULER)),
+        ("UNKNOWN", "", (None, False, Owner.NOBODY)),
+        ("UNKNOWN+DRAIN", "gpu-healthd: inc-1", (None, False, Owner.NOBODY)),
+        ("TELEPORTING", "", (None, False, Owner.NOBODY)),
+        ("IDLE+TELEPORTING", "", (None, False, Owner.NOBODY)),
+        ("IDLE?", "", (None, False, Owner.NOBODY)),
+        ("IDLE+TELEPORTING+DRAIN", "gpu-healthd: inc-1", (False, False, Owner.US)),
+    ],
+)
+def test_every_state_has_one_reading(state: str, reason: str, expected: tuple[bool | None, bool, Owner]) -> None:
+    hold = record(state, reason)
+    assert (hold.schedulable, hold.drained, hold.owner) == expected
+    assert hold.reason == reason or hold.schedulable is None
+
+
+def test_a_record_without_a_state_cannot_be_judged() -> None:
+    (node,) = parse_nodes("NodeName=n1 Arch=x86_64\n")
+    assert hold_of(node, ()).schedulable is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "owner"),
+    [
+        ("Reboot needed for BIOS 2.4, ann", Owner.OPERATOR),
+        ("Low airflow in rack, do not use", Owner.OPERATOR),
+        ("Low CPUs, ask Kim", Owner.OPERATOR),
+        ("Not responding to IPMI, the vendor is coming", Owner.OPERATOR),
+        ("Kill task failed again, bob looks", Owner.OPERATOR),
+        ("gres/gpu 3 is to be swapped", Owner.OPERATOR),
+        ("BIOS 2.4 : reboot issued", Owner.OPERATOR),  # Slurm carries out what a person asked for
+        ("kill task failed", Owner.OPERATOR),
+        ("Low CPUs, Low RealMemory (reported:7681 < 100.00% of configured:8000)", Owner.SCHEDULER),
+        ("Low socket*core*thread count, Low CPUs", Owner.SCHEDULER),
+        ("gres/gpu count reported lower than configured (7 < 8)", Owner.SCHEDULER),
+        ("gres/gpu:h100 count too low (7 < 8), Low TmpDisk", Owner.SCHEDULER),
+        ("Reboot ASAP : reboot issued", Owner.SCHEDULER),
+        ("Node unexpectedly rebooted", Owner.SCHEDULER),
+    ],
+)
+def test_only_a_whole_text_of_slurms_is_slurms(reason: str, owner: Owner) -> None:
+    assert record("IDLE+DRAIN", reason).owner is owner
+
+
+def test_a_comment_behind_the_reason_is_no_part_of_it() -> None:
+    line = "NodeName=n1 State=IDLE+DRAIN Reason=fan [kim@2026-11-20T22:36:14] Comment=rack 7 Reason=gpu-healthd: x\n"
+    (node,) = parse_nodes(line)
+    assert (node.reason, hold_of(node, ()).owner) == ("fan", Owner.OPERATOR)
+
+
+def test_a_field_within_the_reason_is_no_field() -> None:
+    (node,) = parse_nodes("NodeName=n1 State=IDLE+DRAIN Reason=fan ReservationName=x Gres=gpu:8\n")
+    assert (node.reservation, node.gpus) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ("State=IDLE Gres=gpu:h100:8 GresUsed=gpu:h100:0(IDX:N/A) GresDrain=N/A", False),
+        ("State=IDLE Gres=gpu:h100:8", False),
+        ("State=IDLE Gres=gpu:h100:8 GresUsed=gpu:h100:2(IDX:0-1)", True),
+        ("State=IDLE Gres=gpu:h100:8 GresDrain=gpu:h100:1", True),
+        ("State=IDLE+RESERVED Gres=gpu:h100:8", True),
+        ("State=IDLE Gres=gpu:h100:8 ReservationName=maint", True),
+    ],
+)
+def test_a_free_node_may_be_set_aside(fields: str, *, expected: bool) -> None:
+    (node,) = parse_nodes(f"NodeName=n1 {fields}\n")
+    assert hold_of(node, ()).schedulable is True
+    assert is_set_aside(node) is expected
+
+
+@given(st.text())
+def test_any_text_is_read_without_a_crash(text: str) -> None:
+    parse_nodes(text)
+    parse_nodes(f"NodeName=n1 State=IDLE+DRAIN Reason={text}")
+    parse_queue(text)
+    parse_job(f"JobId=1 {text}")
+    parse_reservations(f"ReservationName={text}")
+    parse_topology(f"SwitchName=a Level=0 Nodes={text}")
+    gpus_in(text)
+
+
+@given(st.text(alphabet="ABCDEFGHIJKLMNOPQRSTUVWXYZ_+*$~#!%@^-?", max_size=20))
+def test_a_state_with_a_word_that_we_do_not_know_is_never_free(text: str) -> None:
+    assert record(f"IDLE+NEW_{text}_WORD").schedulable is not True
+
+
+@given(st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_characters="[]")))
+def test_our_reason_is_ours_whatever_follows(text: str) -> None:
+    assert record("IDLE+DRAIN", f"gpu-healthd: {text}").owner is Owner.US
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", []),
+        ("node7", ["node7"]),
+        ("a,b", ["a", "b"]),
+        ("gpu[08-10]", ["gpu08", "gpu09", "gpu10"]),
+        ("r[1-2]n[1,3]", ["r1n1", "r1n3", "r2n1", "r2n3"]),
+        ("n[1-2]-ib", ["n1-ib", "n2-ib"]),
+        ("a[1-2],b[3],c", ["a1", "a2", "b3", "c"]),
+        ("(null)", ["(null)"]),
+        ("n[x-y]", ["nx-y"]),
+    ],
+)
+def test_host_lists(text: str, names: list[str]) -> None:
+    assert list(expand_hostlist(text)) == names
+
+
+def test_a_host_list_is_bounded() -> None:
+    assert sum(1 for _ in expand_hostlist("n[1-999999999]")) == 100_000
+
+
+@pytest.mark.parametrize(
+    "text", ["n[" + "9" * 5000 + "-" + "9" * 5000 + "]", "n[1-" + "9" * 5000 + "]", "n" + "[1]" * 3000]
+)
+def test_a_host_list_that_nobody_wrote_is_one_name(text: str) -> None:
+    assert len(list(expand_hostlist(text))) == 1
+
+
+def test_a_count_that_nobody_has_is_none() -> None:
+    assert gpus_in("gpu:" + "9" * 5000) == 0
+
+
+def test_a_job_array_keeps_its_name() -> None:
+    jobs = parse_queue("12_3 RUNNING n[1-2]\n13 COMPLETING n2\n14 RUNNING \n15 PENDING\n16 STRANGE n1\n17 FAILED n1\n")
+    assert jobs_by_node(jobs) == {"n1": ("12_3", "16"), "n2": ("12_3", "13")}
+
+
+def test_a_job_is_read_with_what_it_excludes() -> None:
+    line = "JobId=7 JobName=a JobState=PENDING Reason=None NodeList=(null) ExcNodeList=node[1,3] Command=(null)"
+    assert parse_job(line) == SlurmJob("7", frozenset({"PENDING"}), (), ("node1", "node3"))
+    assert parse_job("slurm_load_jobs error") is None

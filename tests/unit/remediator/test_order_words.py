@@ -1,0 +1,28 @@
+"""What a node says of an order is kept within bounds, however often it says more."""
+
+from __future__ import annotations
+
+import msgspec
+
+from remediator import pipeline
+from remediator.model.inputs import OrderAnswered
+from tests.timelines.story import Story
+from vocabulary.finding import Severity
+from vocabulary.order import OrderState, OrderUpdate
+
+
+def test_what_a_node_says_of_an_order_is_kept_within_bounds() -> None:
+    story = Story()
+    story.finding("xid/62", Severity.FATAL)
+    story.scheduler_answers("cordon")
+    story.after(1).hold(drained=True)
+    action = story.open_actions("reset_gpu")[0]
+    for k in range(30):
+        data: dict[str, str | int | float | bool] = {f"k{k}_{j}": "v" * 900 for j in range(60)}
+        update = OrderUpdate(id=action.id, state=OrderState.RUNNING, at=story.now, detail="x", data=data | {"last": k})
+        story.tell(OrderAnswered(at=story.now, node="n1", update=update))
+    kept = story.state.actions[action.id].data
+    assert kept["last"] == 29
+    assert set(data) <= set(kept), "the newest word is whole"
+    assert len(kept) <= pipeline.DATA_KEYS_MAX
+    assert len(msgspec.json.encode(kept)) <= 2 * pipeline.DATA_CHARS_MAX

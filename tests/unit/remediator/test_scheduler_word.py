@@ -1,0 +1,112 @@
+"""Why the scheduler cannot be asked: in the status, and once in the log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection
+from typing import Any, cast
+
+import pytest
+
+from remediator.act.deeds import Deeds
+from remediator.api.render import node_list
+from remediator.engine import Engine, Snapshot
+from remediator.model.hold import NodeHold, Outcome, Owner, Result
+from remediator.model.records import NodeRecord
+from remediator.performer import Performer
+from remediator.roster import Roster
+from remediator.scheduler_word import QUIET_S, Spoken, word_on
+from vocabulary.clock import SystemClock
+
+AWAY = "scontrol gave no answer within 10 s; is slurmctld alive?"
+
+
+def holds(*reasons: str) -> dict[str, NodeHold]:
+    """A node per reason; an empty one is a node that is fine."""
+    return {f"n{k}": NodeHold(f"n{k}", None if why else True, reason=why) for k, why in enumerate(reasons)}
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        (holds("", ""), "ok"),
+        (holds(AWAY, AWAY), f"cannot say for 2 of 2 nodes: {AWAY}"),
+        (holds("", "no node n1", "no node n2"), "cannot say for 2 of 3 nodes: no node n1 (and 1 other reason)"),
+        (holds("a", "b", "c", "b"), "cannot say for 4 of 4 nodes: a (and 2 other reasons)"),
+    ],
+)
+def test_the_first_reason_is_named(said: dict[str, NodeHold], word: str) -> None:
+    assert word_on(said) == word
+
+
+def test_it_is_logged_once_and_never_often(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    spoken, away = Spoken(), word_on(holds(AWAY))
+    for at in range(5):
+        spoken.log("ok", at)
+    assert caplog.messages == []
+    for at in range(5, 500):
+        spoken.log(away, at)
+    assert caplog.messages == [f"the scheduler {away}"]
+    for at in range(500, 560):  # it comes and goes
+        spoken.log(away if at % 2 else "ok", at)
+    assert len(caplog.messages) <= 2 + 60 / QUIET_S
+    for at in range(560, 700):
+        spoken.log("ok", at)
+    assert caplog.messages[-1] == "the scheduler answers for every node again"
+
+
+class Away:
+    """A scheduler that cannot be asked."""
+
+    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
+        return {node: NodeHold(node, None, reason=AWAY) for node in nodes}
+
+    def cordon(self, node: str, reason: str) -> Outcome:
+        return Outcome(Result.FAILED, f"{node}: {reason}")
+
+    def resume(self, node: str) -> Outcome:
+        return Outcome(Result.FAILED, node)
+
+    evict = resume
+
+
+class Board:
+    """One node, and nothing to do."""
+
+    snapshot = Snapshot(nodes={"n1": NodeRecord("n1")}, findings={}, incidents={}, actions={}, holds={})
+
+    def may_act(self) -> bool:
+        return True
+
+    def submit(self, item: Any) -> None:
+        pass
+
+
+def test_the_centre_says_why_its_scheduler_does_not(caplog: pytest.LogCaptureFixture) -> None:
+    performer = Performer("c", Away(), Deeds({}), SystemClock(), 0.01, 0.01)
+    performer.start(cast("Engine", Board()))
+    deadline = time.monotonic() + 30
+    while not any(AWAY in line for line in caplog.messages) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    performer.stop()
+    assert performer.scheduler_word == f"cannot say for 1 of 1 nodes: {AWAY}"
+    assert caplog.messages.count(f"the scheduler {performer.scheduler_word}") == 1
+
+
+@pytest.mark.parametrize(
+    ("hold", "held_by"),
+    [
+        (None, ""),
+        (NodeHold("n1", schedulable=True), ""),
+        (NodeHold("n1", schedulable=False, owner=Owner.OPERATOR), "operator"),
+        (NodeHold("n1", None, reason=AWAY), "?"),
+    ],
+)
+def test_who_holds_a_node_that_nobody_tells_of_is_not_known(hold: NodeHold | None, held_by: str) -> None:
+    known = {"n1": NodeRecord("n1")}
+    seen = {"n1": hold} if hold else {}
+    snapshot = Snapshot(nodes=known, findings={}, incidents={}, actions={}, holds=seen)
+    (line,) = node_list(snapshot, Roster(), 0.0, "", 10).nodes
+    assert line.held_by == held_by

@@ -1,0 +1,120 @@
+"""Lemons from what a store holds of the nodes' past, to findings that the pipeline gets."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from remediator.engine import Snapshot
+from remediator.model.hold import Owner
+from remediator.model.inputs import VerdictsReached
+from remediator.model.occurrence import Occurrence
+from remediator.model.records import NodeRecord
+from remediator.model.rules import NodeState
+from remediator.state import Changes
+from remediator.store.journal import Journal
+from remediator.store.past import PastStore
+from remediator.watch import lemons
+from remediator.watch.past import EVERY_S, FIRST_S, MEMORY_S, PastWatch
+from tests.timelines.story import Story
+from vocabulary.finding import Finding, Severity
+
+DAY_S, NOW = 86400.0, 1_700_000_000.0
+FLEET = [NodeRecord(node=f"n{number:03}") for number in range(200)]
+
+
+def failure(node: str, days_ago: float, kind: str = "node/suspected", **more: object) -> Occurrence:
+    given = {"jobs": ("big",), "job_nodes": 4, "incident": f"i-{node}-{days_ago}"} | more
+    return Occurrence(NOW - days_ago * DAY_S, kind, node, **given)  # type: ignore[arg-type]  # fields by name
+
+
+def usual() -> list[Occurrence]:
+    """Some nodes fail once; n007 does every other day, with different Xids, and failed a test."""
+    past = [failure(f"n{number:03}", number % 27 + 0.5) for number in range(100, 140)]
+    for day in range(1, 27, 2):
+        past += [failure("n007", day), failure("n007", day, f"xid/{(48, 79, 95)[day % 3]}", incident="")]
+    return [*past, failure("n007", 3.0, "failed/preflight")]
+
+
+def by_node(found: list[Finding]) -> dict[str, Finding]:
+    return {finding.node: finding for finding in found}
+
+
+def test_a_node_that_fails_again_and_again_is_a_lemon_and_one_that_failed_once_is_none() -> None:
+    found = by_node(lemons.findings(usual(), FLEET, NOW))
+    worst = found["n007"]
+    assert worst.kind == "lemon/confirmed"
+    assert worst.severity is Severity.ERROR
+    assert float(worst.evidence["probability"]) > 0.9
+    assert worst.evidence["advice"] in ("repair", "replace")
+    assert all(finding.severity is Severity.INFO for node, finding in found.items() if node != "n007")
+
+
+def test_what_we_took_out_for_a_suspicion_of_our_own_does_not_speak_against_it() -> None:
+    past = [failure("n007", day) for day in range(1, 27, 2)] + usual()[:40]
+    own = [
+        failure("n007", day, rule, incident=f"i-n007-{day}")
+        for day in range(1, 27, 2) for rule in ("rule/lemon-to-be-tested",)
+    ]  # fmt: skip
+    assert "n007" in by_node(lemons.findings(past, FLEET, NOW))
+    assert "n007" not in by_node(lemons.findings([*past, *own], FLEET, NOW))
+
+
+@pytest.mark.parametrize("kind", ["hang/dead_rank", "hang/stuck_compute"])
+def test_a_hang_counts_only_where_a_rule_took_the_node_out_for_it(kind: str) -> None:
+    """Else the node of rank 0, for which the others wait when a program goes wrong, would be a lemon."""
+    pointed_at = [failure("n007", 2.0 + 2 * n, kind, jobs=(f"j{n}",), job_nodes=16) for n in range(12)]
+    assert "n007" not in by_node(lemons.findings([*usual()[:40], *pointed_at], FLEET, NOW))
+    suspected = [replace(each, kind="node/suspected") for each in pointed_at]
+    assert "n007" in by_node(lemons.findings([*usual()[:40], *pointed_at, *suspected], FLEET, NOW))
+
+
+def test_nothing_is_said_without_a_past_nor_of_what_is_no_part_of_the_cluster() -> None:
+    assert lemons.findings([], FLEET, NOW) == []
+    gone = [NodeRecord(node="n007", state=NodeState.RETIRED), *(node for node in FLEET if node.node != "n007")]
+    assert "n007" not in by_node(lemons.findings(usual(), gone, NOW))
+    assert lemons.findings([failure("stranger", 1.0), failure("n001", 1.0, "xid/abc")], FLEET, NOW) == []
+
+
+def test_a_node_that_people_gave_back_is_in_service_again() -> None:
+    out = [failure("n007", 20.0, "node/isolated"), *usual()[:40]]
+    back = [NodeRecord(node="n007", since=NOW - 10 * DAY_S) if node.node == "n007" else node for node in FLEET]
+    still = [NodeRecord(node="n007", held=True) if node.node == "n007" else node for node in FLEET]
+    rows = {held: [row for row in lemons._rows(out, fleet) if row[0] == 7] for held, fleet in ((0, back), (1, still))}
+    assert (len(rows[0]), len(rows[1])) == (2, 1)
+
+
+def test_who_comes_back_from_replacement_was_repaired() -> None:
+    story = Story()
+    story.job("train", "n1", "n2")
+    story.finding("xid/79", Severity.FATAL)
+    story.scheduler_answers("cordon")
+    story.no_job("n1", "n2")
+    story.orders_end("abort")
+    story.hold(drained=True)
+    assert story.node_state() == "replacing"
+    story.after(1).hold(owner=Owner.NOBODY, schedulable=True)
+    assert story.node_state() == "probation"
+    assert [o.node for o in story.occurrences if o.kind == "node/repaired"] == ["n1"]
+
+
+def test_it_is_judged_from_the_store_once_an_hour_and_told_once(database: str) -> None:
+    journal = Journal(database)
+    epoch = journal.lead()
+    old = failure("n003", (MEMORY_S + 1) / DAY_S)
+    drill = failure("n004", 1.0, injected=True)
+    journal.commit([], Changes(occurrences=[*usual(), old, drill, failure("n005", 1.0, "xidious/1")]), epoch)
+    store = PastStore(journal.engine)
+    read = store.occurrences([*lemons.KINDS], [lemons.XID], NOW - MEMORY_S)
+    assert len(read) == len(usual())
+    watch, snapshot = PastWatch(store, NOW - FIRST_S), Snapshot({n.node: n for n in FLEET}, {}, {}, {}, {})
+    told = watch(snapshot, NOW)
+    assert "n007" in by_node([*told])
+    assert watch(snapshot, NOW + 1) == ()
+    known = Snapshot(snapshot.nodes, {f.id: f for f in told}, {}, {}, {})
+    again = watch(known, NOW + EVERY_S)
+    assert {(f.id, f.count) for f in again} <= {(f.id, f.count) for f in told}, (
+        "figures may be told anew, no new finding"
+    )
+    assert isinstance(VerdictsReached(at=NOW, findings=told).findings[0], Finding)
+    journal.close()
