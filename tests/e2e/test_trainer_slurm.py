@@ -50,8 +50,14 @@ class Batch:
 
     def code(self) -> int:
         """The launcher's exit code."""
-        self.until((self.place / "code").exists, "the launcher to end")
-        return int((self.place / "code").read_text().split()[-1])
+        self.until(self._codes, "the launcher to end")
+        return int(self._codes()[-1])
+
+    def _codes(self) -> list[str]:
+        """The whole words the job has written: the shell opens the file a moment before it writes."""
+        code = self.place / "code"
+        lines = code.read_text().splitlines(keepends=True) if code.exists() else []
+        return [line.strip() for line in lines if line.endswith("\n")]
 
     def log(self) -> str:
         log = self.place / "log"

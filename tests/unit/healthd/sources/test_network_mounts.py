@@ -58,8 +58,8 @@ def test_a_silent_one_is_told_from_the_others_and_leaves_one_process_behind(tmp_
     machine = SlowMachine(str(tmp_path))
     (tmp_path / "work").mkdir()
     machine.stop("/home")
-    for _ in range(3):
-        assert machine.answers(["/home", "/work"], 0.05) == {"/home": "no answer", "/work": ""}
+    for _ in range(2):  # the deadline is the time a busy machine may need to fork and to ask
+        assert machine.answers(["/home", "/work"], 3.0) == {"/home": "no answer", "/work": ""}
     assert machine.left_behind() == 1
     machine.end()
     assert machine.answers(["/home"], 5.0)["/home"].startswith("error")
