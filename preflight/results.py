@@ -6,8 +6,8 @@ import enum
 
 import msgspec
 
-DOCUMENT_VERSION = 1
-Data = dict[str, str | int | float | bool]
+DOCUMENT_VERSION = 2
+Evidence = dict[str, str | int | float | bool]
 
 
 class Outcome(str, enum.Enum):
@@ -21,15 +21,72 @@ class Outcome(str, enum.Enum):
     ERROR = "error"  # could not come to a conclusion
 
 
+class Source(str, enum.Enum):
+    """Where an expectation comes from."""
+
+    EXACT = "exact"  # arithmetic, or a rule of the maker: there is one right answer
+    PHYSICAL = "physical_limit"  # a share of what the link or the memory can carry at most
+    SKU = "sku_table"
+    SIBLINGS = "siblings"  # the other devices of this node, in this run
+    FLEET = "fleet_median"
+    HISTORY = "own_history"
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a figure ought to be. One bound or both, in the figure's unit; `words` say how the bound came about.
+
+    A figure beyond a bound is a failure, or only a remark if not `fails`.
+    """
+
+    source: Source
+    words: str
+    at_least: float | None = None
+    at_most: float | None = None
+    fails: bool = True
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One measured number. `setting` is what it depends on (type, size, algorithm, ranks): figures compare within it only.
+
+    `margin` is how far inside its tightest bound it is, as a share of that bound; below zero the bound is missed.
+    """
+
+    name: str
+    value: float
+    unit: str
+    setting: str = ""
+    expected: tuple[Expectation, ...] = ()
+    margin: float | None = None
+
+
+class Location(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a fault sits, as finely as the test knows."""
+
+    gpu: str = ""  # UUID, or the device's name without one
+    sm: int | None = None
+    address: str = ""  # bytes from the start of the memory taken, hexadecimal; `page` says which pages hold it
+    page: str = ""
+    link: int | None = None
+    peer: str = ""  # the other end: a device of this node, or a node
+    nic: str = ""
+    path: str = ""  # a file system or a file
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One test on one device. `misconfigured` marks a NOT_RUN that a person must put right first."""
+    """One test on one device. `misconfigured` marks a NOT_RUN that a person must put right first.
+
+    `remarks` are worth reading and change no verdict. `evidence` is whatever else is known, in plain values.
+    """
 
     test: str
     outcome: Outcome
     device: str = ""
     reason: str = ""
     seconds: float = 0.0
-    data: Data = {}
+    figures: tuple[Figure, ...] = ()
+    locations: tuple[Location, ...] = ()
+    remarks: tuple[str, ...] = ()
+    evidence: Evidence = {}
     misconfigured: bool = False
 
 

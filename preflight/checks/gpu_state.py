@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from preflight.results import Data, Outcome, Result
+from preflight.results import Evidence, Outcome, Result
 
 TEST = "gpu_state"
 LIBRARY_VARIABLE = "HEALTHD_NVML_LIBRARY"
@@ -78,8 +78,8 @@ def judge_state(state: GpuState) -> Result:
         outcome, reason = Outcome.FAIL, "; ".join(faults)
     elif state.unread:
         outcome, reason = Outcome.ERROR, f"could not read {', '.join(state.unread)}"
-    data: Data = {"uuid": state.uuid} if state.uuid else {}
-    return Result(test=TEST, outcome=outcome, device=f"GPU {state.index}", reason=reason, data=data)
+    evidence: Evidence = {"uuid": state.uuid} if state.uuid else {}
+    return Result(test=TEST, outcome=outcome, device=f"GPU {state.index}", reason=reason, evidence=evidence)
 
 
 def gpus_on_bus(devices: Path = PCI_DEVICES) -> int:

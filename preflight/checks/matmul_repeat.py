@@ -14,7 +14,7 @@ import torch
 
 from preflight.checks.devices import Device, as_bits, devices
 from preflight.checks.gpu_state import Note
-from preflight.results import Data, Outcome, Result
+from preflight.results import Evidence, Outcome, Result
 
 TEST = "matmul_repeat"
 SEEDS = (20_241, 77_003)
@@ -37,9 +37,11 @@ def check(device: Device, fault: str, note: Note) -> Result:
     for name in TYPES:
         for seed in SEEDS:
             if found := _check_one(device, name, seed, fault, note):
-                return Result(test=TEST, outcome=Outcome.FAIL, device=device.name, reason=_sentence(found), data=found)
+                return Result(
+                    test=TEST, outcome=Outcome.FAIL, device=device.name, reason=_sentence(found), evidence=found
+                )
             flops += 2 * device.matmul_size**3 * device.matmul_repeats
-    data: Data = {
+    evidence: Evidence = {
         "label": device.label,
         "size": device.matmul_size,
         "repeats": device.matmul_repeats * len(SEEDS) * len(TYPES),
@@ -47,11 +49,11 @@ def check(device: Device, fault: str, note: Note) -> Result:
     }
     if device.idle_gpus:
         reason = f"{device.idle_gpus} GPUs on the PCI bus, but torch can use none; only the processor was tested"
-        return Result(test=TEST, outcome=Outcome.ERROR, device=device.name, reason=reason, data=data)
-    return Result(test=TEST, outcome=Outcome.PASS, device=device.name, data=data)
+        return Result(test=TEST, outcome=Outcome.ERROR, device=device.name, reason=reason, evidence=evidence)
+    return Result(test=TEST, outcome=Outcome.PASS, device=device.name, evidence=evidence)
 
 
-def _check_one(device: Device, name: str, seed: int, fault: str, note: Note) -> Data:
+def _check_one(device: Device, name: str, seed: int, fault: str, note: Note) -> Evidence:
     """One type, one seed: what is wrong, or nothing."""
     kind, _ = TYPES[name]
     note(f"{device.name}: {name} products, seed {seed}")
@@ -64,14 +66,14 @@ def _check_one(device: Device, name: str, seed: int, fault: str, note: Note) -> 
         if first is None:
             first, expected = output, found
         elif found != expected:
-            what: Data = {"type": name, "seed": seed, "repeat": repeat, "what": "differs from repeat 0"}
+            what: Evidence = {"type": name, "seed": seed, "repeat": repeat, "what": "differs from repeat 0"}
             return what | _differences(output, first, as_bits(output) != as_bits(first))
     device.synchronize()
     note(f"{device.name}: {name} against double precision, seed {seed}")
     wrong = _beyond_rounding(left, right, first, name)
     if not bool(wrong.any()):
         return {}
-    same: Data = {"type": name, "seed": seed, "what": "wrong in every repeat"}
+    same: Evidence = {"type": name, "seed": seed, "what": "wrong in every repeat"}
     return same | _differences(first, left.double() @ right.double(), wrong)
 
 
@@ -112,7 +114,7 @@ def _commit(fault: str, output: Any, repeat: int) -> None:
         bits[middle, middle] ^= 1 << (8 * output.element_size() - 3)  # a high bit of the exponent
 
 
-def _differences(output: Any, wanted: Any, wrong: Any) -> Data:
+def _differences(output: Any, wanted: Any, wrong: Any) -> Evidence:
     places = wrong.nonzero()
     listed = [
         f"[{row}, {column}]: {float(wanted[row, column]):g} expected, {float(output[row, column]):g} computed"
@@ -121,6 +123,6 @@ def _differences(output: Any, wanted: Any, wrong: Any) -> Data:
     return {"wrong_elements": int(places.shape[0]), "errors": "; ".join(listed)}
 
 
-def _sentence(found: Data) -> str:
+def _sentence(found: Evidence) -> str:
     first = str(found["errors"]).split("; ")[0]
     return f"{found['type']} product {found['what']}: {found['wrong_elements']} wrong elements, first {first}"

@@ -14,7 +14,7 @@ import torch
 
 from preflight.checks.devices import Device, devices
 from preflight.checks.gpu_state import Note
-from preflight.results import Data, Outcome, Result
+from preflight.results import Evidence, Outcome, Result
 
 TEST = "memory_pattern"
 WORD_BYTES = 8
@@ -54,14 +54,14 @@ def check(device: Device, fault: str, note: Note) -> Result:
             blocks[len(blocks) // 2][77] ^= 1 << 21
         note(f"{device.name}: verifying pattern {kind}")
         if found := _errors(blocks, kind, device):
-            return Result(test=TEST, outcome=Outcome.FAIL, device=device.name, reason=_sentence(found), data=found)
+            return Result(test=TEST, outcome=Outcome.FAIL, device=device.name, reason=_sentence(found), evidence=found)
         moved += 2 * sum(block.numel() for block in blocks) * WORD_BYTES
     return _passed(device, moved, time.perf_counter() - began)
 
 
 def _passed(device: Device, moved: int, seconds: float) -> Result:
     """A pass; unless there are GPUs here whose memory nobody could test."""
-    data: Data = {
+    evidence: Evidence = {
         "label": device.label,
         "bytes": device.memory_bytes,
         "patterns": len(PATTERNS),
@@ -69,8 +69,8 @@ def _passed(device: Device, moved: int, seconds: float) -> Result:
     }
     if device.idle_gpus:
         reason = f"{device.idle_gpus} GPUs on the PCI bus, but torch can use none; only host memory was tested"
-        return Result(test=TEST, outcome=Outcome.ERROR, device=device.name, reason=reason, data=data)
-    return Result(test=TEST, outcome=Outcome.PASS, device=device.name, data=data)
+        return Result(test=TEST, outcome=Outcome.ERROR, device=device.name, reason=reason, evidence=evidence)
+    return Result(test=TEST, outcome=Outcome.PASS, device=device.name, evidence=evidence)
 
 
 def _allocate(device: Device) -> list[Any]:
@@ -94,7 +94,7 @@ def _shifted(words: Any, by: int) -> Any:
     return words.bitwise_right_shift(by).bitwise_and_((1 << (64 - by)) - 1)
 
 
-def _errors(blocks: list[Any], kind: str, device: Device) -> Data:
+def _errors(blocks: list[Any], kind: str, device: Device) -> Evidence:
     """Everything that differs: how many words, and address, expected and actual of the first ones."""
     wrong = 0
     listed: list[str] = []
@@ -120,7 +120,7 @@ def _errors(blocks: list[Any], kind: str, device: Device) -> Data:
 _ALL = (1 << 64) - 1
 
 
-def _sentence(found: Data) -> str:
+def _sentence(found: Evidence) -> str:
     return (
         f"{found['wrong_words']} wrong words in pattern {found['pattern']}, first {str(found['errors']).split('; ')[0]}"
     )

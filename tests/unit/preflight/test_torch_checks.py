@@ -43,13 +43,13 @@ def test_the_address_pattern_is_the_address() -> None:
 def test_good_memory_passes_and_says_what_was_tested() -> None:
     result = memory_pattern.check(SMALL, "", quiet)
     assert (result.outcome, result.device) == (Outcome.PASS, "cpu")
-    assert result.data["label"] == "host memory and processor"
+    assert result.evidence["label"] == "host memory and processor"
 
 
 def test_one_flipped_bit_is_found_and_placed() -> None:
     result = memory_pattern.check(SMALL, "bit_flip", quiet)
     assert result.outcome is Outcome.FAIL
-    assert (result.data["wrong_words"], result.data["wrong_bits"]) == (1, f"{1 << 21:#018x}")
+    assert (result.evidence["wrong_words"], result.evidence["wrong_bits"]) == (1, f"{1 << 21:#018x}")
     block, word = SMALL.memory_bytes // SMALL.block_bytes // 2, 77
     assert f"{block * SMALL.block_bytes + 8 * word:#014x}" in result.reason
 
