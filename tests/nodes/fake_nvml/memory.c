@@ -27,9 +27,18 @@ int nvmlDeviceGetMemoryInfo_v2(Device *device, Memory2 *to) {
 
 int nvmlDeviceGetEccMode(Device *device, unsigned *current, unsigned *pending) {
     int result = number_out(device, current, "ecc", -1);
-    *pending = *current;
+    *pending = (unsigned)number("ecc_pending", (int)device->index, *current);
     return result;
 }
+
+typedef struct { unsigned long long total, free, used; } Bar1;
+
+int nvmlDeviceGetBAR1MemoryInfo(Device *device, Bar1 *to) {
+    to->free = to->used = 0;
+    return large_out(device, &to->total, "bar1_total", -1);
+}
+
+int nvmlDeviceGetComputeMode(Device *device, unsigned *to) { return number_out(device, to, "compute_mode", -1); }
 
 int nvmlDeviceGetTotalEccErrors(Device *device, unsigned kind, unsigned counter, unsigned long long *to) {
     static const char *const keys[2][2] = {

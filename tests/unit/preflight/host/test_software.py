@@ -1,0 +1,224 @@
+"""The software test against a driver's library played in C and a machine that is a folder."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflight.across.versions import ABSENT, differences
+from preflight.checks.context import Context
+from preflight.checks.software import ALLOW_VARIABLE, FAULTS, run
+from preflight.host.machine import Machine, numbers_listed
+from preflight.host.software import Gpu, Software, torch_build
+from preflight.host.states import facts, states
+from preflight.results import Outcome, Result
+from tests.nodes.machines import dgx
+
+NODES = Path(__file__).parents[3] / "nodes"
+Play = Callable[[Sequence[str]], Machine]
+
+
+def context(fault: str = "") -> Context:
+    return Context(device=None, devices=(), level="gate", seconds=1.0, fault=fault, note=lambda _: None)
+
+
+def the(fault: str, machine: Machine) -> Result:
+    (result,) = run(context(fault), machine)
+    return result
+
+
+@pytest.fixture(scope="module")
+def nvml(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Callable[[str], list[str]]]:
+    spec = importlib.util.spec_from_file_location("fake_nvml_build", NODES / "fake_nvml" / "build.py")
+    assert spec
+    assert spec.loader
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    return str(build.build(tmp_path_factory.mktemp("nvml"))), build.preset
+
+
+@pytest.fixture
+def play(nvml: tuple[str, Callable[[str], list[str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """A node of eight H200, and what `lines` change about it."""
+    library, preset = nvml
+    monkeypatch.setenv("HEALTHD_NVML_LIBRARY", library)
+    monkeypatch.setenv("FAKE_NVML_SCENARIO", str(tmp_path / "scenario"))
+
+    def with_lines(lines: Sequence[str]) -> Machine:
+        (tmp_path / "scenario").write_text("\n".join([*preset("h200x8"), *lines, ""]))
+        root = dgx.build(tmp_path / "root", {"/proc/1/comm": "systemd", "/proc/99/comm": "nv-fabricmanage"})
+        return Machine(root)
+
+    return with_lines
+
+
+@pytest.fixture(autouse=True)
+def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The torch of this machine is for processors, and the test says so; here it may."""
+    monkeypatch.setenv(ALLOW_VARIABLE, "torch_without_cuda")
+
+
+def test_a_good_node_tells_one_flat_dict_of_facts(play: Play) -> None:
+    result = the("", play(()))
+    assert result.outcome is Outcome.PASS, result.reason
+    told = result.evidence
+    assert (told["driver"], told["cuda_driver"], told["product"], told["gpus"]) == (
+        "570.86.15",
+        "12.8",
+        "NVIDIA H200",
+        8,
+    )
+    assert (told["ecc"], told["mig"], told["fabric_state"], told["fabric_manager"]) == (True, False, 3, "runs")
+    assert (told["kernel"], told["microcode"]) == ("5.15.0-1071-nvidia", "0x2b000603")
+    assert not [fact for fact in told if "uuid" in fact or "serial" in fact or "address" in fact]
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "says"),
+    [
+        ("ecc.3 0", "ecc_off", "ECC is off on GPU 3"),
+        ("mig.7 1", "mig_on", "MIG mode is on on GPU 7"),
+        ("fabric_state.2 2", "fabric_not_joined", "GPU 2 have not joined"),
+        ("fabric_status.2 5", "fabric_failed", "GPU 2 failed to join"),
+        ("compute_mode.1 2", "compute_prohibited", "compute mode of GPU 1"),
+        ("fail 18", "driver_mismatch", "reboot the node"),
+    ],
+)
+def test_a_wrong_state_is_for_a_person_and_names_the_gpu(
+    play: Play, monkeypatch: pytest.MonkeyPatch, line: str, name: str, says: str
+) -> None:
+    machine = play((line,))
+    result = the("", machine)
+    assert (result.outcome, result.misconfigured) == (Outcome.NOT_RUN, True)
+    assert says in result.reason
+    monkeypatch.setenv(ALLOW_VARIABLE, f"torch_without_cuda, {name}")
+    allowed = the("", machine)
+    assert allowed.outcome is Outcome.PASS, allowed.reason
+    assert any(says in remark for remark in allowed.remarks)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("persistence.0 0", "persistence mode is off on GPU 0"),
+        ("ecc_pending.4 0", "ECC mode of GPU 4 changes"),
+        ("power_limit_mw.5 500000", "the power limit of GPU 5"),
+        (
+            "vbios.6 96.00.74.00.01",
+            "vbios differs between GPUs: 96.00.A0.00.01 (GPU 0, 1, 2, 3, 4, 5, 7), 96.00.74.00.01 (GPU 6)",
+        ),
+    ],
+)
+def test_what_is_only_odd_is_a_remark(play: Play, line: str, says: str) -> None:
+    result = the("", play((line,)))
+    assert result.outcome is Outcome.PASS
+    assert any(says in remark for remark in result.remarks), result.remarks
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_injected_fault_is_found(play: Play, fault: str) -> None:
+    assert the(fault, play(())).misconfigured
+
+
+def test_gpus_without_a_driver_and_a_driver_of_two_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEALTHD_NVML_LIBRARY", str(tmp_path / "none.so"))
+    result = the("", Machine(dgx.build(tmp_path / "root")))
+    assert result.misconfigured
+    assert "8 GPUs on the PCI bus, but HEALTHD_NVML_LIBRARY names a library that cannot be loaded" in result.reason
+    assert the("", Machine(tmp_path / "nothing")).outcome is Outcome.PASS
+    two = Software(machine={"driver": "570.86.15", "driver_module": "570.124.06"})
+    assert [state.name for state in states(two)] == ["driver_mismatch"]
+
+
+def test_the_module_of_the_kernel_is_read_as_the_driver_writes_it(play: Play) -> None:
+    machine = play(())
+    dgx.write(
+        machine.root,
+        "/proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs@x)\nGCC version: 12.2.0",
+    )
+    assert the("", machine).evidence["driver_module"] == "570.86.15"
+
+
+def switched(joined: int | None, runs: bool | None) -> Software:  # noqa: FBT001 - a table below names them
+    return Software(machine={}, gpus=(Gpu(index=0, fabric_state=joined),), switches_on_bus=4, fabric_manager=runs)
+
+
+@pytest.mark.parametrize(
+    ("software", "names"),
+    [
+        (switched(3, True), []),
+        (switched(3, None), []),
+        (switched(None, None), [("fabric_manager_unseen", False)]),
+        (switched(None, False), [("fabric_manager_down", True)]),
+        (switched(3, False), [("fabric_manager_down", False)]),
+        (switched(1, False), [("fabric_not_joined", True)]),
+    ],
+)
+def test_the_fabric_has_two_witnesses(software: Software, names: list[tuple[str, bool]]) -> None:
+    assert [(state.name, state.wrong) for state in states(software)] == names
+
+
+def test_a_torch_newer_than_the_driver_is_said_and_a_newer_minor_is_not() -> None:
+    def node(built: str) -> Software:
+        return Software(machine={"torch": "2", "torch_cuda": built, "cuda_driver": "12.8"}, gpus=(Gpu(index=0),))
+
+    assert [state.name for state in states(node("13.0"))] == ["torch_too_new"]
+    assert states(node("12.9")) == ()
+    desktop = Software(machine={}, gpus=(Gpu(index=0, product="NVIDIA GeForce RTX 4090", ecc=False),))
+    assert states(desktop) == ()
+
+
+def test_what_torch_is_stands_in_a_file() -> None:
+    text = "from typing import Optional\n__version__ = '2.11.0+cu128'\ncuda: Optional[str] = '12.8'\nhip: Optional[str] = None\n"
+    assert torch_build(text) == {"torch": "2.11.0+cu128", "torch_cuda": "12.8"}
+    assert torch_build("cuda: Optional[str] = None\n") == {}
+
+
+def test_a_value_that_only_some_gpus_have_is_told_with_their_numbers() -> None:
+    gpus = (Gpu(index=0, ecc=True), Gpu(index=1))
+    assert facts(Software(machine={}, gpus=gpus))["ecc"] == "True (GPU 0)"
+
+
+def test_the_odd_nodes_are_named_and_without_a_majority_nobody_is_odd() -> None:
+    group = {f"n{i}": {"driver": "570", "os": "a"} for i in range(4)} | {"n9": {"driver": "560"}}
+    driver, os = differences(group)
+    assert (driver.fact, driver.common, driver.others, driver.matters) == ("driver", "570", {"560": ("n9",)}, True)
+    assert (os.fact, os.others, os.matters) == ("os", {ABSENT: ("n9",)}, False)
+    assert str(driver) == "driver: 570 on most, 560 on n9"
+    (tie,) = differences({"a": {"driver": "1"}, "b": {"driver": "2"}})
+    assert (tie.common, tie.others) == ("", {"1": ("a",), "2": ("b",)})
+
+
+@given(st.dictionaries(st.text(min_size=1), st.dictionaries(st.sampled_from("abc"), st.integers(0, 2)), max_size=6))
+def test_equal_nodes_do_not_differ_and_every_odd_one_is_named_once(
+    group: dict[str, dict[str, str | int | float | bool]],
+) -> None:
+    for difference in differences(group):
+        named = [node for nodes in difference.others.values() for node in nodes]
+        assert len(named) == len(set(named))
+        for value, nodes in difference.others.items():
+            assert all(str(group[node].get(difference.fact, ABSENT)) == value for node in nodes)
+        rest = set(group) - set(named)
+        assert all(str(group[node].get(difference.fact, ABSENT)) == difference.common for node in rest)
+    same = {node: {"a": 1} for node in group}
+    assert differences(same) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("0-3,8", (0, 1, 2, 3, 8)), ("5", (5,)), ("", ()), ("x", ()), ("0-", ())]
+)
+def test_lists_of_numbers_as_the_kernel_writes_them(text: str, numbers: tuple[int, ...]) -> None:
+    assert numbers_listed(text) == numbers
+
+
+def test_an_empty_machine_tells_what_python_knows(tmp_path: Path) -> None:
+    told = the("", Machine(tmp_path)).evidence
+    assert "kernel" not in told
+    assert msgspec.json.encode(told)
