@@ -9,11 +9,14 @@ from typing import Any
 import torch
 
 from gpu.table import Row, Scale, seconds, synchronize
-from preflight.kernels.memory import WORD_BYTES, Errors, Pass, Piece, retained, sweep, verify, write
+from preflight.kernels.memory import Pass, TritonWay, verify, write
 from preflight.kernels.patterns import FULL, GATE, Pattern
+from preflight.kernels.sweeps import retained, sweep
 from preflight.kernels.taking import Taken, take_gpu
+from preflight.kernels.wrong_words import WORD_BYTES, Errors, Piece
 
 FLIPPED_BIT = 21
+_WAY = TritonWay()
 
 
 def taken(scale: Scale) -> Taken:
@@ -73,12 +76,12 @@ def whole_rows(scale: Scale, got: Taken, heat: Callable[[], None]) -> Iterator[R
         found: list[Errors] = []
         for _ in range(2):
             began = time.perf_counter()
-            found += sweep(got.pieces, patterns)
+            found += sweep(_WAY, got.pieces, patterns)
             first, took = took, time.perf_counter() - began
         note = f"{told(found) or 'no errors'}; the first time, with compiling, {first:.1f} s"
         yield Row("whole card", f"{name}: {len(patterns)} patterns", took, "s", note=note)
     began = time.perf_counter()
-    errors = retained(got.pieces, FULL[-1], heat)
+    errors = retained(_WAY, got.pieces, FULL[-1], heat)
     took = time.perf_counter() - began
     yield Row("whole card", "retention under heat", took, "s", note=told([errors]) or "no errors")
 

@@ -1,63 +1,30 @@
-"""Memory under test: launching the passes, and telling what they found in words a person can follow."""
+"""Memory by Triton's kernels: launching the passes, at the memory's own speed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import torch
 
 from preflight.kernels.passes import verify_and_write_kernel, verify_kernel, write_kernel
-from preflight.kernels.patterns import ALL_BITS, Pattern, expected, step
+from preflight.kernels.patterns import Pattern, step
+from preflight.kernels.wrong_words import LISTED, WORD_BYTES, Errors, Piece, WrongWord, read_again, signed
+
+__all__ = [
+    "BLOCK_WORDS",
+    "LISTED",
+    "WORD_BYTES",
+    "Errors",
+    "Pass",
+    "Piece",
+    "TritonWay",
+    "WrongWord",
+    "signed",
+    "verify",
+    "write",
+]
 
 BLOCK_WORDS = 1024  # at 2048 the compiler gives a verifying program twice the registers, and half of them run at once
-LISTED = 1024
-WORD_BYTES = 8
-SMALL_PAGE, LARGE_PAGE = 64 << 10, 2 << 20
-
-
-class Piece(NamedTuple):
-    """One allocation, int64[words] and contiguous; `base` is the address of its first word, in words."""
-
-    memory: Any
-    base: int = 0
-
-
-class WrongWord(NamedTuple):
-    """One word that was not what it ought to be. All numbers as unsigned; `again` was read after the pass."""
-
-    piece: int
-    address: int
-    offset_bytes: int
-    expected: int
-    actual: int
-    again: int
-
-    @property
-    def kind(self) -> str:
-        """`stuck`: it is still what was read; `transient`: it was read wrongly once; `unstable`: neither."""
-        if self.again == self.actual:
-            return "stuck"
-        return "transient" if self.again == self.expected else "unstable"
-
-    def __str__(self) -> str:
-        flipped = self.expected ^ self.actual
-        bits = [bit for bit in range(64) if flipped >> bit & 1]
-        shown = ", ".join(map(str, bits)) if len(bits) <= 8 else f"{len(bits)} of them"
-        return (
-            f"allocation {self.piece} + {self.offset_bytes:#x}: {self.expected:#018x} expected, {self.actual:#018x} read, "
-            f"{self.again:#018x} read again ({self.kind}); bits {shown}; virtual page {self.offset_bytes // SMALL_PAGE} of "
-            f"64 KiB, {self.offset_bytes // LARGE_PAGE} of 2 MiB"
-        )
-
-
-class Errors(NamedTuple):
-    """What one pass found: all wrong words counted, how often each of 64 bits was wrong, and the first that were listed."""
-
-    pattern: str
-    wrong: int
-    bits: tuple[int, ...]
-    listed: tuple[WrongWord, ...]
 
 
 class Pass:
@@ -71,8 +38,8 @@ class Pass:
         self._counters = torch.zeros(65, dtype=torch.int64, device=device)
         self._listed = torch.zeros((2, LISTED), dtype=torch.int64, device=device)
 
-    def launch(self, piece: Piece, block_words: int = BLOCK_WORDS) -> None:
-        """Go over one piece."""
+    def launch(self, piece: Piece, block_words: int = BLOCK_WORDS, *, repeats: int = 1) -> None:
+        """Go over one piece; `repeats` times in one launch, if nothing is written."""
         words = piece.memory.numel()
         if not words:
             return
@@ -80,7 +47,7 @@ class Pass:
         found = (self._counters, self._listed)
         place = (words, piece.base, blocks, step(self.pattern.order, blocks))
         if self.following is None:
-            verify_kernel[(blocks,)](
+            verify_kernel[(blocks * repeats,)](  # turns beyond the last block begin again at the first
                 piece.memory,
                 *found,
                 *place,
@@ -106,15 +73,8 @@ class Pass:
         """What was found. Listed words are read again here, when the whole pass has gone through the caches."""
         wrong, *bits = self._counters.tolist()
         addresses, actual = (row[: min(wrong, LISTED)].tolist() for row in self._listed)
-        listed = sorted(self._again(pieces, *each) for each in zip(addresses, actual, strict=True))
-        return Errors(self.pattern.name, wrong, tuple(bits), tuple(listed))
-
-    def _again(self, pieces: Sequence[Piece], address: int, actual: int) -> WrongWord:
-        number = next(n for n, piece in enumerate(pieces) if 0 <= address - piece.base < piece.memory.numel())
-        word = address - pieces[number].base
-        again = int(pieces[number].memory[word]) & ALL_BITS
-        wanted = expected(self.pattern, address)
-        return WrongWord(number, address, word * WORD_BYTES, wanted, actual & ALL_BITS, again)
+        listed = read_again(pieces, self.pattern, list(zip(addresses, actual, strict=True)))
+        return Errors(self.pattern.name, wrong, tuple(bits), listed)
 
 
 def write(piece: Piece, pattern: Pattern, block_words: int = BLOCK_WORDS) -> None:
@@ -135,41 +95,20 @@ def verify(pieces: Sequence[Piece], pattern: Pattern) -> Errors:
     return going.errors(pieces)
 
 
-def sweep(pieces: Sequence[Piece], patterns: Sequence[Pattern]) -> list[Errors]:
-    """Write each pattern over all pieces and verify it while the next is written: n + 1 passes for n patterns.
+class TritonWay:
+    """Each word is written and verified by one program of a kernel; see `preflight.kernels.passes`."""
 
-    One entry for each pattern that did not hold. A pass with errors leaves its blocks as they were, so what follows
-    it is written anew and no error is reported twice.
-    """
-    device = str(pieces[0].memory.device)
-    for piece in pieces:
-        write(piece, patterns[0])
-    found = []
-    for pattern, following in zip(patterns, [*patterns[1:], None], strict=True):
-        going = Pass(pattern, device, following)
-        for piece in pieces:
-            going.launch(piece)
-        errors = going.errors(pieces)
-        if errors.wrong:
-            found.append(errors)
-            for piece in pieces if following else ():
-                write(piece, following or pattern)
-    return found
+    name = "triton"
 
-
-def retained(pieces: Sequence[Piece], pattern: Pattern, wait: Callable[[], None]) -> Errors:
-    """Write, `wait` (work that heats the card, for as long as its cells should hold), then verify."""
-    for piece in pieces:
+    def write(self, piece: Piece, pattern: Pattern) -> None:
+        """Write `pattern` into one piece; returns before the device has done it."""
         write(piece, pattern)
-    wait()
-    return verify(pieces, pattern)
+
+    def begin(self, pattern: Pattern, device: str, following: Pattern | None = None) -> Pass:
+        """A pass that verifies `pattern`, and writes `following` where it held."""
+        return Pass(pattern, device, following)
 
 
 def _numbers(pattern: Pattern) -> tuple[int, int, int, int]:
     """What a kernel needs of a pattern, as signed 64-bit numbers."""
     return signed(pattern.seed), pattern.shift, signed(pattern.keep), signed(pattern.flip)
-
-
-def signed(word: int) -> int:
-    """The same 64 bits, as torch and the kernels' arguments have them."""
-    return word - (1 << 64) if word >> 63 else word

@@ -6,6 +6,7 @@ The kernels in `words` compute the same on the device, so nothing is stored: wha
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 ALL_BITS = (1 << 64) - 1
@@ -77,6 +78,13 @@ def step(order: str, blocks: int) -> int:
         return blocks - 1
     wanted = int(blocks * 0.6180339887)  # the golden section: neighbours in time are strangers in place
     return next(s for s in range(max(wanted, 1), 2 * blocks + 2) if math.gcd(s, blocks) == 1)
+
+
+def reseeded(patterns: Sequence[Pattern], number: int) -> tuple[Pattern, ...]:
+    """The same patterns with other random words in each round `number`: what one draw does not provoke another may."""
+    return tuple(
+        one._replace(seed=(one.seed + number * GOLDEN) & ALL_BITS) if one.kind == HASH else one for one in patterns
+    )
 
 
 _ONES = Pattern("zeros", CONSTANT)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from preflight.kernels.memory import WORD_BYTES, Piece
+from preflight.kernels.wrong_words import WORD_BYTES, Piece
 
 RESERVE_FRACTION = 0.01
 RESERVE_BYTES_MIN = 256 << 20

@@ -12,6 +12,7 @@ import triton  # noqa: E402 - only where it is
 import triton.language as tl  # noqa: E402 - the same
 
 from preflight.kernels import patterns as p  # noqa: E402 - only where triton is
+from preflight.kernels import sweeps  # noqa: E402 - only where triton is
 from preflight.kernels.words import places  # noqa: E402 - only where triton is
 
 pytestmark = pytest.mark.torch
@@ -120,29 +121,35 @@ def test_a_word_read_wrongly_once_is_told_from_one_that_stays_wrong() -> None:
 
 def test_good_memory_passes_all_patterns_and_a_stuck_bit_fails_those_that_want_the_other_value() -> None:
     pieces = [piece(2500), piece(0, 2500), piece(70, 2500)]
-    assert memory.sweep(pieces, p.FULL[:8]) == []
+    way = memory.TritonWay()
+    assert sweeps.sweep(way, pieces, p.FULL[:8]) == []
 
     def stick() -> None:
         pieces[2].memory[3] |= 4
 
     zeros = p.Pattern("zeros", p.CONSTANT)
-    assert [error.address for error in memory.retained(pieces, zeros, stick).listed] == [2503]
-    assert memory.retained(pieces, zeros.inverted(), stick).wrong == 0
+    assert [error.address for error in sweeps.retained(way, pieces, zeros, stick).listed] == [2503]
+    assert sweeps.retained(way, pieces, zeros.inverted(), stick).wrong == 0
+
+
+def test_verifying_many_times_in_one_launch_reads_every_block_as_often_and_lists_a_word_once() -> None:
+    made = piece(5 * memory.BLOCK_WORDS + 9)
+    memory.write(made, p.FULL[-1])
+    made.memory[memory.BLOCK_WORDS * 3] ^= 6
+    made.memory[-1] ^= 1
+    errors = sweeps.verify(memory.TritonWay(), [made], p.FULL[-1], repeats=7)
+    assert errors.wrong == 14
+    assert (errors.bits[:3], sum(errors.bits)) == ((7, 7, 7), 21)
+    assert [word.address for word in errors.listed] == [memory.BLOCK_WORDS * 3, 5 * memory.BLOCK_WORDS + 8]
 
 
 def test_an_error_is_reported_once_and_the_next_pattern_is_whole_again() -> None:
     pieces = [piece(2 * memory.BLOCK_WORDS)]
     lies = p.Pattern("lies", p.CONSTANT, seed=1)
-    real = memory.write
 
-    def written_badly(made: Any, pattern: p.Pattern) -> None:
-        real(made, pattern)
+    def spoil(pattern: p.Pattern) -> None:
         if pattern == lies:
-            made.memory[5] = 0
+            pieces[0].memory[5] = 0
 
-    memory.write = written_badly
-    try:
-        found = memory.sweep(pieces, [lies, *p.GATE])
-    finally:
-        memory.write = real
+    found = sweeps.sweep(memory.TritonWay(), pieces, [lies, *p.GATE], spoil)
     assert [(errors.pattern, errors.wrong) for errors in found] == [("lies", 1)]

@@ -1,0 +1,134 @@
+"""Memory by torch alone, for a machine without Triton and for the host: slower, and the same words, orders and answers.
+
+The expected words are computed beside the memory, a block at a time; a block that fits a cache costs little beside the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from preflight.kernels import patterns as p
+from preflight.kernels.patterns import Pattern, step
+from preflight.kernels.wrong_words import LISTED, Errors, Piece, read_again, signed
+
+HOST_BLOCK_WORDS = 1 << 16
+GPU_BLOCK_WORDS = 1 << 21
+_SPLITMIX = ((30, signed(p.MIX_1)), (27, signed(p.MIX_2)), (31, 1))
+
+
+def fill(out: Any, pattern: Pattern, first: int, scratch: Any = None) -> None:
+    """Write the words of `pattern` from the address `first` (in words) into int64 `out`. `scratch` is as long, or made."""
+    torch.arange(first, first + out.numel(), out=out)
+    if pattern.kind == p.ADDRESS:
+        out.mul_(8)
+    elif pattern.kind == p.WALKING:
+        out.add_(pattern.seed).bitwise_and_(63)
+        torch.bitwise_left_shift(torch.ones_like(out), out, out=out)
+    elif pattern.kind == p.CONSTANT:
+        out.fill_(signed(pattern.seed))
+    elif pattern.kind == p.HASH:
+        _hash(out, pattern.seed, torch.empty_like(out) if scratch is None else scratch[: out.numel()])
+    elif pattern.kind == p.CHECKER:
+        out.bitwise_and_(1)
+        torch.bitwise_left_shift(torch.full_like(out, p.EVEN_BITS), out, out=out)
+    elif pattern.kind == p.MODULO:
+        out.remainder_(p.MODULUS).eq_(pattern.seed).neg_()
+    elif pattern.kind == p.STRIDE:
+        out.bitwise_right_shift_(pattern.shift).bitwise_and_(1).neg_()
+    else:
+        raise ValueError(f"no kind of pattern {pattern.kind}: ADDRESS to STRIDE are 0 to 6")
+    if pattern.keep != p.ALL_BITS:
+        out.bitwise_and_(signed(pattern.keep))
+    if pattern.flip:
+        out.bitwise_xor_(signed(pattern.flip))
+
+
+def _hash(out: Any, seed: int, scratch: Any) -> None:
+    out.add_(1).mul_(signed(p.GOLDEN)).add_(signed(seed))
+    for shift, factor in _SPLITMIX:
+        torch.bitwise_right_shift(out, shift, out=scratch)
+        scratch.bitwise_and_((1 << (64 - shift)) - 1)  # torch shifts the sign in
+        out.bitwise_xor_(scratch).mul_(factor)
+
+
+class TorchWay:
+    """`block_words` are compared at a time; by default as many as suit the device's cache."""
+
+    name = "torch"
+
+    def __init__(self, block_words: int = 0) -> None:
+        self._block_words = block_words
+
+    def write(self, piece: Piece, pattern: Pattern) -> None:
+        """Write `pattern` into one piece."""
+        scratch: Any = None
+        for first, block in _blocks(piece, pattern.order, self._block_words):
+            scratch = torch.empty_like(block) if scratch is None or scratch.numel() < block.numel() else scratch
+            fill(block, pattern, first, scratch)
+
+    def begin(self, pattern: Pattern, device: str, following: Pattern | None = None) -> TorchPass:
+        """A pass that verifies `pattern`, and writes `following` where it held."""
+        return TorchPass(pattern, following, device, self._block_words)
+
+
+class TorchPass:
+    """Verifies pieces against one pattern, and writes `following` into the blocks that held."""
+
+    def __init__(self, pattern: Pattern, following: Pattern | None, device: str, block_words: int) -> None:
+        self.pattern, self.following = pattern, following
+        self._block_words = block_words or _usual(device)
+        self._wanted = torch.empty(0, dtype=torch.int64, device=device)
+        self._scratch = self._wanted
+        self._wrong = 0
+        self._bits = [0] * 64
+        self._listed: list[tuple[int, int]] = []
+
+    def launch(self, piece: Piece, *, repeats: int = 1) -> None:
+        """Go over one piece; each block is read `repeats` times before the next."""
+        room = min(self._block_words, piece.memory.numel())
+        if self._wanted.numel() < room:
+            self._wanted = torch.empty(room, dtype=torch.int64, device=piece.memory.device)
+            self._scratch = torch.empty_like(self._wanted)
+        for first, block in _blocks(piece, self.pattern.order, self._block_words):
+            wanted = self._wanted[: block.numel()]
+            fill(wanted, self.pattern, first, self._scratch)
+            wrong = self._wrong
+            for _ in range(repeats):
+                if not torch.equal(block, wanted):
+                    self._note(block, wanted, first)
+            if self.following is not None and self._wrong == wrong:
+                fill(block, self.following, first, self._scratch)
+
+    def errors(self, pieces: Sequence[Piece]) -> Errors:
+        """What was found; listed words are read again."""
+        again = read_again(pieces, self.pattern, self._listed)
+        return Errors(self.pattern.name, self._wrong, tuple(self._bits), again)
+
+    def _note(self, block: Any, wanted: Any, first: int) -> None:
+        """Count and list what differs. What is gone when it is looked for counts as one word, and nobody knows which."""
+        read = block.clone()  # counted and listed are the same read
+        places = (read != wanted).nonzero().flatten()
+        actual = read[places]
+        different = actual ^ wanted[places]
+        self._wrong += max(places.numel(), 1)
+        for bit in range(64):
+            self._bits[bit] += int(different.bitwise_right_shift(bit).bitwise_and_(1).sum())
+        room = LISTED - len(self._listed)
+        self._listed += zip((places[:room] + first).tolist(), actual[:room].tolist(), strict=True)
+
+
+def _blocks(piece: Piece, order: str, block_words: int) -> Iterator[tuple[int, Any]]:
+    """(address of its first word, the block), each once, in `order`."""
+    words = piece.memory.numel()
+    size = block_words or _usual(str(piece.memory.device))
+    blocks = -(-words // size)
+    for turn in range(blocks):
+        first = turn * step(order, blocks) % blocks * size
+        yield piece.base + first, piece.memory[first : first + size]
+
+
+def _usual(device: str) -> int:
+    return HOST_BLOCK_WORDS if device.startswith("cpu") else GPU_BLOCK_WORDS
