@@ -1,18 +1,21 @@
 """64-bit digests of tensors, made on the device: of all bits and where they are, so that NaN equals NaN of the same bits.
 
 A digest is kept for each block of the output, not one for all: what differs has a place at once, and the words of
-a block that differs are set aside in the same pass, before the next product overwrites them.
+a block that differs are set aside in the same pass, before the next product overwrites them. The kernel of `digest_kernel`
+makes them where there is Triton, torch makes the same ones elsewhere.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
+import importlib.util
+import os
 from typing import Any, NamedTuple
 
 import torch
-import triton
-import triton.language as tl
 
-from preflight.kernels.patterns import ALL_BITS
+from preflight.kernels.patterns import ALL_BITS, GOLDEN, MIX_1, MIX_2
 
 BLOCK_WORDS = 2048
 KEPT = 16  # blocks set aside
@@ -26,38 +29,9 @@ class Differing(NamedTuple):
     words: list[int]
 
 
-@triton.jit(do_not_specialize=["repeat", "blocks"])
-def digest_kernel(
-    data,
-    digests,
-    counter,
-    kept_places,
-    kept_words,
-    words,
-    blocks: tl.int64,
-    repeat: tl.int64,
-    COMPARE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    ROOM: tl.constexpr,
-):
-    """One digest a block into int64 digests[repeat, block]; if `COMPARE`, against those of repeat 0.
-
-    Of those that differ, the first ROOM: int64 kept_places[ROOM, 2] repeat and block, kept_words[ROOM, BLOCK].
-    """
-    block = tl.program_id(0).to(tl.int64)
-    at = block * BLOCK + tl.arange(0, BLOCK).to(tl.int64)
-    actual = tl.load(data + at, mask=at < words, other=0)
-    mixed = (actual.to(tl.uint64, bitcast=True) + (at.to(tl.uint64) + 1) * 0x9E3779B97F4A7C15) * 0xBF58476D1CE4E5B9
-    mixed = (mixed ^ (mixed >> 32)) * 0x94D049BB133111EB
-    total = tl.sum((mixed ^ (mixed >> 29)).to(tl.int64, bitcast=True), 0)
-    tl.store(digests + repeat.to(tl.int64) * blocks.to(tl.int64) + block, total)
-    if COMPARE:  # noqa: SIM102 - decided by the compiler, and the other on the device
-        if total != tl.load(digests + block):
-            slot = tl.atomic_add(counter, 1)
-            if slot < ROOM:
-                tl.store(kept_places + slot * 2, repeat.to(tl.int64))
-                tl.store(kept_places + slot * 2 + 1, block)
-                tl.store(kept_words + slot * BLOCK + tl.arange(0, BLOCK), actual)
+def signed(word: int) -> int:
+    """The same 64 bits, as torch has them."""
+    return word - (1 << 64) if word >> 63 else word
 
 
 def as_words(tensor: Any) -> Any:
@@ -67,24 +41,80 @@ def as_words(tensor: Any) -> Any:
     return tensor.view(-1).view(torch.int64)
 
 
-class Digests:
-    """The digests of `repeats` outputs of the same shape; only `read` and `differing` wait for the device."""
+def hashed_words(seed: int, words: int, device: str, first: int = 0) -> Any:
+    """The words that `patterns.expected` gives for a HASH pattern of this seed from address `first` on, as int64[words]."""
+    state = torch.arange(first + 1, first + words + 1, dtype=torch.int64, device=device)
+    state.mul_(signed(GOLDEN)).add_(signed(seed & ALL_BITS))
+    for shift, factor in ((30, MIX_1), (27, MIX_2)):
+        state.bitwise_xor_(_shifted(state, shift)).mul_(signed(factor))
+    return state.bitwise_xor_(_shifted(state, 31))
 
-    def __init__(self, output: Any, repeats: int, block_words: int = BLOCK_WORDS) -> None:
+
+def block_digests(words: Any, block_words: int = BLOCK_WORDS) -> Any:
+    """One digest for each block of int64[words], as int64[blocks]; behind the end zeros are digested."""
+    blocks = -(-words.numel() // block_words)
+    mixed = torch.arange(1, blocks * block_words + 1, dtype=torch.int64, device=words.device).mul_(signed(GOLDEN))
+    mixed[: words.numel()] += words
+    mixed.mul_(signed(MIX_1))
+    mixed.bitwise_xor_(_shifted(mixed, 32)).mul_(signed(MIX_2))
+    mixed.bitwise_xor_(_shifted(mixed, 29))
+    return mixed.view(blocks, block_words).sum(1)
+
+
+def _shifted(words: Any, by: int) -> Any:
+    """Logical shift right: torch's own keeps the sign."""
+    return words.bitwise_right_shift(by).bitwise_and_((1 << (64 - by)) - 1)
+
+
+@functools.cache
+def without_triton(device: str) -> str:
+    """Why torch has to make the digests on this device; empty if Triton's kernel does.
+
+    The kernel is tried once: a Triton without a compiler, or for other GPUs, is found out here. Raises RuntimeError if
+    it digests other bits than torch does: then one of the two was computed wrongly.
+    """
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
+    if not device.startswith("cuda") and os.environ.get("TRITON_INTERPRET") != "1":
+        return "Triton does not compile for a processor"
+    sample = hashed_words(1, BLOCK_WORDS + 5, device)
+    made = Digests(sample, 1, by_triton=True)
+    try:
+        made.add(0, sample)
+    except Exception as error:  # noqa: BLE001 - Triton, the compiler and the driver each have classes of their own
+        return f"Triton cannot be used: {' '.join(str(error).split())[:200]}"
+    if not torch.equal(made.of_blocks[0], block_digests(sample)):
+        raise RuntimeError(f"{device} digests the same words in two ways to different numbers; one of them is wrong")
+    return ""
+
+
+class Digests:
+    """The digests of `repeats` outputs of the same shape.
+
+    With Triton, only `read`, `differing_repeats` and `differing` wait for the device. `of_blocks` is int64[repeats, blocks].
+    """
+
+    def __init__(
+        self, output: Any, repeats: int, block_words: int = BLOCK_WORDS, *, by_triton: bool | None = None
+    ) -> None:
         self.block_words = block_words
         self.blocks = -(-as_words(output).numel() // block_words)
         device = output.device
-        self._digests = torch.zeros((repeats, self.blocks), dtype=torch.int64, device=device)
+        self.by_triton = not without_triton(str(device)) if by_triton is None else by_triton
+        self.of_blocks = torch.zeros((repeats, self.blocks), dtype=torch.int64, device=device)
         self._counter = torch.zeros(1, dtype=torch.int64, device=device)
         self._places = torch.zeros((KEPT, 2), dtype=torch.int64, device=device)
         self._words = torch.zeros((KEPT, block_words), dtype=torch.int64, device=device)
 
     def add(self, repeat: int, output: Any) -> None:
-        """Digest the output of one repeat; those after the first are compared with it. Returns at once."""
+        """Digest the output of one repeat; those after the first are compared with it."""
         words = as_words(output)
-        digest_kernel[(self.blocks,)](
+        if not self.by_triton:
+            self._add_by_torch(repeat, words)
+            return
+        importlib.import_module("preflight.kernels.digest_kernel").digest_kernel[(self.blocks,)](
             words,
-            self._digests,
+            self.of_blocks,
             self._counter,
             self._places,
             self._words,
@@ -96,15 +126,26 @@ class Digests:
             ROOM=KEPT,
         )
 
+    def _add_by_torch(self, repeat: int, words: Any) -> None:
+        self.of_blocks[repeat] = block_digests(words, self.block_words)
+        for block in (self.of_blocks[repeat] != self.of_blocks[0]).nonzero().flatten().tolist():
+            slot = int(self._counter)
+            self._counter += 1
+            if slot >= KEPT:
+                continue
+            part = words[block * self.block_words : (block + 1) * self.block_words]
+            self._places[slot] = torch.tensor((repeat, block))
+            self._words[slot, : part.numel()] = part
+
     def read(self) -> list[str]:
         """One digest for each repeat, 16 hexadecimal figures."""
-        places = torch.arange(1, self.blocks + 1, dtype=torch.int64, device=self._digests.device)
-        totals = (self._digests * (places * 2 + 1)).sum(1)  # odd factors: swapped blocks are not equal
+        places = torch.arange(1, self.blocks + 1, dtype=torch.int64, device=self.of_blocks.device)
+        totals = (self.of_blocks * (places * 2 + 1)).sum(1)  # odd factors: swapped blocks are not equal
         return [f"{total & ALL_BITS:016x}" for total in totals.tolist()]
 
     def differing_repeats(self) -> list[int]:
         """The repeats whose digest of any block is not that of repeat 0."""
-        return (self._digests != self._digests[0]).any(1).nonzero().flatten().tolist()  # type: ignore[no-any-return]  # torch has no types here
+        return (self.of_blocks != self.of_blocks[0]).any(1).nonzero().flatten().tolist()  # type: ignore[no-any-return]  # torch has no types here
 
     def differing(self) -> list[Differing]:
         """The blocks set aside, by repeat and place."""

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from preflight.kernels.digest import as_words
-from preflight.kernels.memory import Errors, Piece, verify, write
+from preflight.kernels.digest import as_words, hashed_words, signed
 from preflight.kernels.patterns import ALL_BITS, HASH, Pattern
+
+LISTED = 16
 
 
 class Form(NamedTuple):
@@ -34,6 +35,25 @@ FORMS = {
 }
 
 
+class ChangedWord(NamedTuple):
+    """One 64-bit word of an operand that is not what was written; all as unsigned."""
+
+    offset_bytes: int
+    expected: int
+    actual: int
+
+    def __str__(self) -> str:
+        flipped = self.expected ^ self.actual
+        return f"byte {self.offset_bytes:#x}: {self.expected:#018x} written, {self.actual:#018x} read, {flipped:#x} flipped"
+
+
+class Changed(NamedTuple):
+    """All words of an operand that changed, counted, and the first ones."""
+
+    wrong: int
+    listed: tuple[ChangedWord, ...]
+
+
 def operand_pattern(kind: Any, seed: int) -> Pattern:
     """The words of an operand of the torch type `kind`."""
     form = FORMS[kind]
@@ -44,10 +64,24 @@ def operand_pattern(kind: Any, seed: int) -> Pattern:
 def operand(shape: tuple[int, int], kind: Any, seed: int, device: str) -> Any:
     """A matrix of the torch type `kind`, the same on every device and in every run."""
     made = torch.empty(shape, dtype=kind, device=device)
-    write(Piece(as_words(made)), operand_pattern(kind, seed))
+    words = as_words(made)
+    words.copy_(_expected(kind, seed, words.numel(), device))
     return made
 
 
-def verify_operand(made: Any, seed: int) -> Errors:
+def verify_operand(made: Any, seed: int) -> Changed:
     """Whether an operand still is what `operand` made; waits for the device."""
-    return verify([Piece(as_words(made))], operand_pattern(made.dtype, seed))
+    words = as_words(made)
+    expected = _expected(made.dtype, seed, words.numel(), str(made.device))
+    places = (words != expected).nonzero().flatten()
+    listed = tuple(
+        ChangedWord(place * 8, int(expected[place]) & ALL_BITS, int(words[place]) & ALL_BITS)
+        for place in places[:LISTED].tolist()
+    )
+    return Changed(places.numel(), listed)
+
+
+def _expected(kind: Any, seed: int, words: int, device: str) -> Any:
+    pattern = operand_pattern(kind, seed)
+    made = hashed_words(pattern.seed, words, device)
+    return made.bitwise_and_(signed(pattern.keep)).bitwise_xor_(signed(pattern.flip))

@@ -6,11 +6,14 @@ in a tile has a name on the chip. Sizes are multiples of the tile; operands are 
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
+
+from preflight.kernels.digest import as_words, block_digests
 
 TILE, DEPTH = 128, 64
 NOT_KNOWN = -1
@@ -19,7 +22,10 @@ FRACTION_BITS = {torch.bfloat16: 7, torch.float16: 10}
 
 
 class Disagreement(NamedTuple):
-    """One element on which library and own product disagree; `sm` is -1 where it is not known."""
+    """One element on which library and own product disagree, and what it is in fp64.
+
+    `sm` is the multiprocessor that computed our own tile, -1 where it is not known.
+    """
 
     row: int
     column: int
@@ -27,21 +33,39 @@ class Disagreement(NamedTuple):
     own: float
     tile: int
     sm: int
+    right: float
+
+    @property
+    def ours_is_wrong(self) -> bool:
+        """Whether the library is nearer to the truth: then `sm` is where it went wrong. NaN is near to nothing."""
+        ours, theirs = abs(self.own - self.right), abs(self.library - self.right)
+        return not math.isnan(theirs) and not ours <= theirs
 
     def __str__(self) -> str:
         where = f"SM {self.sm}" if self.sm != NOT_KNOWN else "SM not known"
         return (
-            f"[{self.row}, {self.column}]: library {self.library:g}, own {self.own:g} (own tile {self.tile} on {where})"
+            f"[{self.row}, {self.column}]: library {self.library:g}, own {self.own:g} (own tile {self.tile} on {where}), "
+            f"{self.right:g} in fp64: {'ours' if self.ours_is_wrong else 'the library'} is wrong"
         )
+
+
+class Tiles(NamedTuple):
+    """What one multiprocessor computed while tiles were repeated, in tiles: all, and those that came out differently."""
+
+    computed: int
+    wrong: int
 
 
 @triton.jit
 def product_kernel(
-    left, right, output, sms, size_k, size_n, TILE: tl.constexpr, DEPTH: tl.constexpr, ASK_SM: tl.constexpr
+    left, right, output, sms, size_k, size_n, first, TILE: tl.constexpr, DEPTH: tl.constexpr, ASK_SM: tl.constexpr
 ):
-    """output[m, n] = left[m, k] @ right[k, n]; int32 sms[tile]: where each tile was computed, if `ASK_SM`."""
+    """output[m, n] = left[m, k] @ right[k, n]; int32 sms[tile]: where each tile was computed, if `ASK_SM`.
+
+    The first program has the tile `first`, so that a tile can be sent to another multiprocessor.
+    """
     across = size_n // TILE
-    tile = tl.program_id(0)
+    tile = ((tl.program_id(0) + first) % tl.num_programs(0)).to(tl.int32)
     rows = ((tile // across) * TILE + tl.arange(0, TILE)).to(tl.int64)
     columns = ((tile % across) * TILE + tl.arange(0, TILE)).to(tl.int64)
     inner = tl.arange(0, DEPTH).to(tl.int64)
@@ -56,15 +80,18 @@ def product_kernel(
         tl.store(sms + tile, sm)
 
 
-def product(left: Any, right: Any, tile: int = TILE, depth: int = DEPTH) -> tuple[Any, Any]:
-    """``left @ right`` in the operands' type, and int32 sms[tiles]; ValueError if the sizes don't fit the tile."""
+def product(left: Any, right: Any, tile: int = TILE, depth: int = DEPTH, first: int = 0) -> tuple[Any, Any]:
+    """``left @ right`` in the operands' type, and int32 sms[tiles]; ValueError if the sizes don't fit the tile.
+
+    `first` is the tile that is given out first; the bits do not depend on it.
+    """
     (m, k), n = left.shape, right.shape[1]
     if m % tile or n % tile or k % depth:
         raise ValueError(f"our product takes multiples of {tile} x {depth} x {tile}, not {m} x {k} x {n}")
     output = torch.empty((m, n), dtype=left.dtype, device=left.device)
     tiles = (m // tile) * (n // tile)
     sms = torch.full((tiles,), NOT_KNOWN, dtype=torch.int32, device=left.device)
-    product_kernel[(tiles,)](left, right, output, sms, k, n, TILE=tile, DEPTH=depth, ASK_SM=left.is_cuda)
+    product_kernel[(tiles,)](left, right, output, sms, k, n, first, TILE=tile, DEPTH=depth, ASK_SM=left.is_cuda)
     return output, sms
 
 
@@ -87,5 +114,40 @@ def disagreements(
     listed = []
     for row, column in wrong.nonzero()[:most].tolist():
         at = (row // tile) * across + column // tile
-        listed.append(Disagreement(row, column, float(theirs[row, column]), float(ours[row, column]), at, int(sms[at])))
+        true = float(left[row].double() @ right[:, column].double())
+        both = float(theirs[row, column]), float(ours[row, column])
+        listed.append(Disagreement(row, column, *both, at, int(sms[at]), true))
     return int(wrong.sum()), listed
+
+
+def by_multiprocessor(left: Any, right: Any, repeats: int, tile: int = TILE) -> dict[int, Tiles]:
+    """Repeat our own product with the tiles given out anew each time; what each multiprocessor made of its tiles.
+
+    A tile is wrong where its bits are not those that it had most often. Empty where multiprocessors are not known.
+    """
+    tiles = (left.shape[0] // tile) * (right.shape[1] // tile)
+    made, places = [], []
+    for repeat in range(repeats):
+        output, sms = product(left, right, tile, min(DEPTH, left.shape[1]), first=repeat * tiles // repeats)
+        made.append(_digests_of_tiles(output, tile))
+        places.append(sms)
+    digests, where = torch.stack(made), torch.stack(places)
+    return tally((digests != digests.mode(0).values).tolist(), where.tolist())
+
+
+def tally(wrong: list[list[bool]], sms: list[list[int]]) -> dict[int, Tiles]:
+    """Tiles by multiprocessor, from which tile was wrong and where it was computed in each repeat."""
+    counted: dict[int, Tiles] = {}
+    for bad_row, sm_row in zip(wrong, sms, strict=True):
+        for bad, sm in zip(bad_row, sm_row, strict=True):
+            if sm != NOT_KNOWN:
+                computed, so_far = counted.get(sm, Tiles(0, 0))
+                counted[sm] = Tiles(computed + 1, so_far + bad)
+    return counted
+
+
+def _digests_of_tiles(output: Any, tile: int) -> Any:
+    """One digest for the bits of each tile, as int64[tiles]."""
+    rows, columns = output.shape
+    apart = output.view(rows // tile, tile, columns // tile, tile).transpose(1, 2).contiguous()
+    return block_digests(as_words(apart), tile * tile * output.element_size() // 8)

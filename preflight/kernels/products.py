@@ -1,24 +1,26 @@
 """Matrix products through torch's library, in every type the device has, with every output digested.
 
-The same operands give the same bits on the same chip, library and number of SMs. The digest of one output is made on
-a second stream while the next product runs, so that checking costs next to nothing.
+The same operands give the same bits on the same chip, library and number of SMs. With Triton, the digest of one output is
+made on a second stream while the next product runs, so that checking costs next to nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 
-from preflight.kernels.digest import Digests, as_words
-from preflight.kernels.memory import Errors
-from preflight.kernels.operands import operand, verify_operand
-from preflight.kernels.patterns import ALL_BITS
+from preflight.kernels.digest import Digests
+from preflight.kernels.elements import Wrong, wrong_elements
+from preflight.kernels.operands import Changed, operand, verify_operand
 
 BUFFERS = 2
 PLACES_LISTED = 8
+# Since which compute capability a GPU has it; before, torch computes something else under the same name.
+CAPABILITIES = {"bf16": (8, 0), "tf32": (8, 0), "fp8": (8, 9), "int8": (7, 5)}
 
 
 class Kind(NamedTuple):
@@ -33,6 +35,7 @@ KINDS = (
     Kind("bf16", torch.bfloat16, torch.bfloat16),
     Kind("fp16", torch.float16, torch.float16),
     Kind("tf32", torch.float32, torch.float32),
+    Kind("fp32", torch.float32, torch.float32),
     Kind("fp8", torch.float8_e4m3fn, torch.bfloat16),
     Kind("int8", torch.int8, torch.int32),
     Kind("fp64", torch.float64, torch.float64),
@@ -40,12 +43,39 @@ KINDS = (
 
 
 class Repeats(NamedTuple):
-    """What repeating one product showed. `digest` is that of the first; `places` say what differed where."""
+    """What repeating one product showed. `digest` is that of the first; `wrong` what differed in the blocks set aside.
+
+    `seconds` is how long the products took, without the digests where these do not run beside them.
+    """
 
     digest: str
     repeats: int
     differing: list[int]
-    places: list[str]
+    wrong: list[Wrong]
+    seconds: float
+
+    @property
+    def places(self) -> list[str]:
+        """What differed, in words; empty if nothing did."""
+        if self.differing and not self.wrong:
+            return ["a product made afterwards has the differing bits too: repeat 0 is the odd one"]
+        return [str(each) for each in self.wrong[:PLACES_LISTED]]
+
+
+def lacking(kind: Kind, device: str) -> str:
+    """Why this device has no such product, in words; empty if it should have."""
+    if not device.startswith("cuda"):
+        return "a processor has no tensor float" if kind.name == "tf32" else ""
+    wanted, here = CAPABILITIES.get(kind.name, (0, 0)), torch.cuda.get_device_capability(device)
+    return f"compute capability {here[0]}.{here[1]} has none" if here < wanted else ""
+
+
+def refused(error: Exception) -> bool:
+    """Whether the library says that there is no such product, rather than that it failed."""
+    words = str(error)
+    if isinstance(error, torch.OutOfMemoryError):
+        return False
+    return isinstance(error, NotImplementedError) or "NOT_SUPPORTED" in words or "CUDA error" not in words
 
 
 class Work:
@@ -82,7 +112,7 @@ class Work:
             with precision(tensor_float=self.kind.name == "tf32"):
                 torch.mm(self.left, self.factor, out=output)
 
-    def operand_errors(self) -> list[Errors]:
+    def operand_errors(self) -> list[Changed]:
         """The operands that are no longer what was written, left first; waits for the device."""
         both = (verify_operand(self.left, self.seed), verify_operand(self.right, self.seed + 1))
         return [errors for errors in both if errors.wrong]
@@ -98,26 +128,63 @@ def repeated(
     """Do `work` again and again and digest every output. `fault(repeat, output)` plays a broken multiplier."""
     buffers = [work.buffer() for _ in range(BUFFERS)]
     digests = Digests(buffers[0], repeats)
-    if work.device.startswith("cuda") and overlap:
-        _overlapped(work, repeats, fault, buffers, digests)
+    if not work.device.startswith("cuda"):
+        seconds = _timed_by_clock(work, repeats, fault, buffers, digests)
     else:
-        for repeat in range(repeats):
+        together = overlap and digests.by_triton
+        seconds = (_overlapped if together else _in_turn)(work, repeats, fault, buffers, digests)
+    differing = digests.differing_repeats()
+    wrong: list[Wrong] = []
+    if differing:
+        work.run(buffers[0])
+        wrong = wrong_elements(digests, buffers[0])
+    return Repeats(digests.read()[0], repeats, differing, wrong, seconds)
+
+
+def _timed_by_clock(
+    work: Work, repeats: int, fault: Callable[[int, Any], None], buffers: list[Any], digests: Digests
+) -> float:
+    """A processor's way: products and digests in turn. Seconds of the products."""
+    seconds = 0.0
+    for repeat in range(repeats):
+        output = buffers[repeat % BUFFERS]
+        began = time.perf_counter()
+        work.run(output)
+        fault(repeat, output)
+        seconds += time.perf_counter() - began
+        digests.add(repeat, output)
+    return seconds
+
+
+def _in_turn(
+    work: Work, repeats: int, fault: Callable[[int, Any], None], buffers: list[Any], digests: Digests
+) -> float:
+    """Products and digests in turn on one stream. Seconds of the products."""
+    marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(repeats)]
+    with torch.cuda.device(work.device):
+        for repeat, (began, ended) in enumerate(marks):
             output = buffers[repeat % BUFFERS]
+            began.record()
             work.run(output)
             fault(repeat, output)
+            ended.record()
             digests.add(repeat, output)
-    differing = digests.differing_repeats()
-    places = _places(work, buffers[0], digests) if differing else []
-    return Repeats(digests.read()[0], repeats, differing, places)
+        torch.cuda.synchronize(work.device)
+    return sum(began.elapsed_time(ended) for began, ended in marks) / 1e3
 
 
 def _overlapped(
     work: Work, repeats: int, fault: Callable[[int, Any], None], buffers: list[Any], digests: Digests
-) -> None:
-    """Products on this stream, digests on another; a buffer is written again only when it has been digested."""
+) -> float:
+    """Products on this stream, digests on another; a buffer is written again only when it has been digested.
+
+    Seconds from the first product's beginning to the last one's end.
+    """
     products, other = torch.cuda.current_stream(work.device), torch.cuda.Stream(work.device)
+    began, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     other.wait_stream(products)
     read = [torch.cuda.Event() for _ in buffers]
+    began.record(products)
     for repeat in range(repeats):
         slot = repeat % BUFFERS
         if repeat >= BUFFERS:
@@ -128,28 +195,10 @@ def _overlapped(
         with torch.cuda.stream(other):
             digests.add(repeat, buffers[slot])
             read[slot].record(other)
+    ended.record(products)
     products.wait_stream(other)
-
-
-def _places(work: Work, output: Any, digests: Digests) -> list[str]:
-    """Element by element what differs from a product made now, in the blocks that were set aside."""
-    work.run(output)
-    fresh = as_words(output)
-    lanes = 8 // output.element_size()
-    width = 64 // lanes
-    listed = []
-    for repeat, block, words in digests.differing():
-        first = block * digests.block_words
-        wanted = [word & ALL_BITS for word in fresh[first : first + digests.block_words].tolist()]
-        for number, (was, ought) in enumerate(zip(words, wanted, strict=False)):
-            for lane in range(lanes) if was != ought else ():
-                actual, right = (word >> lane * width & ((1 << width) - 1) for word in (was, ought))
-                if actual != right:
-                    row, column = divmod((first + number) * lanes + lane, work.size)
-                    listed.append(
-                        f"repeat {repeat} [{row}, {column}]: bits {actual:#x}, {right:#x} expected, {actual ^ right:#x} flipped"
-                    )
-    return listed[:PLACES_LISTED] or ["a product made afterwards has the differing bits too: repeat 0 is the odd one"]
+    torch.cuda.synchronize(work.device)
+    return float(began.elapsed_time(ended)) / 1e3
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from preflight.kernels.digest import Digests
+from preflight.kernels.elements import Wrong, wrong_elements
 from preflight.kernels.operands import operand
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
@@ -25,11 +26,12 @@ ALLOWED = 8 * 2.0**-24
 
 
 class Answers(NamedTuple):
-    """One function: its digest, the repeats that differed, and how many values are wrong beside fp64."""
+    """One function: its digest, the repeats that differed and where, and how many values are wrong beside fp64."""
 
     name: str
     digest: str
     differing: list[int]
+    places: list[Wrong]
     wrong: int
     first: str
 
@@ -48,4 +50,6 @@ def check(name: str, size: int, repeats: int, seed: int, device: str, fault: Cal
     first = ""
     for row, column in wrong.nonzero()[:1].tolist():
         first = f"{name}({float(numbers[row, column])!r}) = {float(output[row, column])!r}, not {float(true[row, column])!r}"
-    return Answers(name, digests.read()[0], digests.differing_repeats(), int(wrong.sum()), first)
+    differing = digests.differing_repeats()
+    places = wrong_elements(digests, FUNCTIONS[name](numbers)) if differing else []
+    return Answers(name, digests.read()[0], differing, places, int(wrong.sum()), first)

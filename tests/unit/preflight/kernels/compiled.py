@@ -13,7 +13,7 @@ from triton.backends.compiler import GPUTarget  # noqa: E402 - after the filter
 from triton.compiler import ASTSource, compile  # noqa: A004, E402 - its name there; after the filter
 
 from preflight.kernels import patterns  # noqa: E402 - after the filter
-from preflight.kernels.digest import digest_kernel  # noqa: E402 - after the filter
+from preflight.kernels.digest_kernel import digest_kernel  # noqa: E402 - after the filter
 from preflight.kernels.own_product import product_kernel  # noqa: E402 - after the filter
 from preflight.kernels.passes import verify_and_write_kernel, verify_kernel, write_kernel  # noqa: E402 - after the filter
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-products = pytest.importorskip("preflight.kernels.products")
-
-from preflight.kernels import digest, operands, own_product, special  # noqa: E402 - only where triton is
-from preflight.kernels.patterns import ALL_BITS, GOLDEN, MIX_1, MIX_2, expected  # noqa: E402 - the same
+from preflight.kernels import digest, elements, operands, products, special
+from preflight.kernels.patterns import ALL_BITS, GOLDEN, HASH, MIX_1, MIX_2, Pattern, expected
 
 pytestmark = pytest.mark.torch
 FP16 = products.KINDS[1]
@@ -31,7 +31,7 @@ def test_the_digest_is_the_model_for_each_block() -> None:
     padded = [*words.tolist(), *tail]
     blocks = [model_digest([0] * 128 * b + padded[128 * b : 128 * b + 128]) for b in range(3)]
     before = [model_digest([0] * 128 * b) for b in range(3)]
-    assert [d & ALL_BITS for d in made._digests[0].tolist()] == [
+    assert [d & ALL_BITS for d in made.of_blocks[0].tolist()] == [
         (block - earlier) & ALL_BITS for block, earlier in zip(blocks, before, strict=True)
     ]
 
@@ -93,26 +93,6 @@ def test_a_changed_operand_changes_the_digest_and_has_a_place() -> None:
     assert errors.listed[0].offset_bytes == (3 * 64 + 2) * 2 // 8 * 8
 
 
-def test_the_second_opinion_agrees_or_names_element_and_tile() -> None:
-    left, right = (operands.operand((64, 64), torch.float16, seed, "cpu") for seed in (1, 2))
-    library = left @ right
-    assert own_product.disagreements(library, left, right, tile=16)[0] == 0
-    library[20, 50] += 0.5
-    library[62, 0], library[63, 0] = float("inf"), float("nan")
-    many, listed = own_product.disagreements(library, left, right, tile=16)
-    assert many == 3
-    assert [(each.row, each.column, each.tile, each.sm) for each in listed] == [
-        (20, 50, 7, -1),
-        (62, 0, 12, -1),
-        (63, 0, 12, -1),
-    ]
-
-
-def test_the_second_opinion_refuses_sizes_that_are_no_multiples() -> None:
-    with pytest.raises(ValueError, match="multiples of 16"):
-        own_product.product(torch.zeros(16, 16), torch.zeros(16, 20), 16, 16)
-
-
 @pytest.mark.parametrize("name", special.FUNCTIONS)
 def test_special_functions_repeat_and_are_right(name: str) -> None:
     good = special.check(name, 32, 2, 3, "cpu", products.no_fault)
@@ -125,3 +105,46 @@ def test_special_functions_repeat_and_are_right(name: str) -> None:
     bad = special.check(name, 32, 2, 3, "cpu", fault)
     assert (bad.differing, bad.wrong) == ([1], 1)
     assert bad.first.startswith(f"{name}(")
+
+
+@given(st.integers(0, (1 << 64) - 1), st.integers(0, 1 << 40), st.integers(1, 70))
+def test_hashed_words_are_the_pattern(seed: int, first: int, words: int) -> None:
+    made = [word & ALL_BITS for word in digest.hashed_words(seed, words, "cpu", first).tolist()]
+    assert made == [expected(Pattern("hash", HASH, seed=seed), first + i) for i in range(words)]
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=70), st.sampled_from([16, 64]))
+def test_torch_digests_as_the_model_does(words: list[int], block: int) -> None:
+    made = [each & ALL_BITS for each in digest.block_digests(torch.tensor(words), block).tolist()]
+    padded = [*words, *[0] * (-len(words) % block)]
+    whole = [model_digest([0] * at + padded[at : at + block]) for at in range(0, len(padded), block)]
+    before = [model_digest([0] * at) for at in range(0, len(padded), block)]
+    assert made == [(one - other) & ALL_BITS for one, other in zip(whole, before, strict=True)]
+
+
+def test_more_differing_blocks_than_there_is_room_for_are_still_counted() -> None:
+    words = torch.arange(32 * 64)
+    made = digest.Digests(words, 2, 64)
+    made.add(0, words)
+    made.add(1, words + 1)
+    assert made.differing_repeats() == [1]
+    assert len(made.differing()) == digest.KEPT
+
+
+@given(st.integers(0, ALL_BITS), st.integers(0, ALL_BITS), st.sampled_from([1, 2, 4, 8]))
+def test_elements_of_a_word_make_up_its_difference(was: int, ought: int, size: int) -> None:
+    flips = [(place, actual ^ right) for place, actual, right in elements.differing_elements(was, ought, size)]
+    assert sum(flip << 8 * size * place for place, flip in flips) == was ^ ought
+    assert all(0 < flip < 1 << 8 * size for _, flip in flips)
+
+
+def test_flipped_bits_are_counted() -> None:
+    assert elements.bit_counts([1 << 14, 1 << 14 | 1, 0]) == "0: 1, 14: 2"
+
+
+def test_what_a_library_lacks_is_told_from_what_fails() -> None:
+    assert products.refused(RuntimeError("not implemented for 'Half'"))
+    assert products.refused(RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul"))
+    assert not products.refused(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    assert not products.refused(torch.OutOfMemoryError("CUDA out of memory"))
+    assert [kind.name for kind in products.KINDS if products.lacking(kind, "cpu")] == ["tf32"]

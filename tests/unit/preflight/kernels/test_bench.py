@@ -65,6 +65,6 @@ def test_interpreted_everything_works_and_every_fault_is_found_where_it_is(bench
     whole = [row for row in rows if row["section"] == "whole card" and row["unit"] == "s"]
     assert [row["note"].partition(";")[0] for row in whole] == ["no errors"] * 3
     repeated = [row["note"] for row in rows if row["name"].endswith("repeatability")]
-    assert len(repeated) == 6
+    assert len(repeated) == 7
     assert all(note.startswith("all digests equal") and "checksums right" in note for note in repeated)
     assert not any(row["name"] == "STOPPED" for row in rows)
