@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from preflight.kernels.patterns import ALL_BITS, GOLDEN, MIX_1, MIX_2
+from preflight.kernels.wrong_words import signed
 
 BLOCK_WORDS = 2048
 KEPT = 16  # blocks set aside
@@ -29,25 +30,11 @@ class Differing(NamedTuple):
     words: list[int]
 
 
-def signed(word: int) -> int:
-    """The same 64 bits, as torch has them."""
-    return word - (1 << 64) if word >> 63 else word
-
-
 def as_words(tensor: Any) -> Any:
     """The same memory as int64[words]; ValueError if that cannot be."""
     if not tensor.is_contiguous() or tensor.numel() * tensor.element_size() % 8:
         raise ValueError(f"a digest needs whole 64-bit words side by side, not {tuple(tensor.shape)} of {tensor.dtype}")
     return tensor.view(-1).view(torch.int64)
-
-
-def hashed_words(seed: int, words: int, device: str, first: int = 0) -> Any:
-    """The words that `patterns.expected` gives for a HASH pattern of this seed from address `first` on, as int64[words]."""
-    state = torch.arange(first + 1, first + words + 1, dtype=torch.int64, device=device)
-    state.mul_(signed(GOLDEN)).add_(signed(seed & ALL_BITS))
-    for shift, factor in ((30, MIX_1), (27, MIX_2)):
-        state.bitwise_xor_(_shifted(state, shift)).mul_(signed(factor))
-    return state.bitwise_xor_(_shifted(state, 31))
 
 
 def block_digests(words: Any, block_words: int = BLOCK_WORDS) -> Any:
@@ -77,7 +64,7 @@ def without_triton(device: str) -> str:
         return "Triton is not installed"
     if not device.startswith("cuda") and os.environ.get("TRITON_INTERPRET") != "1":
         return "Triton does not compile for a processor"
-    sample = hashed_words(1, BLOCK_WORDS + 5, device)
+    sample = torch.arange(BLOCK_WORDS + 5, dtype=torch.int64, device=device).mul_(signed(GOLDEN))
     made = Digests(sample, 1, by_triton=True)
     try:
         made.add(0, sample)

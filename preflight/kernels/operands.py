@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from preflight.kernels.digest import as_words, hashed_words, signed
+from preflight.kernels.digest import as_words
 from preflight.kernels.patterns import ALL_BITS, HASH, Pattern
-
-LISTED = 16
+from preflight.kernels.torch_memory import TorchWay, fill
+from preflight.kernels.wrong_words import Errors, Piece
 
 
 class Form(NamedTuple):
@@ -35,25 +35,6 @@ FORMS = {
 }
 
 
-class ChangedWord(NamedTuple):
-    """One 64-bit word of an operand that is not what was written; all as unsigned."""
-
-    offset_bytes: int
-    expected: int
-    actual: int
-
-    def __str__(self) -> str:
-        flipped = self.expected ^ self.actual
-        return f"byte {self.offset_bytes:#x}: {self.expected:#018x} written, {self.actual:#018x} read, {flipped:#x} flipped"
-
-
-class Changed(NamedTuple):
-    """All words of an operand that changed, counted, and the first ones."""
-
-    wrong: int
-    listed: tuple[ChangedWord, ...]
-
-
 def operand_pattern(kind: Any, seed: int) -> Pattern:
     """The words of an operand of the torch type `kind`."""
     form = FORMS[kind]
@@ -64,24 +45,13 @@ def operand_pattern(kind: Any, seed: int) -> Pattern:
 def operand(shape: tuple[int, int], kind: Any, seed: int, device: str) -> Any:
     """A matrix of the torch type `kind`, the same on every device and in every run."""
     made = torch.empty(shape, dtype=kind, device=device)
-    words = as_words(made)
-    words.copy_(_expected(kind, seed, words.numel(), device))
+    fill(as_words(made), operand_pattern(kind, seed), 0)
     return made
 
 
-def verify_operand(made: Any, seed: int) -> Changed:
+def verify_operand(made: Any, seed: int) -> Errors:
     """Whether an operand still is what `operand` made; waits for the device."""
-    words = as_words(made)
-    expected = _expected(made.dtype, seed, words.numel(), str(made.device))
-    places = (words != expected).nonzero().flatten()
-    listed = tuple(
-        ChangedWord(place * 8, int(expected[place]) & ALL_BITS, int(words[place]) & ALL_BITS)
-        for place in places[:LISTED].tolist()
-    )
-    return Changed(places.numel(), listed)
-
-
-def _expected(kind: Any, seed: int, words: int, device: str) -> Any:
-    pattern = operand_pattern(kind, seed)
-    made = hashed_words(pattern.seed, words, device)
-    return made.bitwise_and_(signed(pattern.keep)).bitwise_xor_(signed(pattern.flip))
+    piece = Piece(as_words(made))
+    going = TorchWay().begin(operand_pattern(made.dtype, seed), str(made.device))
+    going.launch(piece)
+    return going.errors([piece])

@@ -15,7 +15,8 @@ import torch
 
 from preflight.kernels.digest import Digests
 from preflight.kernels.elements import Wrong, wrong_elements
-from preflight.kernels.operands import Changed, operand, verify_operand
+from preflight.kernels.operands import operand, verify_operand
+from preflight.kernels.wrong_words import Errors
 
 BUFFERS = 2
 PLACES_LISTED = 8
@@ -112,7 +113,7 @@ class Work:
             with precision(tensor_float=self.kind.name == "tf32"):
                 torch.mm(self.left, self.factor, out=output)
 
-    def operand_errors(self) -> list[Changed]:
+    def operand_errors(self) -> list[Errors]:
         """The operands that are no longer what was written, left first; waits for the device."""
         both = (verify_operand(self.left, self.seed), verify_operand(self.right, self.seed + 1))
         return [errors for errors in both if errors.wrong]

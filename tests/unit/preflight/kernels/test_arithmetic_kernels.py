@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight.kernels import digest, elements, operands, products, special
-from preflight.kernels.patterns import ALL_BITS, GOLDEN, HASH, MIX_1, MIX_2, Pattern, expected
+from preflight.kernels.patterns import ALL_BITS, GOLDEN, MIX_1, MIX_2, expected
 
 pytestmark = pytest.mark.torch
 FP16 = products.KINDS[1]
@@ -105,12 +105,6 @@ def test_special_functions_repeat_and_are_right(name: str) -> None:
     bad = special.check(name, 32, 2, 3, "cpu", fault)
     assert (bad.differing, bad.wrong) == ([1], 1)
     assert bad.first.startswith(f"{name}(")
-
-
-@given(st.integers(0, (1 << 64) - 1), st.integers(0, 1 << 40), st.integers(1, 70))
-def test_hashed_words_are_the_pattern(seed: int, first: int, words: int) -> None:
-    made = [word & ALL_BITS for word in digest.hashed_words(seed, words, "cpu", first).tolist()]
-    assert made == [expected(Pattern("hash", HASH, seed=seed), first + i) for i in range(words)]
 
 
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=70), st.sampled_from([16, 64]))
