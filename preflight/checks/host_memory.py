@@ -1,0 +1,201 @@
+"""The host's memory: random patterns written over a share of what is free, all of it before any of it is verified; and how fast.
+
+Every memory node of the host is worked on by threads that run next to it. The kernel's counters of memory errors are read before
+and after: modules with ECC correct most of what goes wrong, and only the counters tell.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import numpy as np
+
+from preflight.checks.context import Context
+from preflight.host import edac
+from preflight.host.machine import Machine
+from preflight.host.room import room, zones
+from preflight.host.taken import PIECE_BYTES, Done, FirstToGo, Share, everywhere, physical_page, rates, shares
+from preflight.host.words import TILE_WORDS, WrongWord, key, tile, write, wrong
+from preflight.results import Evidence, Figure, Location, Outcome, Result
+
+TEST = "host_memory"
+FAULTS = ("bit_flip", "slow")
+ROOM_BYTES_MIN = 4 * PIECE_BYTES
+LISTED_MAX = 8
+TAKING_SHARE = 0.35  # of the test's time: what cannot be had by then is left alone
+COPIES_MIN = 2
+SLOW_FACTOR = 10
+_SEED = 20_260_801
+_clock = time.perf_counter
+
+
+class Wrong(msgspec.Struct, frozen=True):
+    """One wrong word, placed from the start of all that was taken; `page` is its physical address, `again` if it stays wrong."""
+
+    word: WrongWord
+    page: str
+    again: bool
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What one thread found."""
+
+    done: Done
+    count: int
+    listed: tuple[Wrong, ...]
+
+
+def run(context: Context, machine: Machine | None = None) -> Iterator[Result]:
+    """One result for the node."""
+    machine = machine or Machine()
+    left = room(machine, context.level)
+    if left < ROOM_BYTES_MIN:
+        reason = (
+            f"only {left >> 20} MiB of host memory may be taken, {ROOM_BYTES_MIN >> 20} are needed; end what uses it"
+        )
+        yield Result(test=TEST, outcome=Outcome.ERROR, reason=reason)
+        return
+    before = edac.read(machine)
+    all_shares = shares(zones(machine, left, sorted(os.sched_getaffinity(0))))
+    try:
+        with FirstToGo(), ThreadPoolExecutor(len(all_shares)) as pool:
+            found = _Run(context, pool, all_shares).all_patterns()
+    finally:
+        for share in all_shares:
+            share.give_back()
+    yield conclude(found, edac.grown(before, edac.read(machine)), len(before))
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What the run found: figures, how much was tested, and what was wrong in which pattern."""
+
+    figures: tuple[Figure, ...]
+    bytes_: int
+    patterns: int
+    pattern: str = ""
+    count: int = 0
+    listed: tuple[Wrong, ...] = ()
+
+
+def conclude(found: Found, errors: tuple[Sequence[str], Sequence[str]], modules: int) -> Result:
+    """Wrong words fail; so do the counters of the memory's modules. Pure."""
+    faults, remarks = errors
+    reasons = list(faults)
+    evidence: Evidence = {"bytes": found.bytes_, "patterns": found.patterns, "modules_watched": modules}
+    if found.count:
+        first = found.listed[0]
+        kind = "and so again" if first.again else "right when read again"
+        reasons.insert(0, f"{found.count} wrong words in {found.pattern}, first {first.word} ({kind})")
+        bits = int(
+            np.bitwise_or.reduce([wrong.word.expected ^ wrong.word.found for wrong in found.listed], dtype=np.uint64)
+        )
+        evidence |= {"pattern": found.pattern, "wrong_words": found.count, "wrong_bits": f"{bits:#018x}"}
+        evidence["errors"] = "; ".join(str(wrong.word) for wrong in found.listed)
+    return Result(
+        test=TEST,
+        outcome=Outcome.FAIL if reasons else Outcome.PASS,
+        reason="; ".join(reasons),
+        figures=found.figures,
+        locations=tuple(Location(address=f"{one.word.offset:#x}", page=one.page) for one in found.listed),
+        remarks=tuple(remarks),
+        evidence=evidence,
+    )
+
+
+class _Run:
+    """One test under way."""
+
+    def __init__(self, context: Context, pool: ThreadPoolExecutor, all_shares: list[Share]) -> None:
+        self._context, self._pool, self._shares = context, pool, all_shares
+        self._tile = tile(_SEED + os.getpid())
+        self._ends = _clock() + context.seconds
+        self._taking_ends = _clock() + TAKING_SHARE * context.seconds
+        self._rates: dict[str, dict[int, float]] = {}
+
+    def all_patterns(self) -> Found:
+        """Patterns in pairs until the time is up, one pair at least; then copies."""
+        self._context.note("taking host memory")
+        everywhere(self._pool, self._take, self._shares)
+        size = sum(len(share.pieces) for share in self._shares) * PIECE_BYTES
+        pattern = 0
+        while pattern < 2 or _clock() < self._ends:
+            if found := self._pattern(pattern, size, commit=self._context.fault == "bit_flip" and pattern == 1):
+                return found
+            pattern += 1
+        self._context.note("copying")
+        copied = everywhere(self._pool, self._copy, self._shares)
+        if found := self._verify(pattern - 1, size, "the copies"):
+            return found
+        self._rates["host_copy_rate"] = rates(copied)
+        return Found(self._figures(), size, pattern)
+
+    def _pattern(self, pattern: int, size: int, *, commit: bool) -> Found | None:
+        self._context.note(f"writing pattern {pattern} to {size >> 20} MiB")
+        written = everywhere(self._pool, lambda share: self._write(share, pattern), self._shares)
+        self._keep_best("host_write_rate", rates(written))
+        if commit:
+            share = self._shares[-1]
+            share.pieces[len(share.pieces) // 2][77] ^= np.uint64(1 << 21)
+        return self._verify(pattern, size, f"pattern {pattern}")
+
+    def _verify(self, pattern: int, size: int, what: str) -> Found | None:
+        self._context.note(f"verifying {what}")
+        copies = what == "the copies"
+        parts = everywhere(self._pool, lambda share: self._check(share, pattern, copies=copies), self._shares)
+        if not copies:
+            self._keep_best("host_verify_rate", rates([part.done for part in parts]))
+        if count := sum(part.count for part in parts):
+            listed = tuple(one for part in parts for one in part.listed)[:LISTED_MAX]
+            return Found(self._figures(), size, pattern + 1, what, count, listed)
+        return None
+
+    def _take(self, share: Share) -> None:
+        share.scratch = np.empty(TILE_WORDS, dtype=np.uint64)
+        while (len(share.pieces) < COPIES_MIN or _clock() < self._taking_ends) and (piece := share.take()) is not None:
+            write(piece, self._tile, 0)  # touched for the first time, it becomes real, on this thread's node
+
+    def _write(self, share: Share, pattern: int) -> Done:
+        began = _clock()
+        for number, piece in enumerate(share.pieces, share.first):
+            write(piece, self._tile, key(pattern, number))
+        return Done(share.zone.numa, began, _clock(), len(share.pieces) * PIECE_BYTES)
+
+    def _check(self, share: Share, pattern: int, *, copies: bool) -> Verified:
+        began, count, listed = _clock(), 0, []
+        for place, piece in enumerate(share.pieces):
+            number = share.first + (place - place % 2 if copies and place < len(share.pieces) // 2 * 2 else place)
+            mark = key(pattern, number)
+            found, words = wrong(piece, self._tile, mark, share.scratch, LISTED_MAX)
+            count += found
+            for word in words:
+                again = int(piece[word.offset // 8]) == word.found
+                placed = msgspec.structs.replace(word, offset=(share.first + place) * PIECE_BYTES + word.offset)
+                listed.append(Wrong(placed, physical_page(piece, word.offset), again))
+        done = Done(share.zone.numa, began, _clock(), len(share.pieces) * PIECE_BYTES)
+        return Verified(done, count, tuple(listed))
+
+    def _copy(self, share: Share) -> Done:
+        """Every second piece to its neighbour. The neighbour holds other words: they are poison if the copy does nothing."""
+        began, moved = _clock(), 0
+        for source, target in zip(share.pieces[0::2], share.pieces[1::2], strict=False):
+            for _ in range(SLOW_FACTOR if self._context.fault == "slow" else 1):
+                np.copyto(target, source)
+            moved += 2 * PIECE_BYTES  # read and written
+        return Done(share.zone.numa, began, _clock(), moved)
+
+    def _keep_best(self, name: str, now: dict[int, float]) -> None:
+        best = self._rates.setdefault(name, {})
+        for zone, rate in now.items():
+            best[zone] = max(rate, best.get(zone, 0.0))
+
+    def _figures(self) -> tuple[Figure, ...]:
+        threads = {share.zone.numa: share.zone.threads for share in self._shares}
+        return tuple(
+            Figure(name=name, value=round(rate, 3), unit="GB/s", setting=f"numa {zone}, {threads[zone]} threads")
+            for name, by_zone in self._rates.items()
+            for zone, rate in by_zone.items()
+        )
