@@ -1,0 +1,168 @@
+"""Where a node keeps what it knows of figures: the fleet's baseline, its own history, the site's products. Files, read and written.
+
+A folder with ``baseline.json``, ``history.json`` and ``products.yaml``; each may be missing. A file that cannot be used is told of
+and left as it is, and the run goes on without it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from preflight.checks.context import Device
+from preflight.expect.apply import Knowledge
+from preflight.expect.fleet import Baseline
+from preflight.expect.history import History, record
+from preflight.expect.products import Table, faults
+from preflight.results import Result
+
+VARIABLE = "HEALTHD_PREFLIGHT_BASELINE"
+FOLDER = Path("/var/lib/gpu-healthd/preflight")
+SHIPPED = Path(__file__).parent / "expect" / "products.yaml"
+BASELINE, HISTORY, PRODUCTS = "baseline.json", "history.json", "products.yaml"
+BYTES_MAX = 64 << 20
+VERSION = 1
+
+Kind = TypeVar("Kind", Baseline, History)
+
+
+class BaselineError(ValueError):
+    """A file that cannot be used. The text names the file, what is wrong, and what to do."""
+
+
+def folder(path: str | Path | None = None) -> Path:
+    """`path`, or the one that the environment names, or the usual one."""
+    return Path(path or os.environ.get(VARIABLE) or FOLDER)
+
+
+def knowledge(at: Path, node: str) -> Knowledge:
+    """All that is known for judging `node`. What can't be read becomes a remark."""
+    remarks: list[str] = []
+    table, baseline, history = Table(), Baseline(), History()
+    try:
+        table = products(at / PRODUCTS)
+    except BaselineError as error:
+        remarks.append(f"{error}; the run goes on with the shipped table")
+        table = products(None)
+    try:
+        baseline = read_baseline(at / BASELINE)
+    except BaselineError as error:
+        remarks.append(f"{error}; the run goes on without the fleet")
+    try:
+        history = read_history(at / HISTORY)
+    except BaselineError as error:
+        remarks.append(f"{error}; the run goes on without it")
+    return Knowledge(node=node, table=table, baseline=baseline, history=history, remarks=tuple(remarks))
+
+
+def products(site: Path | None) -> Table:
+    """The shipped table, behind the products of a site's own where the file exists.
+
+    Raises:
+        BaselineError: a file is no table, or a row makes no sense.
+    """
+    shipped = _table(SHIPPED)
+    if site is None or not site.exists():
+        return shipped
+    own = _table(site)
+    names = {name.casefold() for product in own.products for name in product.names}
+    kept = tuple(p for p in shipped.products if not names & {name.casefold() for name in p.names})
+    return Table(products=own.products + kept)
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The baseline at `path`; an empty one if there is no such file.
+
+    Raises:
+        BaselineError: it is there and cannot be used.
+    """
+    return _read(path, Baseline)
+
+
+def read_history(path: Path) -> History:
+    """The history at `path`; an empty one if there is no such file.
+
+    Raises:
+        BaselineError: it is there and cannot be used.
+    """
+    return _read(path, History)
+
+
+def write(path: Path, what: Baseline | History) -> None:
+    """Put a whole file in the place of the old one, or leave the old one.
+
+    Raises:
+        BaselineError: it can't be written.
+    """
+    data = msgspec.json.format(msgspec.json.encode(what), indent=1)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(data + b"\n")
+                file.flush()
+                os.fchmod(file.fileno(), 0o644)
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                Path(name).unlink()
+            raise
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be written: {error.strerror}; free or open the folder") from error
+
+
+def remember(at: Path, results: Sequence[Result], devices: Sequence[Device], node: str, when: float) -> None:
+    """Add a run that passed, nothing injected, to the node's history. The usual folder is not made where it is missing.
+
+    Raises:
+        BaselineError: the history cannot be written, or the file there is not one.
+    """
+    if at == FOLDER and not at.is_dir():
+        return
+    path = at / HISTORY
+    write(path, record(read_history(path), results, devices, node, when))
+
+
+def _table(path: Path) -> Table:
+    import yaml  # noqa: PLC0415 - a tenth of a second for those who only read a baseline
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        table = msgspec.convert(yaml.load(path.read_bytes(), Loader=loader), Table)  # noqa: S506 - both are safe loaders
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise BaselineError(f"{path}: no table of products: {' '.join(str(error).split())}") from error
+    if wrong := faults(table):
+        raise BaselineError(f"{path}: {wrong[0]}")
+    return table
+
+
+def _read(path: Path, kind: type[Kind]) -> Kind:
+    try:
+        if path.stat().st_size > BYTES_MAX:
+            raise BaselineError(f"{path}: larger than {BYTES_MAX >> 20} MiB, so no file of ours; move it away")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return kind()
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        version: Any = msgspec.json.decode(data, type=_Versioned).version
+        if version != VERSION:
+            raise BaselineError(f"{path}: version {version}, and this program knows {VERSION}; install the newer one")
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BaselineError(f"{path}: not a {kind.__name__.lower()}: {error}; move it away or learn it anew") from error
+
+
+class _Versioned(msgspec.Struct):
+    version: int

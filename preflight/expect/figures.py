@@ -1,0 +1,107 @@
+"""Figures as comparisons see them: what may be compared with what, which way is better, what no measurement can be. Pure."""
+
+from __future__ import annotations
+
+import enum
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from preflight.checks.context import Device
+from preflight.results import Figure, Result
+
+NORMAL_MAD = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
+
+
+class Better(enum.Enum):
+    """Which way a figure of this unit is better. NEITHER is compared with nothing."""
+
+    MORE = "more"
+    LESS = "less"
+    NEITHER = "neither"
+
+
+_BETTER = {
+    "GB/s": Better.MORE,
+    "MB/s": Better.MORE,
+    "Gb/s": Better.MORE,
+    "TFLOP/s": Better.MORE,
+    "GFLOP/s": Better.MORE,
+    "MHz": Better.MORE,
+    "us": Better.LESS,
+    "ms": Better.LESS,
+    "s": Better.LESS,
+}
+CELSIUS = "°C"
+_POSITIVE = {*_BETTER, "W"}
+
+
+class Key(NamedTuple):
+    """What makes two figures the same measurement. `product` is empty where nobody knows it."""
+
+    product: str
+    test: str
+    figure: str
+    setting: str
+
+    def __str__(self) -> str:
+        words = f"{self.test} {self.figure}"
+        return f"{words} ({self.setting})" if self.setting else words
+
+
+class Reading(NamedTuple):
+    """One figure that a device of this node reached."""
+
+    key: Key
+    device: str
+    figure: Figure
+
+
+def better(unit: str) -> Better:
+    """Which way is better; NEITHER for units we do not know."""
+    return _BETTER.get(unit, Better.NEITHER)
+
+
+def nonsense(figure: Figure) -> str:
+    """Why this number measures nothing; empty for one that may."""
+    if not math.isfinite(figure.value):
+        return f"{figure.name} is {figure.value}, no number: the test measured nothing"
+    if figure.unit in _POSITIVE and figure.value <= 0:
+        return f"{figure.name} is {said(figure.value)} {figure.unit}: nothing runs so, the test measured nothing"
+    return ""
+
+
+def products(devices: Sequence[Device]) -> Mapping[str, str]:
+    """The product of each device by name; under "" that of the whole node, such as ``8 x NVIDIA H200``."""
+    names = sorted({d.product for d in devices})
+    counts = ((sum(d.product == name for d in devices), name) for name in names)
+    node = " and ".join(f"{count} x {name}" for count, name in counts)
+    return {**{d.name: d.product for d in devices}, "": node if names and all(names) else ""}
+
+
+def readings(results: Sequence[Result], devices: Sequence[Device]) -> Iterator[Reading]:
+    """Every figure of `results` that is a measurement."""
+    product = products(devices)
+    for result in results:
+        for figure in result.figures:
+            if not nonsense(figure):
+                key = Key(product.get(result.device, ""), result.test, figure.name, figure.setting)
+                yield Reading(key, result.device, figure)
+
+
+def spread(values: Sequence[float]) -> float:
+    """How much `values` scatter as a share of their median: a standard deviation that outliers do not move.
+
+    Few values scatter less about their own median than about the true one; that is made up for.
+    """
+    middle = statistics.median(values)
+    if len(values) < 2 or middle <= 0:
+        return 0.0
+    away = statistics.median(abs(value - middle) for value in values)
+    return NORMAL_MAD * away / middle * len(values) / (len(values) - 0.8)
+
+
+def said(value: float) -> str:
+    """Four digits, as a person would write them."""
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"

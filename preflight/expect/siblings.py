@@ -1,0 +1,66 @@
+"""A device against the others of its node in the same run: same room, same minute, same software. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+
+from preflight.expect.bounds import Bound, behind, bound
+from preflight.expect.figures import CELSIUS, Key, Reading, said, spread
+from preflight.results import Expectation, Figure, Source
+
+OTHERS_MIN = 3
+WARN_SHARE = 0.05  # healthy GPUs of one node differ by this in a product's rate
+FAIL_SHARE = 0.09
+SIGMAS = 5.0  # where siblings scatter more than that, so much of their own scatter
+HOTTER_C = 12.0
+
+
+class Siblings:
+    """What the devices of one run reached, by measurement."""
+
+    def __init__(self, readings: Iterable[Reading]) -> None:
+        self._values: dict[Key, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for reading in readings:
+            if reading.device:
+                self._values[reading.key][reading.device].append(reading.figure.value)
+
+    def bound(self, key: Key, device: str, figure: Figure) -> Bound | None:
+        """What the others say; None for fewer than three of them, and where they scatter so much that they say nothing."""
+        others = [value for name, values in self._values.get(key, {}).items() if name != device for value in values]
+        if len(others) < OTHERS_MIN or not device:
+            return None
+        usual = statistics.median(others)
+        if figure.unit == CELSIUS:
+            hot = Expectation(
+                source=Source.SIBLINGS,
+                at_most=usual + HOTTER_C,
+                fails=False,
+                words=f"{HOTTER_C:g} °C over their median",
+            )
+            return Bound(expectation=hot, usual=usual, witnesses=len(others))
+        share = max(FAIL_SHARE, SIGMAS * spread(others))
+        words = f"{share:.0%} under the median of {len(others)} others, {said(usual)} {figure.unit}"
+        expectation = bound(figure, Source.SIBLINGS, usual, share, words)
+        return Bound(expectation=expectation, usual=usual, witnesses=len(others)) if expectation else None
+
+
+def remark(figure: Figure, said_by: Bound) -> str:
+    """What is worth saying though nothing fails: a little slow, or so fast that the others must be slow."""
+    if said_by.expectation.at_most is None and said_by.expectation.at_least is None:
+        return ""
+    if figure.unit == CELSIUS:
+        over = figure.value - said_by.usual
+        return (
+            f"{figure.name} is {over:.0f} °C over the median of its siblings; look at its cooling"
+            if over > HOTTER_C
+            else ""
+        )
+    share = behind(figure, said_by.usual)
+    name = f"{figure.name} ({figure.setting})" if figure.setting else figure.name
+    if share >= WARN_SHARE:
+        return f"{name} is {share:.1%} worse than the median of its siblings, {said(said_by.usual)} {figure.unit}"
+    if share <= -FAIL_SHARE / (1 - FAIL_SHARE):
+        return f"{name} is {-share:.0%} better than the median of its siblings: see whether most of them are slow"
+    return ""
