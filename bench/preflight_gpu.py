@@ -73,7 +73,7 @@ def _measured(scale: Scale) -> Iterator[Row]:
         about = torch.cuda.get_device_properties(scale.device)
         name, uuid = about.name, f"GPU-{getattr(about, 'uuid', '')}"
     readings = Readings(uuid)
-    yield Row("device", name, note=arithmetic.platform(scale))
+    yield Row("device", name, note=arithmetic.platform(scale.device))
     if said := readings.neighbours():
         yield Row("device", "", note=said)
     sections = (("memory", _memory(scale)), ("products", _products(scale)), ("other arithmetic", _other(scale)))

@@ -11,20 +11,12 @@ import torch
 from gpu.table import Row, Scale, seconds, synchronize
 from preflight.kernels import checksums, goldens, special
 from preflight.kernels.own_product import disagreements
-from preflight.kernels.products import KINDS, Kind, Repeats, Work, no_fault, repeated
+from preflight.kernels.platforms import platform
+from preflight.kernels.products import KINDS, Kind, Repeats, Work, repeated
+from preflight.kernels.spoiling import no_fault
 
 SEED = 0xACE
 UNAVAILABLE = (RuntimeError, NotImplementedError, ValueError)
-
-
-def platform(scale: Scale) -> str:
-    """What the digests of this run depend on."""
-    if not scale.device.startswith("cuda"):
-        return goldens.platform("cpu", 0, torch.__version__, "none")
-    about = torch.cuda.get_device_properties(scale.device)
-    return goldens.platform(
-        f"sm_{about.major}{about.minor}", about.multi_processor_count, torch.__version__, str(torch.version.cuda)
-    )
 
 
 def heat(scale: Scale) -> Callable[[], None]:
@@ -71,7 +63,7 @@ def _judged(scale: Scale, kind: Kind, work: Work, output: Any) -> Row:
     again = repeated(Work(kind, scale.size, SEED, scale.device), scale.repeats)
     same = not once.differing and not again.differing and once.digest == again.digest
     sums = checksums.check(work.left, work.factor, output, tensor_float=kind.name == "tf32")
-    stored = goldens.verdict(goldens.read(), platform(scale), f"{kind.name} {scale.size} {SEED:#x}", once.digest)
+    stored = goldens.verdict(goldens.read(), platform(scale.device), f"{kind.name} {scale.size} {SEED:#x}", once.digest)
     note = f"{'all digests equal' if same else 'DIGESTS DIFFER'} ({once.digest}), goldens: {stored}, "
     note += f"checksums {'WRONG' if sums.wrong else 'right'} at {sums.excess:.0%} of what is allowed"
     return Row("arithmetic", f"{kind.name}: repeatability", 2 * scale.repeats, "outputs", note=note)

@@ -56,11 +56,7 @@ def check(left: Any, right: Any, output: Any, *, tensor_float: bool = False) -> 
     a, b, c = (matrix.double() for matrix in (left, right, output))
     k = a.shape[1]
     size = float((a.square().mean() * b.square().mean() * k).sqrt())  # what an element is like
-    error = 0.0
-    if not exact:
-        bits, step, span = SUMMING.get(left.dtype, _FP32)
-        cut = size * (k / step) * (min(k, span) / k) ** 0.5 * 2.0**-bits
-        error = math.hypot(cut, size * 2.0**-TENSOR_FLOAT_BITS if tensor_float else 0.0)
+    error = 0.0 if exact else size * summing_error(left.dtype, k, tensor_float=tensor_float)
     rounding = 0.0 if exact else 2.0 ** -FRACTION_BITS[output.dtype] / 12**0.5
     kept = c.clamp(-8 * size, 8 * size)  # a wrong element must not widen what is allowed
     found: list[list[int]] = []
@@ -72,3 +68,10 @@ def check(left: Any, right: Any, output: Any, *, tensor_float: bool = False) -> 
         found.append((~(difference <= allowed)).nonzero().flatten().tolist())
         excess = max(excess, float((difference / allowed).nan_to_num(nan=float("inf")).max()))
     return Sums(found[0], found[1], excess)
+
+
+def summing_error(kind: Any, products: int, *, tensor_float: bool = False) -> float:
+    """How far off summing so many products of the torch type `kind` may be, as a share of a sum's usual size."""
+    bits, step, span = SUMMING.get(kind, _FP32)
+    cut = (products / step) * (min(products, span) / products) ** 0.5 * 2.0**-bits
+    return math.hypot(cut, 2.0**-TENSOR_FLOAT_BITS if tensor_float else 0.0)

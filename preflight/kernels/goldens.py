@@ -1,12 +1,13 @@
-"""Digests known to be right, for one chip, number of SMs and version of the library each. What is not known says nothing.
+"""Digests known to be right, for one product, number of SMs and version of the libraries each. What is not known says nothing.
 
-A file, not an average: which bits come out depends on all three, so a MIG slice or a new library has none to be
-compared with until somebody has recorded some from cards that agree. `goldens.json` begins empty.
+A file, not an average: which bits come out depends on all of them, so a MIG slice or a new library has none to be
+compared with until somebody has recorded some from devices that agree. `goldens.json` begins empty; a site's own are beside it.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 FILE = Path(__file__).with_name("goldens.json")
@@ -14,9 +15,10 @@ AGREES, DIFFERS, UNKNOWN = "agrees", "differs", "unknown"
 Goldens = dict[str, dict[str, str]]
 
 
-def platform(architecture: str, sms: int, torch_version: str, library: str) -> str:
-    """What a digest depends on beside the work itself."""
-    return f"{architecture}, {sms} SMs, torch {torch_version}, CUDA {library}"
+def platform(product: str, architecture: str, units: str, libraries: Mapping[str, str]) -> str:
+    """What a digest depends on beside the work itself; `units` are how many compute, in words."""
+    versions = "".join(f", {name} {version}" for name, version in sorted(libraries.items()))
+    return f"{product}, {architecture}, {units}{versions}"
 
 
 def read(path: Path = FILE) -> Goldens:

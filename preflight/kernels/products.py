@@ -16,6 +16,7 @@ import torch
 from preflight.kernels.digest import Digests
 from preflight.kernels.elements import Wrong, wrong_elements
 from preflight.kernels.operands import operand, verify_operand
+from preflight.kernels.spoiling import no_fault
 from preflight.kernels.wrong_words import Errors
 
 BUFFERS = 2
@@ -117,10 +118,6 @@ class Work:
         """The operands that are no longer what was written, left first; waits for the device."""
         both = (verify_operand(self.left, self.seed), verify_operand(self.right, self.seed + 1))
         return [errors for errors in both if errors.wrong]
-
-
-def no_fault(repeat: int, output: Any) -> None:
-    """Nothing is done to the output of any repeat."""
 
 
 def repeated(

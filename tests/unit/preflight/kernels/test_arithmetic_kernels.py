@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.kernels import digest, elements, operands, products, special
+from preflight.kernels import digest, elements, operands, products, special, spoiling
 from preflight.kernels.patterns import ALL_BITS, GOLDEN, MIX_1, MIX_2, expected
 
 pytestmark = pytest.mark.torch
@@ -95,7 +95,7 @@ def test_a_changed_operand_changes_the_digest_and_has_a_place() -> None:
 
 @pytest.mark.parametrize("name", special.FUNCTIONS)
 def test_special_functions_repeat_and_are_right(name: str) -> None:
-    good = special.check(name, 32, 2, 3, "cpu", products.no_fault)
+    good = special.check(name, 32, 2, 3, "cpu", spoiling.no_fault)
     assert (good.differing, good.wrong, good.first) == ([], 0, "")
 
     def fault(repeat: int, output: Any) -> None:

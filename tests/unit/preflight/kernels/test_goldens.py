@@ -7,12 +7,19 @@ import pytest
 from preflight.kernels import goldens
 from preflight.kernels.goldens import AGREES, DIFFERS, UNKNOWN, platform, verdict, with_digest
 
-H200 = platform("sm_90", 132, "2.11", "13.0")
-SLICE = platform("sm_90", 16, "2.11", "13.0")
+LIBRARIES = {"torch": "2.11", "CUDA": "13.0"}
+H200 = platform("NVIDIA H200", "sm_90", "132 SMs", LIBRARIES)
+SLICE = platform("NVIDIA H200", "sm_90", "16 SMs", LIBRARIES)
 
 
 def test_the_file_is_empty_to_begin_with() -> None:
     assert goldens.read() == {}
+
+
+def test_a_platform_is_told_from_any_other() -> None:
+    assert H200 == "NVIDIA H200, sm_90, 132 SMs, CUDA 13.0, torch 2.11"
+    others = [platform("NVIDIA H100", "sm_90", "132 SMs", LIBRARIES), platform("NVIDIA H200", "sm_90", "132 SMs", {})]
+    assert len({H200, SLICE, *others}) == 4
 
 
 def test_what_is_not_stored_says_nothing() -> None:

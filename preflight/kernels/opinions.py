@@ -1,0 +1,120 @@
+"""Is one product right at all? Three answers that need no second device: numbers, checksums, and the product done another way."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+import torch
+
+from preflight.kernels import checksums
+from preflight.kernels.digest import without_triton
+from preflight.kernels.products import Work
+
+FRACTION_BITS = checksums.FRACTION_BITS
+SLACK = 8.0  # times what summing and cut operands explain; elements are many, so the odd one lies far out
+LISTED = 8
+TILE = 128
+HUNTING_REPEATS = 16
+ROWS_OF_SLOW = 256  # of a product in double precision, where that is slow
+# Compute capabilities whose double precision is half as fast as single: others have a few units for compatibility only.
+FAST_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
+
+
+class Objection(NamedTuple):
+    """What one way of judging has against an output: how many elements, and where. `rows` and `columns` are of the first ones.
+
+    `sms` are the multiprocessors that computed wrong, where that is known.
+    """
+
+    by: str
+    elements: int
+    words: str
+    rows: list[int]
+    columns: list[int]
+    sms: list[int]
+
+
+def objections(work: Work, output: Any) -> list[Objection]:
+    """Everything that is said against `output` as the product of the work's operands; empty for a right one."""
+    judges = (not_numbers, by_checksums, by_own_product if takes_own_product(work) else by_another_order)
+    return [found for judge in judges if (found := judge(work, output)) is not None]
+
+
+def not_numbers(work: Work, output: Any) -> Objection | None:  # noqa: ARG001 - judges are called alike
+    """Operands are finite and small, so NaN and infinity are wrong by themselves."""
+    wrong = ~output.isfinite()
+    if not bool(wrong.any()):
+        return None
+    rows, columns = _first(wrong)
+    words = f"[{rows[0]}, {columns[0]}] is {float(output[rows[0], columns[0]])}"
+    return Objection("finite operands", int(wrong.sum()), words, rows, columns, [])
+
+
+def by_checksums(work: Work, output: Any) -> Objection | None:
+    """The sums of rows and columns, of all of the output."""
+    sums = checksums.check(work.left, work.factor, output, tensor_float=work.kind.name == "tf32")
+    if not sums.wrong:
+        return None
+    many = max(len(sums.rows), len(sums.columns))
+    words = f"sums of rows {sums.rows[:LISTED]} and columns {sums.columns[:LISTED]} are wrong"
+    return Objection("checksums", many, words, sums.rows[:LISTED], sums.columns[:LISTED], [])
+
+
+def takes_own_product(work: Work) -> bool:
+    """Whether our own kernel can do this product."""
+    on_gpu = work.device.startswith("cuda")
+    kinds = (torch.bfloat16, torch.float16) if on_gpu else (torch.float16,)  # interpreted, bf16 is taken for integers
+    return work.kind.operands in kinds and work.size % TILE == 0 and not without_triton(work.device)
+
+
+def by_own_product(work: Work, output: Any) -> Objection | None:
+    """Our own kernel, element by element. Where it is itself wrong, its multiprocessor is known."""
+    own = importlib.import_module("preflight.kernels.own_product")
+    many, listed = own.disagreements(output, work.left, work.factor, TILE, LISTED)
+    if not many:
+        return None
+    found = {each.sm for each in listed if each.ours_is_wrong and each.sm != own.NOT_KNOWN}
+    rows, columns = [each.row for each in listed], [each.column for each in listed]
+    return Objection("our own product", many, str(listed[0]), rows, columns, sorted(found))
+
+
+def by_another_order(work: Work, output: Any) -> Objection | None:
+    """Double precision, summed backwards, element by element: all of them, or some rows where double precision is slow."""
+    rows = slice(0, work.size if fast_double(work.device) else min(ROWS_OF_SLOW, work.size))
+    left, right = work.left[rows].double(), work.factor.double()
+    true = left.flip(1) @ right.flip(0)
+    usual = float((left.square().mean() * right.square().mean() * work.size).sqrt())
+    theirs = output[rows].double()
+    allowed = 0.5 if not output.dtype.is_floating_point else _rounding(work, true, usual)
+    wrong = ~((theirs - true).abs() <= allowed)
+    if not bool(wrong.any()):
+        return None
+    at, columns = _first(wrong)
+    words = f"[{at[0]}, {columns[0]}]: {float(theirs[at[0], columns[0]]):g} computed, {float(true[at[0], columns[0]]):g} in fp64"
+    return Objection("double precision", int(wrong.sum()), words, at, columns, [])
+
+
+def _rounding(work: Work, true: Any, usual: float) -> Any:
+    """How far off each element may be: two units in its last place, and what summing cuts off."""
+    summing = checksums.summing_error(work.kind.operands, work.size, tensor_float=work.kind.name == "tf32")
+    return true.abs() * 2.0 ** (1 - FRACTION_BITS[work.kind.output]) + SLACK * summing * usual
+
+
+def fast_double(device: str) -> bool:
+    """Whether a whole product in double precision takes no longer than it may."""
+    return not device.startswith("cuda") or torch.cuda.get_device_capability(device) in FAST_DOUBLE
+
+
+def faulty_multiprocessors(work: Work) -> dict[int, tuple[int, int]]:
+    """Repeat our own product with the tiles given out anew: multiprocessors with wrong tiles, as (wrong, computed)."""
+    if not takes_own_product(work):
+        return {}
+    own = importlib.import_module("preflight.kernels.own_product")
+    counted = own.by_multiprocessor(work.left, work.factor, HUNTING_REPEATS, TILE)
+    return {sm: (tiles.wrong, tiles.computed) for sm, tiles in sorted(counted.items()) if tiles.wrong}
+
+
+def _first(wrong: Any) -> tuple[list[int], list[int]]:
+    rows, columns = wrong.nonzero()[:LISTED].t().tolist()
+    return rows, columns
