@@ -198,19 +198,23 @@ def false_names(jobs: int) -> None:
 def speed() -> None:
     """CPU seconds of one pass over 100 000 ranks."""
     print("\n| pass | CPU s | named |\n|---|---:|---|")
-    for dp, pp in ((100_000, 1), (12_500, 8)):
-        job = Job(dp=dp, pp=pp, steps=30, faults=(Fault(777, 0.15, 12),))
-        rows = {
-            name: values for name, values in columns(job, 0, passes=False).items() if name not in ("comm_s", "step_s")
-        }
-        trace = gather(rows)
+    for dp, pp, packed, whole in (
+        (100_000, 1, 0.0, False),
+        (12_500, 8, 0.0, False),
+        (12_500, 8, 0.0, True),
+        (12_500, 8, 0.25, True),
+    ):
+        job = Job(dp=dp, pp=pp, steps=30, packed=packed, faults=(Fault(777, 0.2, 5),))
+        rows = columns(job, 0, passes=whole, tokens=whole)
+        trace = gather({name: v for name, v in rows.items() if whole or name not in ("comm_s", "step_s")})
         used = []
         for _ in range(3):
             began = time.process_time()
             found = judge(trace)
             used.append(time.process_time() - began)
         names = [culprit.rank for culprit in found.culprits]
-        print(f"| {dp * pp} ranks, {pp} stages, 30 steps | {min(used):.2f} | {names} |", flush=True)
+        told = f"{'packed, ' if packed else ''}{'every section, tokens' if whole else 'own times'}"
+        print(f"| {dp * pp} ranks, {pp} stages, 30 steps, {told} | {min(used):.2f} | {names} |", flush=True)
 
 
 def main() -> None:

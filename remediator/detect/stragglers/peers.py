@@ -44,8 +44,13 @@ def groups_of(trace: Trace) -> Ints:
     stage = trace.codes["stage"]
     if (stage == UNKNOWN).all():
         stage = trace.places["pp_rank"]
-    _, number = np.unique(np.stack([stage, trace.codes["role"]]), axis=1, return_inverse=True)
-    return np.asarray(number, dtype=np.int64).reshape(-1)
+    _, number = np.unique(_both(stage, trace.codes["role"]), return_inverse=True)
+    return np.asarray(number, dtype=np.int64)
+
+
+def _both(first: Ints, second: Ints) -> Ints:
+    """One number for each pair of two codes, of which none is below UNKNOWN; in their order."""
+    return np.asarray(first * (int(second.max(initial=UNKNOWN)) + 2) + second + 1, dtype=np.int64)
 
 
 def compare(trace: Trace, compute: Floats, usable: Bools) -> Compared:
@@ -161,7 +166,6 @@ def tensor_group(trace: Trace) -> Ints:
     """(R,) number of the tensor-parallel group, -1 where there is none."""
     dp, tp = trace.places["dp_rank"], trace.places["tp_rank"]
     stage = trace.places["pp_rank"] if (trace.places["pp_rank"] != UNKNOWN).any() else trace.codes["stage"]
-    _, number, size = np.unique(np.stack([dp, stage]), axis=1, return_inverse=True, return_counts=True)
-    number = number.reshape(-1)
+    _, number, size = np.unique(_both(dp, stage), return_inverse=True, return_counts=True)
     known = (dp != UNKNOWN) & (tp != UNKNOWN) & (size[number] > 1) & (size[number] < dp.size)
     return np.where(known, number, UNKNOWN)
