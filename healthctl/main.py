@@ -25,6 +25,10 @@ COMMANDS = {
     "advise": ("healthctl.commands.advise:advise", "What numbers to choose, and what each choice costs."),
     "simulate": ("healthctl.commands.simulate:simulate", "Compare policies on a fleet in imagination."),
     "analyze": ("healthctl.commands.analyze:analyze", "Who is to blame, or nobody, in what a cluster recorded."),
+    "preflight": (
+        "healthctl.commands.preflight:preflight",
+        "Prove this machine fit; read and compare what was measured.",
+    ),
     "inject": ("healthctl.commands.inject:inject", "Write a marked test fault."),
     "launch": ("healthctl.commands.launch:launch", "Run a training job and bring it back after a fault."),
     "demo": ("healthctl.demo.command:demo", "Show the whole path on this machine."),

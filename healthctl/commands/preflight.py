@@ -1,0 +1,26 @@
+"""`healthctl preflight`: prove this machine fit, read what came of it, learn what is usual."""
+
+from __future__ import annotations
+
+import click
+
+from healthctl.lazy import LazyGroup
+
+# Command → where it lives, and its line in the help. They are those of `python -m preflight`.
+COMMANDS = {
+    "run": ("preflight.main:run", "Test this machine."),
+    "report": ("preflight.commands.report:report", "Show documents as text, HTML or JUnit."),
+    "tests": ("preflight.commands.tests:tests", "What each test proves, and the faults it can be tried with."),
+    "schema": ("preflight.commands.schema:schema", "The JSON Schema of a document."),
+}
+
+
+class Preflight(LazyGroup):
+    """Every command there is."""
+
+    table = COMMANDS
+
+
+@click.group(cls=Preflight)
+def preflight() -> None:
+    """Prove a node fit for work."""

@@ -1,0 +1,1 @@
+"""What a person may ask of preflight, one file per command; the same behind ``python -m preflight`` and ``healthctl preflight``."""

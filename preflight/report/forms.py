@@ -1,0 +1,109 @@
+"""The forms a document can be shown in, and where it goes: standard output or a file."""
+
+from __future__ import annotations
+
+import enum
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import click
+import msgspec
+
+from preflight.report.text import WIDTH, page
+from preflight.report.wording import clean
+from preflight.results import Document
+
+NO_ANSWER = 3  # the exit code for "not known"; it is never good
+
+
+class Form(str, enum.Enum):
+    """What a document can be shown as."""
+
+    TEXT = "text"
+    JSON = "json"
+    JUNIT = "junit"
+    HTML = "html"
+
+
+class Trouble(click.ClickException):
+    """An error for people, in one line. It ends with 3: nothing is known."""
+
+    exit_code = NO_ANSWER
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it on standard error, made safe for a terminal."""
+        click.echo(f"preflight: {clean(self.message)}", file=file, err=True)
+
+
+form_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice([form.value for form in Form]),
+    default=Form.TEXT.value,
+    show_default=True,
+    help="For people, programs, collectors of test results, or browsers.",
+)
+file_option = click.option(
+    "-f", "--file", type=click.Path(dir_okay=False, path_type=Path), help="Write it there, whole or not at all."
+)
+
+
+def shown(documents: Sequence[Document], form: Form, *, colour: bool = False, width: int = WIDTH) -> str:
+    """The documents in a form, ending with a line break. Several as JSON: one to a line."""
+    if form is Form.TEXT:
+        return "\n\n\n".join(page(document, colour=colour, width=width) for document in documents) + "\n"
+    if form is Form.JSON:
+        if len(documents) == 1:
+            return msgspec.json.format(msgspec.json.encode(documents[0]), indent=2).decode() + "\n"
+        return "".join(msgspec.json.encode(document).decode() + "\n" for document in documents)
+    if form is Form.JUNIT:
+        from preflight.report.junit import junit  # noqa: PLC0415 - only this form needs it
+
+        return junit(documents)
+    try:
+        from preflight.report.html import html  # noqa: PLC0415 - only this form needs a library of templates
+    except ModuleNotFoundError as error:
+        raise Trouble(
+            f"HTML needs the module {error.name}; install it: pip install 'gpu-healthd[preflight]'"
+        ) from error
+    return html(documents)
+
+
+def say(documents: Sequence[Document], form: Form, file: Path | None = None) -> None:
+    """Print the documents, or write them to a file.
+
+    Raises:
+        Trouble: the file cannot be written.
+    """
+    if file is None:
+        terminal = click.get_text_stream("stdout").isatty()
+        width = min(shutil.get_terminal_size().columns, WIDTH) if terminal else WIDTH
+        colour = terminal and not os.environ.get("NO_COLOR")
+        click.echo(shown(documents, form, colour=colour, width=width), nl=False, color=colour)
+        return
+    try:
+        _write(file, shown(documents, form))
+    except OSError as error:
+        raise Trouble(f"{file}: cannot be written: {error.strerror or error}") from None
+
+
+def _write(path: Path, text: str) -> None:
+    """So that a reader finds the old file or the new one, and never half of it. What is no plain file is written to."""
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor, no path
+            stream.write(text)
+            os.fchmod(stream.fileno(), 0o644)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise

@@ -1,0 +1,127 @@
+"""Documents as one HTML page that needs nothing else: no script, nothing loaded, light and dark, wide and narrow.
+
+The templates are ours and what stands in them is data: every value is escaped unless it was made here as markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from jinja2 import PackageLoader, StrictUndefined
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from markupsafe import Markup
+
+from preflight.report import charts, tables, wording
+from preflight.report.advice import advice, next_steps
+from preflight.report.pairs import PAIR_FIGURE, pairs
+from preflight.results import Document
+
+LOCATIONS_SHOWN = 32
+_STYLE = "preflight.css"
+
+
+def html(documents: Sequence[Document]) -> str:
+    """All documents as one page, the worst first if there are several."""
+    weight = {3: 1, 2: 2, 1: 3}  # of exit codes: a failure weighs most
+    shown = sorted(documents, key=lambda document: -weight.get(document.verdict.exit_code, 0))
+    style = _environment().get_template(_STYLE).render()
+    page = _environment().get_template("preflight.html.j2")
+    views = [_view(document, f"d{number}") for number, document in enumerate(shown)]
+    return page.render(views=views, style=Markup(style), policy=content_policy(style))  # noqa: S704 - our own file
+
+
+def content_policy(style: str) -> str:
+    """What the page may load: nothing but the one stylesheet it holds."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def _view(document: Document, mark: str) -> dict[str, Any]:
+    """What the template says of one document; `mark` tells its ids from those of others."""
+    results = document.results
+    matrices = pairs(results)
+    placed = {id(figure) for matrix in matrices for figure in matrix.cells.values()}
+    figures = [
+        group
+        for group in tables.groups(results)
+        if group.name != PAIR_FIGURE or not all(id(reading.figure) in placed for reading in group.readings)
+    ]
+    found = tables.rows(results)
+    names = list(tables.device_names(result.device for result in results))
+    return {
+        "doc": document,
+        "mark": mark,
+        "bad": tables.bad(document),
+        "counted": tables.counted(results),
+        "steps": next_steps(document),
+        "names": [*names, *([wording.THE_NODE] if any(wording.THE_NODE in row.cells for row in found) else [])],
+        "count": len(document.devices) or len(names),
+        "kinds": tables.kinds(document.devices),
+        "rows": found,
+        "course": charts.course(found),
+        "groups": sorted(figures, key=lambda group: (not group.fails, not group.remarkable)),
+        "matrices": matrices,
+        "remarks": _remarks(document),
+        "noted": any(result.evidence for result in results),
+    }
+
+
+def _remarks(document: Document) -> list[tuple[str, str, str]]:
+    """Test, devices and words of each remark, once."""
+    made: dict[tuple[str, str], list[str]] = {}
+    for result in document.results:
+        for remark in result.remarks:
+            made.setdefault((result.test, remark), []).append(result.device)
+    return [(test, ", ".join(filter(None, devices)), remark) for (test, remark), devices in made.items()]
+
+
+def _bounds(group: tables.Group) -> list[tuple[str, str]]:
+    """Each source and words of a group's bounds, once, with its limits where all devices have the same."""
+    said: dict[tuple[str, str], set[str]] = {}
+    for reading in group.readings:
+        for each in reading.figure.expected:
+            key = (wording.SOURCES[each.source] + ("" if each.fails else ", a remark only"), each.words)
+            said.setdefault(key, set()).add(wording.limits(each, group.unit))
+    return [
+        (next(iter(limits)) if len(limits) == 1 else "by device", f"{source}: {words}" if words else source)
+        for (source, words), limits in said.items()
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return wording.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@cache
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        loader=PackageLoader("preflight.report"),
+        autoescape=True,
+        finalize=_plain,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "moment": wording.moment,
+        "length": wording.length,
+        "number": wording.number,
+        "share": wording.share,
+        "place": wording.place,
+        "advice": advice,
+        "axis": charts.axis,
+        "bounds": _bounds,
+    }
+    environment.globals |= {
+        "track": charts.track,
+        "shade": charts.shade,
+        "words": wording.OUTCOMES,
+        "signs": wording.SIGNS,
+        "most": LOCATIONS_SHOWN,
+    }
+    return environment

@@ -1,0 +1,70 @@
+"""Rates between two devices as a matrix: who sends down, who receives across. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from preflight.report.tables import device_names
+from preflight.report.wording import missed
+from preflight.results import Figure, Result
+
+PAIR_FIGURE = "pair_rate"
+
+
+class Pairs(msgspec.Struct, frozen=True):
+    """All pairs of one setting."""
+
+    test: str
+    setting: str
+    unit: str
+    names: tuple[str, ...]
+    cells: dict[tuple[str, str], Figure]
+
+    def value(self, one: str, other: str) -> float | None:
+        """From one to the other; None if it was not measured."""
+        found = self.cells.get((one, other))
+        return None if found is None else found.value
+
+    def missed(self, one: str, other: str) -> bool:
+        """This pair is out of a bound."""
+        found = self.cells.get((one, other))
+        return found is not None and bool(missed(found))
+
+    @property
+    def best(self) -> float:
+        """The fastest pair's rate."""
+        return max((figure.value for figure in self.cells.values()), default=0.0)
+
+    @property
+    def least(self) -> float:
+        """The slowest pair's rate."""
+        return min((figure.value for figure in self.cells.values()), default=0.0)
+
+
+def pairs(results: Iterable[Result]) -> tuple[Pairs, ...]:
+    """Every matrix there is, in the order of the run. A rate that names no peer stays with the other figures."""
+    found: dict[tuple[str, str, str], dict[tuple[str, str], Figure]] = {}
+    for result in results:
+        for figure in result.figures:
+            if figure.name != PAIR_FIGURE:
+                continue
+            one, other, setting = _ends(result, figure)
+            if other:
+                found.setdefault((result.test, setting, figure.unit), {})[one, other] = figure
+    return tuple(
+        Pairs(test, setting, unit, device_names(sorted({name for ends in cells for name in ends})), cells)
+        for (test, setting, unit), cells in found.items()
+    )
+
+
+def _ends(result: Result, figure: Figure) -> tuple[str, str, str]:
+    """Sender, receiver, and the setting without them. The setting names the ends, or the result's only location the peer."""
+    words = [word.strip() for word in figure.setting.split(",")]
+    for number, word in enumerate(words):
+        one, arrow, other = word.rpartition("to ")
+        if arrow and other and " " not in other:
+            return one.strip() or result.device, other, ", ".join(words[:number] + words[number + 1 :])
+    peers = {location.peer for location in result.locations if location.peer}
+    return result.device, next(iter(peers)) if len(peers) == 1 else "", figure.setting

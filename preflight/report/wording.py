@@ -1,0 +1,137 @@
+"""How names, numbers, durations and places are written, the same in text, HTML and JUnit."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timezone
+
+from preflight.results import Expectation, Figure, Location, Outcome, Source
+
+SOURCES = {
+    Source.EXACT: "exact",
+    Source.PHYSICAL: "physical limit",
+    Source.SKU: "product table",
+    Source.SIBLINGS: "siblings",
+    Source.FLEET: "fleet",
+    Source.HISTORY: "own history",
+}
+OUTCOMES = {
+    Outcome.PASS: "pass",
+    Outcome.FAIL: "FAIL",
+    Outcome.HANG: "HANG",
+    Outcome.ERROR: "error",
+    Outcome.NOT_RUN: "not run",
+    Outcome.NOT_APPLICABLE: "–",
+}
+SIGNS = {  # where there is no room for words
+    Outcome.PASS: "✓",
+    Outcome.FAIL: "✗",
+    Outcome.HANG: "∞",
+    Outcome.ERROR: "?",
+    Outcome.NOT_RUN: "○",
+    Outcome.NOT_APPLICABLE: "–",
+}
+THE_NODE = "node"  # what a result without a device is about
+_SIZES = ((60, "min", 1, "s"), (3600, "h", 60, "min"), (86400, "d", 3600, "h"))
+
+
+def clean(text: str) -> str:
+    r"""`text` with everything written out that a terminal, a parser or an eye could be led astray by.
+
+    >>> clean("cuda:0\x1b[2J\n")
+    'cuda:0\\x1b[2J\\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def moment(at: float) -> str:
+    """UTC seconds as a date and time; the number itself if it is no time at all.
+
+    >>> moment(1700000000.25)
+    '2023-11-14 22:13:20Z'
+    """
+    try:
+        return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{at:g}"
+
+
+def length(seconds: float) -> str:
+    """A duration as people say it.
+
+    >>> [length(s) for s in (0.04, 7.25, 303, 7500, 273_600)]
+    ['40 ms', '7.2 s', '5 min 3 s', '2 h 5 min', '3 d 4 h']
+    """
+    if not math.isfinite(seconds) or seconds < 0:
+        return f"{seconds:g} s"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    size, large, part, small = max(unit for unit in _SIZES if seconds >= unit[0])
+    whole, rest = divmod(int(seconds), size)
+    return f"{whole} {large} {rest // part} {small}"
+
+
+def number(value: float) -> str:
+    """Four digits that mean something, and no exponent where none is needed.
+
+    >>> [number(v) for v in (4533.62, 789.04, 55.3, 0.01234, -3.0, 1.25e-7, 3e15)]
+    ['4534', '789', '55.3', '0.01234', '-3', '1.25e-07', '3e+15']
+    """
+    return f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+def share(margin: float) -> str:
+    """A margin in percent, with its sign.
+
+    >>> [share(m) for m in (0.12, -0.0321, 0.0, -0.00004)]
+    ['+12 %', '−3.2 %', '+0 %', '−0.004 %']
+    """
+    percent = abs(margin) * 100
+    return (
+        f"{'−' if margin < 0 else '+'}{percent:.2g} %"
+        if percent < 99.5
+        else f"{'−' if margin < 0 else '+'}{percent:.0f} %"
+    )
+
+
+def limits(bound: Expectation, unit: str) -> str:
+    """A bound as a sign and a number.
+
+    >>> limits(Expectation(source=Source.SKU, words="", at_least=48.0, at_most=66.5), "GB/s")
+    '≥ 48 and ≤ 66.5 GB/s'
+    """
+    said = [f"{sign} {number(v)}" for sign, v in (("≥", bound.at_least), ("≤", bound.at_most)) if v is not None]
+    return f"{' and '.join(said)} {unit}".rstrip() if said else "no bound"
+
+
+def missed(figure: Figure) -> tuple[Expectation, ...]:
+    """The expectations that a figure does not meet."""
+    return tuple(
+        each
+        for each in figure.expected
+        if (each.at_least is not None and not figure.value >= each.at_least)
+        or (each.at_most is not None and not figure.value <= each.at_most)
+    )
+
+
+def place(location: Location) -> str:
+    """Where a fault sits, from the large to the small.
+
+    >>> place(Location(gpu="GPU-1", sm=7, address="0x3000268"))
+    'GPU-1, SM 7, address 0x3000268'
+    """
+    parts = (
+        location.gpu,
+        f"SM {location.sm}" if location.sm is not None else "",
+        f"address {location.address}" if location.address else "",
+        f"page {location.page}" if location.page else "",
+        f"link {location.link}" if location.link is not None else "",
+        f"to {location.peer}" if location.peer else "",
+        f"NIC {location.nic}" if location.nic else "",
+        location.path,
+    )
+    return ", ".join(part for part in parts if part)

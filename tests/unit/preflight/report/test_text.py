@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from preflight.report.text import page
+from preflight.results import Document, Outcome, Result, Verdict
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.mark.parametrize("name", ["passing", "failing", "hanging", "huge"])
+def test_the_page(name: str, request: pytest.FixtureRequest, golden: Callable[[str, str], None]) -> None:
+    golden(f"preflight/report/{name}.txt", page(request.getfixturevalue(name)) + "\n")
+
+
+def test_the_verdict_stands_first_and_what_failed_before_what_did_not(failing: Document) -> None:
+    lines = page(failing).splitlines()
+    assert "FAIL at level burn-in" in lines[0]
+    first = next(line for line in lines[1:] if line.startswith(("FAIL", "test ")))
+    assert first == "FAIL memory_pattern on cuda:5"
+
+
+def test_colour_changes_no_word(failing: Document) -> None:
+    coloured = page(failing, colour=True)
+    assert ESCAPE.search(coloured)
+    assert ESCAPE.sub("", coloured) == page(failing)
+
+
+def test_nothing_in_a_document_can_steer_a_terminal(hostile: Document) -> None:
+    assert page(hostile).replace("\n", "").isprintable()
+    assert ESCAPE.sub("", page(hostile, colour=True)).replace("\n", "").isprintable()
+
+
+def test_a_reason_without_a_result_is_told(passing: Document) -> None:
+    lacking = msgspec.structs.replace(
+        passing, verdict=Verdict.INCONCLUSIVE, reason="storage: no result", reasons=("storage: no result",)
+    )
+    assert "because storage: no result" in page(lacking)
+
+
+def test_tests_that_say_the_same_of_one_device_are_told_once(hanging: Document) -> None:
+    lost = tuple(
+        Result(test=test, outcome=Outcome.NOT_RUN, device="cuda:1", reason="cuda:1 is lost")
+        for test in ("memory_pattern", "matmul_repeat")
+    )
+    text = page(msgspec.structs.replace(hanging, results=lost))
+    assert text.count("cuda:1 is lost") == 1
+    assert "not run memory_pattern, matmul_repeat on cuda:1" in text
+
+
+def test_a_flood_of_failures_is_cut_and_counted(failing: Document) -> None:
+    flood = tuple(
+        Result(test="memory_pattern", outcome=Outcome.FAIL, device=f"cuda:{n}", reason=f"wrong {n}") for n in range(100)
+    )
+    text = page(msgspec.structs.replace(failing, results=flood, reasons=()))
+    assert text.count("  why ") == 30
+    assert "and 70 more" in text
+
+
+def test_a_document_of_nothing_is_a_page(passing: Document) -> None:
+    empty = msgspec.structs.replace(passing, results=(), devices=(), software={}, seconds=float("nan"))
+    assert page(empty).startswith("gpu-node-17: PASS")
