@@ -1,0 +1,297 @@
+"""Scratch storage: write, flush, read back and compare every word; how fast, how long one small write takes, how much is left.
+
+It asks for the folders in HEALTHD_PREFLIGHT_PATHS (with colons; without it the folder for temporary files) and gives a result for
+each. Its file has no name: nothing is left behind, however the test ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from preflight.checks.context import Context
+from preflight.host.machine import Machine
+from preflight.host.mounts import Mount, mount_of
+from preflight.host.room import room
+from preflight.host.scratch import PAGE_BYTES, Scratch, aligned
+from preflight.host.words import TILE_WORDS, WrongWord, key, tile, write, wrong
+from preflight.results import Evidence, Figure, Location, Outcome, Result
+
+TEST = "storage"
+FAULTS = ("wrong_bytes", "slow", "full")
+PATHS_VARIABLE = "HEALTHD_PREFLIGHT_PATHS"
+BLOCK_BYTES = 4 << 20
+BYTES_MAX = {"gate": 64 << 20, "standard": 2 << 30, "burn-in": 16 << 30}
+FREE_SHARE_MAX = 0.1  # of what is free: a test must not fill a disk
+FREE_SHARE_MIN = 0.01  # of all: below it the next job fails
+SMALL_MAX = 1000
+LISTED_MAX = 8
+SLOW_FACTOR = 10
+_WRITING, _READING, _SYNCING = 0.5, 0.8, 0.95  # of the test's time, each to its end
+_clock = time.perf_counter
+
+# What an error of the file system means: outcome, whether a person set it wrong, and what to do.
+_MEANINGS = {
+    errno.ENOENT: (Outcome.NOT_RUN, True, f"mount or create it, or take it out of {PATHS_VARIABLE}"),
+    errno.ENOTDIR: (Outcome.NOT_RUN, True, f"name a folder in {PATHS_VARIABLE}"),
+    errno.EACCES: (Outcome.NOT_RUN, True, "let the user that runs preflight write there"),
+    errno.EPERM: (Outcome.NOT_RUN, True, "let the user that runs preflight write there"),
+    errno.EROFS: (
+        Outcome.FAIL,
+        False,
+        "the kernel makes it so after errors: read its log, check the disk, mount it anew",
+    ),
+    errno.ENOSPC: (Outcome.FAIL, False, "it is full: remove what old jobs left"),
+    errno.EDQUOT: (Outcome.FAIL, False, "the quota is used up: remove what old jobs left"),
+}
+_ELSE = (Outcome.FAIL, False, "check the disk or the file server, and the kernel's log")
+
+
+class Space(msgspec.Struct, frozen=True):
+    """Room on a file system, in bytes and files. A file system without a number of files has `files` 0."""
+
+    total: int
+    free: int
+    files: int
+    files_free: int
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What was done in one folder: sums of calls' seconds and bytes, single calls' seconds, and wrong words."""
+
+    direct: bool
+    written: int
+    write_s: float
+    read: int
+    read_s: float
+    syncs: tuple[float, ...]
+    reads: tuple[float, ...]
+    count: int
+    listed: tuple[WrongWord, ...]
+
+
+def run(context: Context, machine: Machine | None = None) -> Iterator[Result]:
+    """One result for each folder."""
+    machine = machine or Machine()
+    folders = [Path(word) for word in os.environ.get(PATHS_VARIABLE, "").split(":") if word]
+    for folder in folders or [Path(tempfile.gettempdir())]:
+        yield _one(context, folder, machine)
+
+
+def _one(context: Context, folder: Path, machine: Machine) -> Result:
+    try:
+        context.note(f"{folder}: asking for its file system")
+        real = folder.resolve(strict=True)
+        mount = mount_of(str(real), machine.text("/proc/self/mounts") or "") or Mount("", str(real), "unknown", ())
+        _writable(mount)
+        space = _space(real)
+        if reason := too_full(space):
+            return _result(folder, Outcome.FAIL, f"{folder}: {reason}", evidence=_facts(mount, space))
+        size = min(BYTES_MAX.get(context.level, BYTES_MAX["gate"]), int(space.free * FREE_SHARE_MAX))
+        if mount.kind == "tmpfs":
+            size = min(size, room(machine, "gate"))
+        measured = _Run(context, real, max(1, size // BLOCK_BYTES)).measure()
+    except OSError as error:
+        outcome, misconfigured, todo = _MEANINGS.get(error.errno or 0, _ELSE)
+        reason = f"{folder}: {error.strerror or error}; {todo}"
+        return _result(folder, outcome, reason, misconfigured=misconfigured)
+    return conclude(folder, mount, space, measured)
+
+
+def too_full(space: Space) -> str:
+    """Why so little room is a fault; empty if there is enough. Pure."""
+    if space.free < max(2 * BLOCK_BYTES, FREE_SHARE_MIN * space.total):
+        return f"{space.free >> 20} MiB of {space.total >> 20} MiB are free; remove what old jobs left"
+    if space.files and space.files_free < FREE_SHARE_MIN * space.files:
+        return f"{space.files_free} of {space.files} files can still be made; remove what old jobs left"
+    return ""
+
+
+def conclude(folder: Path, mount: Mount, space: Space, measured: Measured) -> Result:
+    """The result for a folder that could be written. Pure."""
+    way = "direct" if measured.direct else "buffered"
+    large, small = (f"{mount.point}, {size}, {way}" for size in (f"{BLOCK_BYTES >> 20} MiB", f"{PAGE_BYTES >> 10} KiB"))
+    figures = [
+        Figure(name=name, value=round(bytes_ / seconds / 1e9, 4), unit="GB/s", setting=large)
+        for name, bytes_, seconds in (
+            ("storage_write_rate", measured.written, measured.write_s),
+            ("storage_read_rate", measured.read, measured.read_s),
+        )
+        if seconds > 0
+    ]
+    figures += [
+        Figure(name=name, value=round(percentile(seconds, 99) * 1e6, 1), unit="us", setting=small)
+        for name, seconds in (("storage_sync_p99", measured.syncs), ("storage_read_p99", measured.reads))
+        if seconds
+    ]
+    remarks = []
+    if mount.kind in ("tmpfs", "ramfs"):
+        remarks.append(f"{folder} is in memory ({mount.kind}): no disk was tested")
+    elif not measured.direct:
+        remarks.append(f"{folder} ({mount.kind}) allows no direct access: what was read may have come from memory")
+    reason = ""
+    if measured.count:
+        reason = (
+            f"{folder}: {measured.count} words read are not those written, first {measured.listed[0]}; replace the disk"
+        )
+    return _result(
+        folder,
+        Outcome.FAIL if reason else Outcome.PASS,
+        reason,
+        evidence=_facts(mount, space)
+        | {"bytes": measured.written, "bytes_verified": measured.read, "errors": "; ".join(map(str, measured.listed))},
+        figures=tuple(figures),
+        remarks=tuple(remarks),
+    )
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that at least `percent` of all values do not exceed. Pure."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+class _Run:
+    """One folder under test."""
+
+    def __init__(self, context: Context, folder: Path, blocks_max: int) -> None:
+        self._context, self._folder, self._blocks_max = context, folder, blocks_max
+        self._mark = int.from_bytes(os.urandom(3), "big") << 1  # what an earlier run left on the disk differs
+        self._tile, self._scratch = tile(os.getpid()), np.empty(TILE_WORDS, dtype=np.uint64)
+        self._block, self._page = aligned(BLOCK_BYTES), aligned(PAGE_BYTES)
+        self._began = _clock()
+
+    def _until(self, share: float) -> bool:
+        return _clock() - self._began < share * self._context.seconds
+
+    def measure(self) -> Measured:
+        """Write, flush, read back; then small writes, each flushed, and small reads."""
+        with Scratch(self._folder) as file:
+            self._context.note(f"{self._folder}: writing")
+            blocks, write_s = self._write(file)
+            self._context.note(f"{self._folder}: flushing")
+            write_s += file.flush()
+            file.forget_cached()
+            if self._context.fault == "wrong_bytes":
+                self._spoil(file, blocks // 2)
+            self._context.note(f"{self._folder}: reading back")
+            read, read_s, count, listed = self._read(file, blocks)
+            self._context.note(f"{self._folder}: small writes, each flushed")
+            syncs, places = self._sync_small(file, blocks)
+            file.forget_cached()
+            self._context.note(f"{self._folder}: small reads")
+            reads, more, also = self._read_small(file, places)
+        return Measured(
+            direct=file.direct,
+            written=blocks * BLOCK_BYTES,
+            write_s=write_s,
+            read=read * BLOCK_BYTES,
+            read_s=read_s,
+            syncs=tuple(syncs),
+            reads=tuple(reads),
+            count=count + more,
+            listed=(*listed, *also)[:LISTED_MAX],
+        )
+
+    def _write(self, file: Scratch) -> tuple[int, float]:
+        seconds, blocks = 0.0, 0
+        while blocks < self._blocks_max and (not blocks or self._until(_WRITING)):
+            if self._context.fault == "full" and blocks:
+                raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} (injected)")
+            write(self._block, self._tile, key(self._mark, blocks))
+            for _ in range(SLOW_FACTOR if self._context.fault == "slow" else 1):
+                seconds += file.write(self._block, blocks * BLOCK_BYTES)
+            blocks += 1
+        return blocks, seconds
+
+    def _read(self, file: Scratch, blocks: int) -> tuple[int, float, int, list[WrongWord]]:
+        seconds, count, read = 0.0, 0, 0
+        listed: list[WrongWord] = []
+        for block in range(blocks):
+            self._block.fill(0)
+            seconds += file.read(self._block, block * BLOCK_BYTES)
+            read += 1
+            found, words = wrong(self._block, self._tile, key(self._mark, block), self._scratch, LISTED_MAX)
+            count += found
+            listed += [msgspec.structs.replace(one, offset=one.offset + block * BLOCK_BYTES) for one in words]
+            if not self._until(_READING) and self._context.fault != "wrong_bytes":
+                break
+        return read, seconds, count, listed[:LISTED_MAX]
+
+    def _sync_small(self, file: Scratch, blocks: int) -> tuple[list[float], list[int]]:
+        pages = blocks * BLOCK_BYTES // PAGE_BYTES
+        order = np.random.default_rng(self._mark).permutation(pages)[:SMALL_MAX].tolist()
+        seconds: list[float] = []
+        for page in order:
+            write(self._page, self._tile, key(self._mark + 2, page))
+            seconds.append(file.write(self._page, page * PAGE_BYTES) + file.flush())
+            if not self._until(_SYNCING):
+                break
+        return seconds, order[: len(seconds)]
+
+    def _read_small(self, file: Scratch, places: Sequence[int]) -> tuple[list[float], int, list[WrongWord]]:
+        seconds, count = [], 0
+        listed: list[WrongWord] = []
+        for page in reversed(places):
+            seconds.append(file.read(self._page, page * PAGE_BYTES))
+            found, words = wrong(self._page, self._tile, key(self._mark + 2, page), self._scratch, LISTED_MAX)
+            count += found
+            listed += [msgspec.structs.replace(one, offset=one.offset + page * PAGE_BYTES) for one in words]
+        return seconds, count, listed[:LISTED_MAX]
+
+    def _spoil(self, file: Scratch, block: int) -> None:
+        """The injected fault: one bit of what is on the disk."""
+        file.read(self._page, block * BLOCK_BYTES)
+        self._page[77] ^= np.uint64(1 << 21)
+        file.write(self._page, block * BLOCK_BYTES)
+        file.flush()
+
+
+def _writable(mount: Mount) -> None:
+    if mount.read_only:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+def _space(folder: Path) -> Space:
+    told = os.statvfs(folder)
+    return Space(told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize, told.f_files, told.f_favail)
+
+
+def _facts(mount: Mount, space: Space) -> Evidence:
+    return {
+        "file_system": mount.kind,
+        "disk": mount.device,
+        "mounted_on": mount.point,
+        "free_gib": round(space.free / (1 << 30), 1),
+        "files_free": space.files_free,
+    }
+
+
+def _result(
+    folder: Path,
+    outcome: Outcome,
+    reason: str,
+    *,
+    misconfigured: bool = False,
+    evidence: Evidence | None = None,
+    figures: tuple[Figure, ...] = (),
+    remarks: tuple[str, ...] = (),
+) -> Result:
+    return Result(
+        test=TEST,
+        outcome=outcome,
+        reason=reason,
+        misconfigured=misconfigured,
+        locations=(Location(path=str(folder)),) if outcome is Outcome.FAIL else (),
+        evidence={name: value for name, value in (evidence or {}).items() if value != ""},
+        figures=figures,
+        remarks=remarks,
+    )

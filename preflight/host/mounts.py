@@ -1,0 +1,40 @@
+"""Which file system a path is on. Pure but for `/proc/self/mounts`, which the caller reads."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """One mounted file system."""
+
+    device: str
+    point: str
+    kind: str
+    options: tuple[str, ...]
+
+    @property
+    def read_only(self) -> bool:
+        """Nothing can be written here."""
+        return "ro" in self.options
+
+
+def mount_of(path: str, mounts: str) -> Mount | None:
+    """The file system that holds the absolute `path`, by the text of ``/proc/self/mounts``; of several on one point the last."""
+    best: Mount | None = None
+    for line in mounts.splitlines():
+        words = [_unescaped(word) for word in line.split(" ")]
+        if len(words) < 4:
+            continue
+        mount = Mount(words[0], words[1], words[2], tuple(words[3].split(",")))
+        below = path == mount.point or path.startswith(f"{mount.point.rstrip('/')}/")
+        if below and (best is None or len(mount.point) >= len(best.point)):
+            best = mount
+    return best
+
+
+def _unescaped(word: str) -> str:
+    r"""The kernel writes a space as ``\040``."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
