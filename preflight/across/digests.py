@@ -1,0 +1,49 @@
+"""Which bits a device computed, as a result's evidence carries them: what was computed where, and what is known to be right. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from preflight.results import Evidence, Result
+
+PLATFORM, VOTES, DIGESTS, GOLDENS = "platform", "votes", "digests", "goldens"
+
+
+class Computed(msgspec.Struct, frozen=True, kw_only=True):
+    """The digests of one device's works, each by the work's name (`bf16 8192 seed 20241`).
+
+    `platform` is all that the bits depend on beside the work: only digests of the same one compare. A device that is a part of
+    a card does not vote. `goldens` are the digests on record for this platform, of the same works.
+    """
+
+    platform: str
+    votes: bool
+    digests: Mapping[str, str]
+    goldens: Mapping[str, str] = {}
+
+    def evidence(self) -> Evidence:
+        """As a result carries it."""
+        told: Evidence = {PLATFORM: self.platform, VOTES: self.votes, DIGESTS: _encoded(self.digests)}
+        return told | ({GOLDENS: _encoded(self.goldens)} if self.goldens else {})
+
+
+def computed(result: Result) -> Computed | None:
+    """What a result says was computed; None if it says nothing that could be compared."""
+    evidence = result.evidence
+    digests = _decoded(str(evidence.get(DIGESTS, "")))
+    platform = str(evidence.get(PLATFORM, ""))
+    if not digests or not platform:
+        return None
+    goldens = _decoded(str(evidence.get(GOLDENS, "")))
+    return Computed(platform=platform, votes=evidence.get(VOTES) is True, digests=digests, goldens=goldens)
+
+
+def _encoded(digests: Mapping[str, str]) -> str:
+    return ", ".join(f"{work}: {digest}" for work, digest in digests.items())
+
+
+def _decoded(text: str) -> dict[str, str]:
+    pairs = (each.rpartition(": ") for each in text.split(", ") if each)
+    return {work: digest for work, _, digest in pairs if work and digest}

@@ -1,0 +1,147 @@
+"""Who computes other bits than the rest: devices of one platform must agree to the last bit, and a golden knows which. Pure.
+
+Only devices that passed by themselves are heard, and only those of the same platform are compared. To name a device takes a
+golden, or three devices of which more than half agree with each other and not with it. Where neither is so, at least one of those
+that differ is wrong and nobody knows which: none of them may pass, and none is named.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from preflight.across.digests import Computed, computed
+from preflight.checks.context import Device
+from preflight.results import Evidence, Outcome, Result
+
+VOTERS_MIN = 3
+WORKS_LISTED = 3
+
+
+class Said(enum.Enum):
+    """What the others and the golden say of one device's bits for one work."""
+
+    RIGHT = "right"
+    WRONG_BY_GOLDEN = "wrong by golden"
+    WRONG_BY_MAJORITY = "wrong by majority"
+    OPEN = "open"  # it differs from somebody, and nobody knows who is wrong
+    STALE = "stale"  # all that were heard agree, and not with the golden
+    ALONE = "alone"  # nothing to compare it with
+
+
+def vote(digests: Mapping[str, str], golden: str = "") -> dict[str, Said]:
+    """What is said of each device, by its digest of the same work on the same platform; `golden` is empty if none is known.
+
+    A golden decides, unless a majority of three or more contradicts it: then one of the two is wrong, and whoever differs from
+    either stays open.
+    """
+    if not digests:
+        return {}
+    counted = Counter(digests.values())
+    common, many = counted.most_common(1)[0]
+    majority = common if len(digests) >= VOTERS_MIN and 2 * many > len(digests) else ""
+    if golden in counted and (majority in {"", golden}):
+        return {who: Said.RIGHT if digest == golden else Said.WRONG_BY_GOLDEN for who, digest in digests.items()}
+    if len(counted) == 1 and len(digests) > 1:
+        return dict.fromkeys(digests, Said.STALE if golden else Said.RIGHT)
+    if len(digests) == 1:
+        return dict.fromkeys(digests, Said.WRONG_BY_GOLDEN if golden else Said.ALONE)
+    if majority and golden not in counted:
+        agree = Said.STALE if golden else Said.RIGHT
+        return {who: agree if digest == majority else Said.WRONG_BY_MAJORITY for who, digest in digests.items()}
+    return dict.fromkeys(digests, Said.OPEN)
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """One device's works by what was said of them, and who else was compared in any of them."""
+
+    works: Mapping[Said, tuple[str, ...]]
+    others: tuple[str, ...]
+
+
+def majority(results: Sequence[Result], devices: Sequence[Device] = ()) -> tuple[Result, ...]:  # noqa: ARG001 - as all of its kind
+    """The same results; those that the others or a golden speak against no longer pass."""
+    told = {
+        number: found
+        for number, result in enumerate(results)
+        if result.outcome is Outcome.PASS and (found := computed(result)) is not None
+    }
+    names = {number: results[number].device for number in told}
+    heard = {number: _hear(number, told, names) for number in told}
+    return tuple(
+        _judged(result, told[number], heard[number]) if number in heard else result
+        for number, result in enumerate(results)
+    )
+
+
+def _hear(number: int, told: Mapping[int, Computed], names: Mapping[int, str]) -> Heard:
+    mine = told[number]
+    peers = {
+        other: found
+        for other, found in told.items()
+        if other == number or (found.votes and mine.votes and found.platform == mine.platform)
+    }
+    by: dict[Said, list[str]] = {}
+    compared: set[int] = set()
+    for work in mine.digests:
+        digests = {str(other): found.digests[work] for other, found in peers.items() if work in found.digests}
+        by.setdefault(vote(digests, mine.goldens.get(work, ""))[str(number)], []).append(work)
+        compared |= {int(other) for other in digests} - {number}
+    return Heard({said: tuple(works) for said, works in by.items()}, tuple(names[other] for other in sorted(compared)))
+
+
+def _judged(result: Result, mine: Computed, heard: Heard) -> Result:
+    remarks = (*result.remarks, *_remarks(mine, heard))
+    evidence: Evidence = result.evidence | ({"compared_with": ", ".join(heard.others)} if heard.others else {})
+    wrong = [*heard.works.get(Said.WRONG_BY_GOLDEN, ()), *heard.works.get(Said.WRONG_BY_MAJORITY, ())]
+    outcome, reason = result.outcome, result.reason
+    if wrong:
+        who = _accuser(heard)
+        reason = (
+            f"other bits than {who} in {_listed(wrong)}, the same in every repeat: it computes wrong, and reliably so"
+        )
+        outcome = Outcome.FAIL
+        evidence = evidence | {"wrong_works": len(wrong), "first_wrong": f"{wrong[0]}: {mine.digests[wrong[0]]}"}
+    elif differs := heard.works.get(Said.OPEN, ()):
+        outcome, reason = Outcome.ERROR, _open_reason(result.device, heard.others, differs)
+    return msgspec.structs.replace(result, outcome=outcome, reason=reason, remarks=remarks, evidence=evidence)
+
+
+def _accuser(heard: Heard) -> str:
+    if Said.WRONG_BY_MAJORITY not in heard.works:
+        return "the golden digests on record for its platform"
+    also = " and the golden digests" if Said.WRONG_BY_GOLDEN in heard.works else ""
+    return f"most of {', '.join(heard.others)}{also}"
+
+
+def _open_reason(device: str, others: Sequence[str], works: Sequence[str]) -> str:
+    everyone = f"{device}, {', '.join(others)}"
+    return (
+        f"the bits differ among {everyone} in {_listed(works)}: at least one of them computes wrong, and neither checksums nor the "
+        "second opinion nor a majority says which; record goldens from other nodes (python -m preflight goldens record) and run again"
+    )
+
+
+def _remarks(mine: Computed, heard: Heard) -> list[str]:
+    remarks = []
+    if stale := heard.works.get(Said.STALE, ()):
+        remarks.append(
+            f"the golden digests are not what these devices agree on in {_listed(stale)}: they were recorded on something "
+            "else, or all of these are wrong alike; record them anew from other nodes"
+        )
+    if alone := heard.works.get(Said.ALONE, ()):
+        why = (
+            "no other device of its platform that passed by itself" if mine.votes else "a part of a card does not vote"
+        )
+        remarks.append(
+            f"{why}, and no golden digests: in {_listed(alone)} nothing but its repeats, checksums and second opinion were asked"
+        )
+    return remarks
+
+
+def _listed(works: Sequence[str]) -> str:
+    more = f" and {len(works) - WORKS_LISTED} more" if len(works) > WORKS_LISTED else ""
+    return ", ".join(works[:WORKS_LISTED]) + more

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflight.across.digests import Computed, computed
+from preflight.across.majority import VOTERS_MIN, Said, majority, vote
+from preflight.results import Outcome, Result
+
+WORKS = tuple(f"{kind} 8192 seed {seed}" for kind in ("bf16", "fp8") for seed in (1, 2))
+H100 = "NVIDIA H100, sm_90, 132 SMs, torch 2.11"
+NAMED = {Said.WRONG_BY_GOLDEN, Said.WRONG_BY_MAJORITY}
+digests = st.sampled_from(["aaaa", "bbbb", "cccc", "dddd"])
+votes = st.dictionaries(st.sampled_from([f"cuda:{i}" for i in range(8)]), digests, min_size=1)
+goldens = st.sampled_from(["", "aaaa", "bbbb"])
+
+
+def result(
+    device: str, bits: dict[str, str], golden: dict[str, str] | None = None, platform: str = H100, **changes: object
+) -> Result:
+    told = Computed(platform=platform, votes=True, digests=bits, goldens=golden or {})
+    made = Result(test="matmul_repeat", outcome=Outcome.PASS, device=device, evidence=told.evidence())
+    return msgspec.structs.replace(made, **changes)
+
+
+def same(bits: str = "aaaa") -> dict[str, str]:
+    return dict.fromkeys(WORKS, bits)
+
+
+def outcomes(results: tuple[Result, ...]) -> list[str]:
+    return [each.outcome.value for each in results]
+
+
+@given(st.integers(VOTERS_MIN, 8), st.data())
+def test_one_culprit_among_three_or_more_is_named_and_no_innocent_ever(many: int, data: st.DataObject) -> None:
+    culprit = data.draw(st.integers(0, many - 1))
+    wrong = {work: data.draw(digests) for work in WORKS}
+    golden = {work: data.draw(goldens) for work in WORKS}
+    known = {work: digest for work, digest in golden.items() if digest}
+    results = [result(f"cuda:{i}", wrong if i == culprit else same(), known) for i in range(many)]
+    judged = majority(results)
+    accused = [i for i, each in enumerate(judged) if each.outcome is Outcome.FAIL]
+    assert set(accused) <= {culprit}
+    if any(wrong[work] != "aaaa" and golden[work] in {"", "aaaa"} for work in WORKS):
+        assert accused == [culprit]
+    if wrong == same():
+        assert accused == []
+        assert Outcome.ERROR not in {each.outcome for each in judged}
+
+
+@given(votes, goldens, st.randoms(use_true_random=False))
+def test_the_order_of_devices_does_not_matter(cast: dict[str, str], golden: str, shuffled: st.randoms) -> None:
+    order = list(cast.items())
+    shuffled.shuffle(order)
+    assert vote(dict(order), golden) == vote(cast, golden)
+
+
+@given(votes, goldens)
+def test_who_agrees_is_told_the_same_and_nobody_is_named_without_somebody_who_is_right(
+    cast: dict[str, str], golden: str
+) -> None:
+    said = vote(cast, golden)
+    assert set(said) == set(cast)
+    for digest in set(cast.values()):
+        assert len({said[who] for who in cast if cast[who] == digest}) == 1
+    named = [who for who in cast if said[who] in NAMED]
+    right = [who for who in cast if said[who] in {Said.RIGHT, Said.STALE}]
+    assert not named or right or len(cast) == 1
+    if not golden:
+        assert not named or (len(cast) >= VOTERS_MIN and len(right) > len(cast) / 2)
+        assert len(set(cast.values())) == 1 or named or set(said.values()) == {Said.OPEN}
+
+
+def test_two_that_differ_accuse_nobody_and_neither_passes() -> None:
+    judged = majority([result("cpu:0", same()), result("cpu:1", same() | {WORKS[2]: "bbbb"})])
+    assert outcomes(judged) == ["error", "error"]
+    for each in judged:
+        assert "cpu:0" in each.reason
+        assert "cpu:1" in each.reason
+        assert WORKS[2] in each.reason
+        assert WORKS[1] not in each.reason
+
+
+def test_a_golden_tells_which_of_two_is_wrong_and_convicts_one_alone() -> None:
+    judged = majority([result("cuda:0", same(), same()), result("cuda:1", same("bbbb"), same())])
+    assert outcomes(judged) == ["pass", "fail"]
+    assert "golden" in judged[1].reason
+    assert outcomes(majority([result("cuda:0", same("bbbb"), same())])) == ["fail"]
+
+
+def test_a_golden_that_a_majority_contradicts_decides_nothing() -> None:
+    many = [result(f"cuda:{i}", same(), same("bbbb")) for i in range(3)]
+    stale = majority(many)
+    assert outcomes(stale) == ["pass"] * 3
+    assert "record them anew" in stale[0].remarks[0]
+    against = majority([*many, result("cuda:3", same("bbbb"), same("bbbb"))])
+    assert outcomes(against) == ["error"] * 4
+
+
+def test_two_against_two_is_no_majority() -> None:
+    results = [result(f"cuda:{i}", same("aaaa" if i < 2 else "bbbb")) for i in range(4)]
+    assert outcomes(majority(results)) == ["error"] * 4
+
+
+def test_who_failed_by_itself_does_not_vote() -> None:
+    failed = result("cuda:0", same("bbbb"), outcome=Outcome.FAIL, reason="NaN")
+    judged = majority([failed, result("cuda:1", same())])
+    assert judged[0] == failed
+    assert judged[1].outcome is Outcome.PASS
+    assert "nothing but its repeats" in judged[1].remarks[0]
+
+
+def test_another_platform_or_a_part_of_a_card_is_not_compared() -> None:
+    other = result("cuda:1", same("bbbb"), platform="NVIDIA H100, sm_90, 16 SMs, torch 2.11")
+    slices = [
+        Result(
+            test="matmul_repeat",
+            outcome=Outcome.PASS,
+            device=f"cuda:0/mig{i}",
+            evidence=Computed(platform=H100, votes=False, digests=same(bits)).evidence(),
+        )
+        for i, bits in enumerate(("cccc", "dddd"))
+    ]
+    judged = majority([result("cuda:0", same()), other, *slices])
+    assert outcomes(judged) == ["pass"] * 4
+    assert "does not vote" in judged[2].remarks[0]
+
+
+def test_devices_are_compared_in_the_works_that_both_have_done() -> None:
+    slow = result("cuda:2", {WORKS[0]: "aaaa"})
+    judged = majority([result("cuda:0", same()), result("cuda:1", same()), slow])
+    assert outcomes(judged) == ["pass"] * 3
+    assert judged[0].evidence["compared_with"] == "cuda:1, cuda:2"
+    odd = msgspec.structs.replace(slow, evidence=result("", {WORKS[0]: "bbbb"}).evidence)
+    assert outcomes(majority([*judged[:2], odd])) == ["pass", "pass", "fail"]
+
+
+def test_results_without_digests_stay_as_they_are() -> None:
+    hung = Result(test="matmul_repeat", outcome=Outcome.HANG, device="cuda:1", reason="no end")
+    bare = Result(test="matmul_repeat", outcome=Outcome.PASS, device="cuda:0")
+    assert majority([hung, bare]) == (hung, bare)
+
+
+names = st.from_regex(r"[a-z0-9]{2,5} [0-9]{2,5} seed [0-9]{1,6}", fullmatch=True)
+hexadecimal = st.from_regex(r"[0-9a-f]{16}", fullmatch=True)
+
+
+@given(
+    bits=st.dictionaries(names, hexadecimal, min_size=1),
+    golden=st.dictionaries(names, hexadecimal),
+    voting=st.booleans(),
+    platform=st.text(min_size=1),
+)
+def test_evidence_can_be_read_again(
+    *, bits: dict[str, str], golden: dict[str, str], voting: bool, platform: str
+) -> None:
+    told = Computed(platform=platform, votes=voting, digests=bits, goldens=golden)
+    assert computed(Result(test="t", outcome=Outcome.PASS, evidence=told.evidence())) == told
