@@ -15,7 +15,7 @@ from jinja2 import PackageLoader, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
-from preflight.report import charts, tables, wording
+from preflight.report import charts, dates, tables, wording
 from preflight.report.advice import advice, next_steps
 from preflight.report.pairs import PAIR_FIGURE, pairs
 from preflight.results import Document
@@ -108,7 +108,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "moment": wording.moment,
+        "moment": dates.moment,
         "length": wording.length,
         "number": wording.number,
         "share": wording.share,

@@ -7,10 +7,10 @@ count what is skipped as good, so each suite has a case more, the verdict, which
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timezone
 from xml.etree import ElementTree as ET
 
 from preflight.report.advice import advice, next_steps
+from preflight.report.dates import timestamp
 from preflight.report.wording import SOURCES, THE_NODE, clean, limits, number, place, share
 from preflight.results import Document, Figure, Outcome, Result, Verdict
 
@@ -37,7 +37,7 @@ def _suite(document: Document) -> ET.Element:
         "testsuite",
         name=f"preflight {clean(document.level)} {clean(document.node)}",
         hostname=clean(document.node),
-        timestamp=_timestamp(document.started_at),
+        timestamp=timestamp(document.started_at),
         time=_seconds(document.seconds),
         tests=str(len(cases)),
         failures=str(_having(cases, "failure")),
@@ -126,10 +126,3 @@ def _having(cases: Sequence[ET.Element], tag: str) -> int:
 
 def _seconds(seconds: float) -> str:
     return f"{max(seconds, 0.0):.3f}"
-
-
-def _timestamp(at: float) -> str:
-    try:
-        return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return "1970-01-01T00:00:00"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from preflight.report.advice import advice
+from preflight.report.dates import moment
 from preflight.report.tables import Group, Reading, Wrong, bad, device_names, groups, kinds, rows, tightest
 from preflight.report.wording import (
     OUTCOMES,
@@ -16,7 +17,6 @@ from preflight.report.wording import (
     clean,
     length,
     limits,
-    moment,
     number,
     place,
     share,

@@ -1,9 +1,8 @@
-"""How names, numbers, durations and places are written, the same in text, HTML and JUnit."""
+"""How names, numbers, durations and places are written, the same in text, HTML and JUnit. Pure."""
 
 from __future__ import annotations
 
 import math
-from datetime import datetime, timezone
 
 from preflight.results import Expectation, Figure, Location, Outcome, Source
 
@@ -44,18 +43,6 @@ def clean(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
-def moment(at: float) -> str:
-    """UTC seconds as a date and time; the number itself if it is no time at all.
-
-    >>> moment(1700000000.25)
-    '2023-11-14 22:13:20Z'
-    """
-    try:
-        return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return f"{at:g}"
 
 
 def length(seconds: float) -> str:
