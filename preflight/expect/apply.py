@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from preflight.checks.context import Device
 from preflight.expect import history, physical, products, siblings
-from preflight.expect.bounds import Bound
+from preflight.expect.bounds import Bound, misses, named
 from preflight.expect.figures import Key, nonsense, readings, said
 from preflight.expect.figures import products as products_of
 from preflight.expect.fleet import Baseline, Fleet
@@ -62,7 +63,9 @@ class _Scene:
         rulings = [self._ruling(result, figure) for figure in result.figures]
         judged = msgspec.structs.replace(
             result,
-            figures=tuple(ruling.figure for ruling in rulings),
+            figures=tuple(
+                ruling.figure for ruling in rulings if math.isfinite(ruling.figure.value)
+            ),  # JSON has no other
             remarks=result.remarks + tuple(remark for ruling in rulings for remark in ruling.remarks),
         )
         if result.outcome is not Outcome.PASS:
@@ -78,7 +81,7 @@ class _Scene:
         key = Key(self._product.get(result.device, ""), result.test, figure.name, figure.setting)
         limit = physical.limit_of(result.test, figure, self._limits.get(result.device, {}))
         if limit and physical.lies(figure, limit.most):
-            why = f"{_named(figure)}, more than {limit.words} can carry: the clock or the count of the test is wrong"
+            why = f"{named(figure)}, more than {limit.words} can carry: the clock or the count of the test is wrong"
             return Ruling(figure=figure, outcome=Outcome.ERROR, reason=why)
         bounds = self._bounds(result, figure, key, limit)
         if why := self._beyond_peak(result, figure, bounds):
@@ -107,17 +110,15 @@ class _Scene:
         if Source.FLEET in bounds and bounds[Source.FLEET].usual > row.peak:
             return ""
         peak = f"{said(row.peak)} {row.unit}"
-        return f"{_named(figure)}, above the {peak} of the static table ({row.source}): the test or the table is wrong"
+        return f"{named(figure)}, above the {peak} of the static table ({row.source}): the test or the table is wrong"
 
 
 def _remarks(figure: Figure, bounds: Mapping[Source, Bound]) -> tuple[str, ...]:
-    said_by = (
-        siblings.remark(figure, bounds[Source.SIBLINGS]) if Source.SIBLINGS in bounds else "",
-        history.remark(figure, bounds[Source.HISTORY]) if Source.HISTORY in bounds else "",
-    )
-    return tuple(filter(None, said_by))
-
-
-def _named(figure: Figure) -> str:
-    setting = f" ({figure.setting})" if figure.setting else ""
-    return f"{figure.name}{setting} is {said(figure.value)} {figure.unit}"
+    """What fails nothing and is worth saying; a bound of siblings that is missed has been spoken of."""
+    found = []
+    if near := bounds.get(Source.SIBLINGS):
+        spoken = near.expectation.fails and misses(figure.value, near.expectation)
+        found.append("" if spoken else siblings.remark(figure, near))
+    if own := bounds.get(Source.HISTORY):
+        found.append(history.remark(figure, own))
+    return tuple(filter(None, found))

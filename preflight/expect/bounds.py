@@ -59,24 +59,25 @@ def margin(value: float, expectation: Expectation) -> float:
     return min(inside, default=0.0)
 
 
-def sentence(figure: Figure, expectation: Expectation) -> str:
-    """Value, bound and whose, for a person."""
+def named(figure: Figure) -> str:
+    """The figure and its value, for a person."""
     setting = f" ({figure.setting})" if figure.setting else ""
+    return f"{figure.name}{setting} is {said(figure.value)} {figure.unit}".rstrip()
+
+
+def clause(figure: Figure, expectation: Expectation) -> str:
+    """Which bound is missed, and whose it is."""
     low = expectation.at_least is not None and not figure.value >= expectation.at_least
     limit = expectation.at_least if low else expectation.at_most
-    beyond = "under" if low else "over"
-    words = f": {expectation.words}" if expectation.words else ""
-    return (
-        f"{figure.name}{setting} is {said(figure.value)} {figure.unit}, {beyond} the "
-        f"{said(limit or 0.0)} of {NAMES[expectation.source]}{words}"
-    )
+    words = f" ({expectation.words})" if expectation.words else ""
+    return f"{'under' if low else 'over'} {said(limit or 0.0)}, the bound of {NAMES[expectation.source]}{words}"
 
 
 NAMES = {
     Source.EXACT: "the rule",
-    Source.PHYSICAL: "the link's own limit",
+    Source.PHYSICAL: "the hardware's own limit",
     Source.SKU: "the static table",
     Source.SIBLINGS: "its siblings",
-    Source.FLEET: "the fleet median",
+    Source.FLEET: "the fleet",
     Source.HISTORY: "its own history",
 }

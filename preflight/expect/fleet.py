@@ -6,6 +6,7 @@ each learning, and never far from where it began, unless a person accepts it.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping
 
@@ -72,15 +73,14 @@ def level(entry: Entry, without: str = "") -> Level | None:
     others = [seen.values for name, seen in entry.nodes.items() if name != without and seen.values]
     if len(others) < NODES_MIN:
         return None
-    values = [value for node in others for value in node]
-    now = usual = statistics.median(values)
+    middles = [statistics.median(values) for values in others]  # a node has one voice, however many devices
+    now = usual = statistics.median(middles)
     if entry.before > 0:
         usual = within(usual, entry.before, DRIFT_PER_LEARN)
     if entry.first > 0:
         usual = within(usual, entry.first, DRIFT_IN_ALL)
-    # Devices of one node resemble each other, so with few nodes the scatter of all devices hides that between nodes.
-    between = spread([statistics.median(node) for node in others])
-    scatter = max(spread(values), between) * (1 + 1 / len(others))
+    inside = statistics.median(spread(values) for values in others)
+    scatter = math.hypot(spread(middles), inside) * (1 + 1 / len(others))
     return Level(usual=usual, spread=scatter, nodes=len(others), held=now if usual != now else 0.0)
 
 
@@ -113,6 +113,6 @@ class Fleet:
         if found is None or found.usual <= 0:
             return None
         share = fail_share(found)
-        words = f"{share:.0%} worse than the median of {found.nodes} other nodes, {said(found.usual)} {figure.unit}"
+        words = f"{share:.0%} worse than the median of {found.nodes} other nodes, {said(found.usual)}"
         expectation = bound(figure, Source.FLEET, found.usual, share, words)
         return Bound(expectation=expectation, usual=found.usual, witnesses=found.nodes) if expectation else None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from preflight.checks.context import Device
-from preflight.expect.bounds import Bound, behind, bound
+from preflight.expect.bounds import Bound, behind, bound, named
 from preflight.expect.figures import Key, readings, said
 from preflight.results import Figure, Outcome, Result, Source
 
@@ -56,7 +56,7 @@ class OwnPast:
             return None
         values = past.first + past.last
         usual = statistics.median(values)
-        words = f"{FAIL_SHARE:.0%} worse than the median of its own {len(values)} passes, {said(usual)} {figure.unit}"
+        words = f"{FAIL_SHARE:.0%} worse than the median of its own {len(values)} passes, {said(usual)}"
         expectation = bound(figure, Source.HISTORY, usual, FAIL_SHARE, words)
         return Bound(expectation=expectation, usual=usual, witnesses=len(values)) if expectation else None
 
@@ -66,8 +66,9 @@ def remark(figure: Figure, own: Bound) -> str:
     share = behind(figure, own.usual)
     if share < WARN_SHARE:
         return ""
-    name = f"{figure.name} ({figure.setting})" if figure.setting else figure.name
-    return f"{name} is {share:.1%} worse than this device's own {own.witnesses} earlier passes, {said(own.usual)} {figure.unit}"
+    return (
+        f"{named(figure)}, {share:.1%} worse than this device's own {own.witnesses} earlier passes, {said(own.usual)}"
+    )
 
 
 def record(history: History, results: Sequence[Result], devices: Sequence[Device], node: str, at: float) -> History:

@@ -80,7 +80,7 @@ def bound(product: Product, row: Row) -> Bound | None:
     way = better(row.unit)
     if way is Better.NEITHER:
         return None
-    words = f"{product.product}, usually {said(row.usual)} {row.unit}; {row.source}"
+    words = f"{product.product}, usually {said(row.usual)}: {row.source}"
     low, high = (row.worst, None) if way is Better.MORE else (None, row.worst)
     return Bound(expectation=Expectation(source=Source.SKU, at_least=low, at_most=high, words=words), usual=row.usual)
 

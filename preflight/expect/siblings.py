@@ -6,7 +6,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 
-from preflight.expect.bounds import Bound, behind, bound
+from preflight.expect.bounds import Bound, behind, bound, named
 from preflight.expect.figures import CELSIUS, Key, Reading, said, spread
 from preflight.results import Expectation, Figure, Source
 
@@ -41,7 +41,7 @@ class Siblings:
             )
             return Bound(expectation=hot, usual=usual, witnesses=len(others))
         share = max(FAIL_SHARE, SIGMAS * spread(others))
-        words = f"{share:.0%} under the median of {len(others)} others, {said(usual)} {figure.unit}"
+        words = f"{share:.0%} worse than the median of {len(others)} others, {said(usual)}"
         expectation = bound(figure, Source.SIBLINGS, usual, share, words)
         return Bound(expectation=expectation, usual=usual, witnesses=len(others)) if expectation else None
 
@@ -53,14 +53,15 @@ def remark(figure: Figure, said_by: Bound) -> str:
     if figure.unit == CELSIUS:
         over = figure.value - said_by.usual
         return (
-            f"{figure.name} is {over:.0f} °C over the median of its siblings; look at its cooling"
+            f"{named(figure)}, {over:.0f} °C over the median of its siblings; look at its cooling"
             if over > HOTTER_C
             else ""
         )
     share = behind(figure, said_by.usual)
-    name = f"{figure.name} ({figure.setting})" if figure.setting else figure.name
     if share >= WARN_SHARE:
-        return f"{name} is {share:.1%} worse than the median of its siblings, {said(said_by.usual)} {figure.unit}"
+        return f"{named(figure)}, {share:.1%} worse than the median of its siblings, {said(said_by.usual)}"
     if share <= -FAIL_SHARE / (1 - FAIL_SHARE):
-        return f"{name} is {-share:.0%} better than the median of its siblings: see whether most of them are slow"
+        return (
+            f"{named(figure)}, {-share:.0%} better than the median of its siblings: see whether most of them are slow"
+        )
     return ""

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from preflight.expect.bounds import NAMES, Bound, behind, margin, misses, misses_grossly, sentence
+from preflight.expect.bounds import NAMES, Bound, behind, clause, margin, misses, misses_grossly, named
 from preflight.expect.figures import said
 from preflight.expect.fleet import NODES_ALONE
 from preflight.results import Expectation, Figure, Outcome, Source
@@ -44,12 +44,11 @@ def weigh(figure: Figure, bounds: Mapping[Source, Bound]) -> Ruling:
     outcome = _outcome(figure, bounds, against)
     weighed = _with(figure, bounds, overruled if outcome is not Outcome.PASS or own else missed)
     remarks = tuple(_disagreement(figure, source, bounds) for source in overruled)
-    sentences = [sentence(figure, e) for e in own] + [sentence(figure, bounds[s].expectation) for s in against]
     if own:
-        return Ruling(figure=weighed, outcome=Outcome.FAIL, reason=_and(sentences), remarks=remarks)
-    if outcome is Outcome.PASS:
-        return Ruling(figure=weighed, remarks=remarks)
-    return Ruling(figure=weighed, outcome=outcome, reason=_reason(figure, bounds, against, outcome), remarks=remarks)
+        clauses = [clause(figure, e) for e in own] + [clause(figure, bounds[source].expectation) for source in against]
+        return Ruling(figure=weighed, outcome=Outcome.FAIL, reason=_sentence(figure, clauses), remarks=remarks)
+    reason = "" if outcome is Outcome.PASS else _reason(figure, bounds, against, outcome)
+    return Ruling(figure=weighed, outcome=outcome, reason=reason, remarks=remarks)
 
 
 def _overruled(figure: Figure, source: Source, bounds: Mapping[Source, Bound]) -> bool:
@@ -82,30 +81,28 @@ def _with(figure: Figure, bounds: Mapping[Source, Bound], harmless: list[Source]
 
 
 def _reason(figure: Figure, bounds: Mapping[Source, Bound], against: list[Source], outcome: Outcome) -> str:
-    words = _and([sentence(figure, bounds[source].expectation) for source in against])
-    content = [_name(source, bounds) for source in bounds if source not in against and bounds[source].expectation.fails]
-    met = f"; {' and '.join(content)} {'is' if len(content) == 1 else 'are'} met" if content else ""
+    words = _sentence(figure, [clause(figure, bounds[source].expectation) for source in against])
+    if content := [_bound(s, b.expectation) for s, b in bounds.items() if s not in against and b.expectation.fails]:
+        words += f"; met: {', '.join(content)}"
     if outcome is Outcome.FAIL:
-        return words + met
+        return words
     if Source.FLEET in against:
-        few = bounds[Source.FLEET].witnesses
-        return f"{words}{met}. {few} nodes are too few to fail by alone: learn from {NODES_ALONE}"
-    return f"{words}{met}. The bound or the machine may be wrong, and no fleet baseline says which: learn one"
+        return f"{words}. {bounds[Source.FLEET].witnesses} nodes are too few to fail by alone: learn from {NODES_ALONE}"
+    return f"{words}. The machine or the bound is wrong, and no fleet baseline says which"
 
 
 def _disagreement(figure: Figure, source: Source, bounds: Mapping[Source, Bound]) -> str:
     fleet = bounds[Source.FLEET]
     return (
-        f"{sentence(figure, bounds[source].expectation)}; but {fleet.witnesses} other nodes reach "
-        f"{said(fleet.usual)} {figure.unit}: {NAMES[source]} disagrees with the fleet, which is believed"
+        f"{_sentence(figure, [clause(figure, bounds[source].expectation)])}; but {fleet.witnesses} other nodes reach "
+        f"{said(fleet.usual)}: this bound disagrees with the fleet, which is believed"
     )
 
 
-def _name(source: Source, bounds: Mapping[Source, Bound]) -> str:
-    expectation: Expectation = bounds[source].expectation
+def _sentence(figure: Figure, clauses: list[str]) -> str:
+    return f"{named(figure)}: {', and '.join(clauses)}"
+
+
+def _bound(source: Source, expectation: Expectation) -> str:
     limit = expectation.at_least if expectation.at_least is not None else expectation.at_most
-    return f"{NAMES[source]} ({said(limit or 0.0)})"
-
-
-def _and(sentences: list[str]) -> str:
-    return "; and ".join(sentences)
+    return f"{said(limit or 0.0)} of {NAMES[source]}"

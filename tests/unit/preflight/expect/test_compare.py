@@ -1,0 +1,65 @@
+"""Two documents beside each other, and one beside the fleet."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflight.expect.compare import compare
+from preflight.expect.fleet import Baseline
+from preflight.expect.learning import learn
+from preflight.results import Figure
+from tests.unit.preflight.expect.runs import document
+
+
+def test_only_what_noise_does_not_explain_is_beyond() -> None:
+    rows = compare(document("n1", [100.0] * 8), document("n1", [100.0] * 6 + [98.0, 90.0], at=2))
+    assert [row.beyond for row in rows] == [False] * 7 + [True]
+    assert (rows[7].difference, rows[7].worse) == (90 / 100 - 1, True)
+
+
+def test_wide_noise_explains_more() -> None:
+    wide = [100.0, 90, 110, 95, 105, 92, 108, 100]
+    rows = compare(document("n1", wide), document("n1", [value * 0.92 for value in wide], at=2))
+    assert not any(row.beyond for row in rows)
+
+
+def test_better_is_beyond_but_not_worse() -> None:
+    late = Figure(name="latency", value=1.0, unit="us")
+    (faster,) = compare(document("a", [100.0]), document("b", [120.0]))
+    (later,) = compare(document("a", [100.0], figure=late), document("b", [120.0], figure=late))
+    assert (faster.beyond, faster.worse) == (True, False)
+    assert (later.beyond, later.worse) == (True, True)
+
+
+def test_what_only_one_side_has_stands_alone() -> None:
+    rows = compare(document("n1", [100.0]), document("n1", [100.0, 101.0]))
+    assert [(row.device, row.a, row.b, row.difference) for row in rows] == [
+        ("cuda:0", 100.0, 100.0, 0.0),
+        ("cuda:1", None, 101.0, None),
+    ]
+
+
+def test_beside_the_fleet_every_device_has_its_level() -> None:
+    fleet = learn(document(f"n{i}", [100.0 + i] * 2) for i in range(5))
+    rows = compare(fleet, document("n9", [102.0, 80.0]))
+    assert [(row.a, row.b, row.worse) for row in rows] == [(102.0, 102.0, False), (102.0, 80.0, True)]
+    (unknown,) = compare(Baseline(), document("n9", [102.0]))
+    assert (unknown.a, unknown.b, unknown.beyond) == (None, 102.0, False)
+
+
+rates = st.lists(st.floats(min_value=1.0, max_value=1000.0), min_size=1, max_size=8)
+
+
+@given(rates)
+def test_a_document_does_not_differ_from_itself(values: list[float]) -> None:
+    rows = compare(document("n", values), document("n", values))
+    assert [row.difference for row in rows] == [0.0] * len(values)
+    assert not any(row.beyond for row in rows)
+
+
+@given(rates, rates)
+def test_worse_one_way_is_never_worse_the_other_way(one: list[float], other: list[float]) -> None:
+    there = {row.device for row in compare(document("n", one), document("n", other)) if row.worse}
+    back = {row.device for row in compare(document("n", other), document("n", one)) if row.worse}
+    assert not there & back

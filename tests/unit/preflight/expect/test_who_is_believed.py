@@ -1,0 +1,222 @@
+"""The rule over several sources, scene by scene, and what must hold in all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from preflight.expect.apply import Knowledge, expected
+from preflight.expect.bounds import Bound, misses
+from preflight.expect.fleet import Baseline
+from preflight.expect.history import History, record
+from preflight.expect.learning import learn
+from preflight.expect.products import Product, Row, Table
+from preflight.expect.weigh import weigh
+from preflight.results import Expectation, Figure, Outcome, Result, Source
+from tests.unit.preflight.expect.runs import H200, NAME, SETTING, TEST, devices, document, rate, results
+
+ROW = Row(
+    test=TEST, figure=NAME, setting="bf16 *", unit="TFLOP/s", usual=790, worst=700, peak=989, source="measured on one"
+)
+TABLE = Table(
+    products=(Product(product="H200 SXM", names=(H200,), memory=4800, power=700, source="sheet", rows=(ROW,)),)
+)
+NODE = "judged"
+
+
+def fleet(nodes: int, value: float, spread: float = 0.01) -> Baseline:
+    """Every node at `value`, a little apart."""
+    apart = (value * (1 + spread * (i - (nodes - 1) / 2) / max(1, nodes - 1)) for i in range(nodes))
+    return learn(document(f"other{i}", [reached] * 8, at=float(i)) for i, reached in enumerate(apart))
+
+
+def history(value: float, runs: int = 5) -> History:
+    past = History()
+    for run in range(runs):
+        past = record(past, results([value] * 8), devices(8), NODE, float(run + 1))
+    return past
+
+
+def known(**what: object) -> Knowledge:
+    return Knowledge(**{"node": NODE, "table": Table(), **what})  # type: ignore[arg-type] - each by its own type
+
+
+def judged(values: list[float], knowledge: Knowledge) -> tuple[Result, ...]:
+    return expected(results(values), devices(len(values)), knowledge)
+
+
+SAME = [790.0, 791, 789, 790, 788, 792, 790, 790]
+ONE_SLOW = [*SAME[:-1], 700.0]
+ALL_SLOW = [value * 0.85 for value in SAME]
+ALONE = [600.0]
+PASS, FAIL, ERROR = Outcome.PASS, Outcome.FAIL, Outcome.ERROR
+
+SCENES: dict[str, tuple[list[float], Knowledge, Outcome]] = {
+    "nothing known": (ALONE, known(), PASS),
+    "all as they should be": (SAME, known(table=TABLE, baseline=fleet(12, 790), history=history(790)), PASS),
+    "one slow among siblings": (ONE_SLOW, known(), FAIL),
+    "one slow among siblings, the fleet is faster too": (ONE_SLOW, known(baseline=fleet(12, 790)), FAIL),
+    "slower than its siblings, but as fast as the fleet": (
+        [870.0] * 7 + [785.0],
+        known(baseline=fleet(12, 790, spread=0.1)),
+        PASS,
+    ),
+    "two slow of three others: no siblings": ([790.0, 700, 700], known(), PASS),
+    "all under the table, nobody else knows": (ALL_SLOW, known(table=TABLE), ERROR),
+    "far under the table, nobody else knows": ([250.0], known(table=TABLE), FAIL),
+    "all under the table, and under three nodes": (ALL_SLOW, known(table=TABLE, baseline=fleet(3, 790)), FAIL),
+    "all under the table, three nodes are the same": (ALL_SLOW, known(table=TABLE, baseline=fleet(3, 671)), PASS),
+    "all under the table, the fleet is the same": (ALL_SLOW, known(table=TABLE, baseline=fleet(12, 671)), PASS),
+    "far under the table, the fleet is the same": ([250.0], known(table=TABLE, baseline=fleet(12, 250)), PASS),
+    "under three nodes, the table is content": ([710.0], known(table=TABLE, baseline=fleet(3, 790)), ERROR),
+    "under the fleet, the table is content": ([710.0], known(table=TABLE, baseline=fleet(12, 790)), FAIL),
+    "under the fleet, no table": (ALL_SLOW, known(baseline=fleet(12, 790)), FAIL),
+    "slower than it was, else unknown": (ALL_SLOW, known(history=history(790)), PASS),
+    "slower than it was, and under the table": (ALL_SLOW, known(table=TABLE, history=history(790)), FAIL),
+    "slower than it was, but as the fleet": (ALL_SLOW, known(history=history(790), baseline=fleet(12, 671)), PASS),
+    "above the maker's peak": ([1200.0], known(table=TABLE), ERROR),
+    "above the maker's peak, as the fleet": ([1200.0], known(table=TABLE, baseline=fleet(12, 1190)), PASS),
+    "no number": ([float("nan")], known(), ERROR),
+    "endless": ([float("inf")], known(baseline=fleet(12, 790)), ERROR),
+    "nothing a second": ([0.0], known(), ERROR),
+}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_each_scene_ends_as_it_must(scene: str) -> None:
+    values, knowledge, outcome = SCENES[scene]
+    assert judged(values, knowledge)[-1].outcome is outcome
+
+
+def test_what_is_said_in_every_scene(golden: Callable[[str, str], None]) -> None:
+    lines = []
+    for scene, (values, knowledge, _) in SCENES.items():
+        last = judged(values, knowledge)[-1]
+        lines += [f"{scene}: {last.outcome.value}", f"  because: {last.reason}" if last.reason else "  no reason"]
+        lines += [f"  remark: {remark}" for remark in last.remarks]
+        for figure in last.figures:
+            shown = "none" if figure.margin is None else f"{figure.margin:.4f}"
+            lines.append(f"  margin {shown}, by {', '.join(e.source.value for e in figure.expected) or 'nobody'}")
+    golden("preflight/expectations.txt", "\n".join(lines) + "\n")
+
+
+def test_only_the_slow_one_is_named() -> None:
+    found = judged(ONE_SLOW, known())
+    assert [result.outcome for result in found] == [PASS] * 7 + [FAIL]
+    assert "its siblings" in found[-1].reason
+
+
+def test_the_judged_node_does_not_speak_for_itself() -> None:
+    documents = [document(f"other{i}", [790.0 + i] * 8) for i in range(3)]
+    own = [document(NODE, [600.0] * 8, at=float(i)) for i in range(9)]
+    judged_by = known(baseline=learn([*documents, *own]))
+    bound = next(e for e in judged([600.0] * 8, judged_by)[0].figures[0].expected if e.source is Source.FLEET)
+    assert "3 other nodes, 791" in bound.words
+
+
+def test_a_result_that_failed_already_keeps_its_own_reason() -> None:
+    failed = tuple(
+        msgspec.structs.replace(r, outcome=FAIL, reason="wrong bits") if r.device == "cuda:7" else r
+        for r in results(ONE_SLOW)
+    )
+    found = expected(failed, devices(8), known())
+    assert (found[-1].outcome, found[-1].reason) == (FAIL, "wrong bits")
+    assert found[-1].figures[0].margin is not None
+
+
+def test_a_demand_of_the_test_itself_decides_whatever_the_fleet_says() -> None:
+    demand = Expectation(source=Source.EXACT, words="the maker's rule", at_least=800)
+    own = tuple(
+        msgspec.structs.replace(r, figures=tuple(msgspec.structs.replace(f, expected=(demand,)) for f in r.figures))
+        for r in results([790.0])
+    )
+    (found,) = expected(own, devices(1), known(baseline=fleet(12, 790)))
+    assert found.outcome is FAIL
+    assert "the maker's rule" in found.reason
+
+
+def test_another_products_fleet_says_nothing() -> None:
+    other = learn(document(f"n{i}", [900.0] * 8, product="NVIDIA H200 NVL") for i in range(12))
+    assert judged(SAME, known(baseline=other))[0].figures[0].margin is not None  # by siblings
+    assert all(e.source is Source.SIBLINGS for e in judged(SAME, known(baseline=other))[0].figures[0].expected)
+
+
+def test_what_could_not_be_read_is_said_once() -> None:
+    found = judged(SAME, known(remarks=("baseline.json: no JSON",)))
+    assert [result.remarks for result in found] == [("baseline.json: no JSON",)] + [()] * 7
+
+
+rates = st.floats(min_value=1.0, max_value=2000.0)
+bounds = st.dictionaries(
+    st.sampled_from([Source.PHYSICAL, Source.SKU, Source.SIBLINGS, Source.FLEET, Source.HISTORY]),
+    st.tuples(rates, st.integers(min_value=3, max_value=20)),
+)
+
+
+def _bounds(drawn: dict[Source, tuple[float, int]]) -> dict[Source, Bound]:
+    return {
+        source: Bound(
+            expectation=Expectation(source=source, words="", at_least=at_least), usual=at_least * 1.1, witnesses=count
+        )
+        for source, (at_least, count) in drawn.items()
+    }
+
+
+@given(rates, bounds)
+def test_a_margin_is_below_zero_exactly_if_something_follows(
+    value: float, drawn: dict[Source, tuple[float, int]]
+) -> None:
+    ruling = weigh(rate(value), _bounds(drawn))
+    bad = ruling.figure.margin is not None and ruling.figure.margin < 0
+    assert bad is (ruling.outcome is not PASS)
+    assert bool(ruling.reason) is (ruling.outcome is not PASS)
+    counting = [e for e in ruling.figure.expected if e.fails]
+    assert any(misses(value, e) for e in counting) is bad
+
+
+@given(rates, bounds)
+def test_a_content_fleet_leaves_only_siblings_to_fail_by(value: float, drawn: dict[Source, tuple[float, int]]) -> None:
+    given_bounds = _bounds(drawn)
+    ruling = weigh(rate(value), given_bounds)
+    fleet_bound = given_bounds.get(Source.FLEET)
+    if fleet_bound and not misses(value, fleet_bound.expectation) and ruling.outcome is not PASS:
+        assert misses(value, given_bounds[Source.SIBLINGS].expectation)
+
+
+@given(rates, rates, bounds)
+def test_a_faster_device_is_never_judged_worse(
+    one: float, other: float, drawn: dict[Source, tuple[float, int]]
+) -> None:
+    order = [PASS, ERROR, FAIL]
+    slow, fast = (weigh(rate(value), _bounds(drawn)).outcome for value in sorted((one, other)))
+    assert order.index(fast) <= order.index(slow)
+
+
+@settings(max_examples=50)
+@given(st.lists(rates, min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_the_order_of_results_changes_nothing(values: list[float], chance: object) -> None:
+    found = results(values)
+    shuffled = list(found)
+    chance.shuffle(shuffled)  # type: ignore[attr-defined] - hypothesis' Random
+    by_device = {r.device: r for r in expected(shuffled, devices(len(values)), known(table=TABLE))}
+    assert tuple(by_device[r.device] for r in found) == expected(found, devices(len(values)), known(table=TABLE))
+
+
+def test_a_latency_is_judged_the_other_way_round() -> None:
+    late = Figure(name="latency", value=1.0, unit="us", setting=SETTING)
+    found = expected(results([10.0] * 7 + [12.0], late), devices(8), known())
+    assert [r.outcome for r in found] == [PASS] * 7 + [FAIL]
+    assert [r.outcome for r in expected(results([10.0] * 7 + [8.0], late), devices(8), known())] == [PASS] * 8
+
+
+def test_heat_is_a_remark_and_a_count_is_compared_with_nothing() -> None:
+    heat = Figure(name="temperature_max", value=1.0, unit="°C")
+    hot = expected(results([60.0] * 7 + [75.0], heat), devices(8), known())[-1]
+    assert hot.outcome is PASS
+    assert "15 °C over" in hot.remarks[0]
+    count = Figure(name="replays", value=1.0, unit="")
+    assert expected(results([0.0] * 7 + [75.0], count), devices(8), known())[-1].figures[0].expected == ()

@@ -1,0 +1,151 @@
+"""The files: what is read, what is written, and what happens when a file is no good."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from preflight import baselines
+from preflight.baselines import (
+    BASELINE,
+    HISTORY,
+    PRODUCTS,
+    BaselineError,
+    knowledge,
+    read_baseline,
+    read_history,
+    remember,
+    write,
+)
+from preflight.expect.learning import learn
+from preflight.expect.products import product_of
+from tests.unit.preflight.expect.runs import devices, document, results
+
+SITE = """
+version: 1
+products:
+  - product: H200 of ours
+    names: [NVIDIA H200]
+    memory: 4800
+    power: 600
+    source: measured here
+    rows:
+      - {test: matmul_repeat, figure: product_rate, setting: "bf16 *", unit: TFLOP/s, usual: 600, worst: 550, source: measured here}
+"""
+
+
+def test_an_empty_folder_is_no_fault(tmp_path: Path) -> None:
+    known = knowledge(tmp_path / "none", "n1")
+    assert known.remarks == ()
+    assert known.table.products
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    learned = learn(document(f"n{i}", [790.0, 791.5]) for i in range(4))
+    write(tmp_path / "deep" / BASELINE, learned)
+    assert read_baseline(tmp_path / "deep" / BASELINE) == learned
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == [BASELINE]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "not a baseline"),
+        ("[]", "not a baseline"),
+        ('{"version": 2, "entries": []}', "version 2"),
+        ('{"version": 1, "entries": [{"product": 1}]}', "not a baseline"),
+        ('{"version": 1, "entries": [{}]}', "not a baseline"),
+        ("\udcff", "not a baseline"),
+    ],
+)
+def test_a_bad_file_is_told_of_and_the_run_goes_on(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / BASELINE
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(BaselineError, match=says):
+        read_baseline(path)
+    known = knowledge(tmp_path, "n1")
+    assert str(path) in known.remarks[0]
+    assert "goes on without the fleet" in known.remarks[0]
+    assert path.exists()
+
+
+def test_a_folder_in_the_place_of_a_file_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / HISTORY).mkdir()
+    assert "Is a directory" in knowledge(tmp_path, "n1").remarks[0]
+
+
+def test_a_sites_products_come_first(tmp_path: Path) -> None:
+    (tmp_path / PRODUCTS).write_text(SITE)
+    table = knowledge(tmp_path, "n1").table
+    mine = product_of(table, "NVIDIA H200")
+    assert mine
+    assert mine.product == "H200 of ours"
+    other = product_of(table, "NVIDIA B200")
+    assert other
+    assert other.product == "B200"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (":", "no table of products"),
+        ("version: 1\nproducts: [{}]", "product"),
+        (SITE.replace("worst: 550", "worst: 650"), "worst 650 is better than usual 600"),
+        (SITE.replace("usual", "usally"), "usally"),
+    ],
+)
+def test_a_bad_table_leaves_the_shipped_one(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / PRODUCTS).write_text(text)
+    known = knowledge(tmp_path, "n1")
+    assert says in known.remarks[0]
+    assert product_of(known.table, "NVIDIA H200")
+
+
+def test_history_grows_run_by_run(tmp_path: Path) -> None:
+    for run in range(3):
+        remember(tmp_path, results([790.0]), devices(1), "n1", float(run + 1))
+    (past,) = read_history(tmp_path / HISTORY).pasts
+    assert past.first == (790.0, 790.0, 790.0)
+
+
+def test_a_bad_history_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / HISTORY).write_text("{")
+    with pytest.raises(BaselineError, match="move it away"):
+        remember(tmp_path, results([790.0]), devices(1), "n1", 1.0)
+    assert (tmp_path / HISTORY).read_text() == "{"
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    write(tmp_path / BASELINE, learn([document("n1", [1.0])]))
+    before = (tmp_path / BASELINE).read_bytes()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BaselineError, match="cannot be written"):
+        write(tmp_path / "file" / BASELINE, learn([]))
+    assert (tmp_path / BASELINE).read_bytes() == before
+
+
+def test_the_usual_folder_is_not_made_by_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines, "FOLDER", tmp_path / "lib")
+    remember(tmp_path / "lib", results([790.0]), devices(1), "n1", 1.0)
+    assert not (tmp_path / "lib").exists()
+    (tmp_path / "lib").mkdir()
+    remember(tmp_path / "lib", results([790.0]), devices(1), "n1", 1.0)
+    assert (tmp_path / "lib" / HISTORY).exists()
+
+
+def test_the_environment_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(baselines.VARIABLE, str(tmp_path))
+    assert baselines.folder() == tmp_path
+    assert baselines.folder("elsewhere") == Path("elsewhere")
+    monkeypatch.delenv(baselines.VARIABLE)
+    assert baselines.folder() == baselines.FOLDER
+
+
+def test_a_file_is_readable_by_others(tmp_path: Path) -> None:
+    write(tmp_path / BASELINE, learn([document("n1", [1.0])]))
+    assert os.stat(tmp_path / BASELINE).st_mode & 0o777 == 0o644  # noqa: PTH116 - the mode is what is asked for
+    assert msgspec.json.decode((tmp_path / BASELINE).read_bytes())["version"] == 1
