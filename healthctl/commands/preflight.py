@@ -10,6 +10,7 @@ from healthctl.lazy import LazyGroup
 COMMANDS = {
     "run": ("preflight.main:run", "Test this machine."),
     "report": ("preflight.commands.report:report", "Show documents as text, HTML or JUnit."),
+    "compare": ("preflight.commands.compare:compare", "What changed from one document to another."),
     "tests": ("preflight.commands.tests:tests", "What each test proves, and the faults it can be tried with."),
     "schema": ("preflight.commands.schema:schema", "The JSON Schema of a document."),
 }

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from preflight.report.advice import advice
+from preflight.report.columns import columns
 from preflight.report.dates import moment
 from preflight.report.tables import Group, Reading, Wrong, bad, device_names, groups, kinds, rows, tightest
 from preflight.report.wording import (
@@ -127,13 +128,9 @@ def _figures(document: Document, *, colour: bool) -> Iterator[str]:
     if not found:
         return
     lines = [("figure", "lowest", "median", "highest", "unit", "bound", "margin"), *map(_line, found)]
-    widths = [max(len(line[column]) for line in lines) for column in range(7)]
-    for number_of, line in enumerate(lines):
-        text = "  ".join(
-            cell.rjust(size) if column == 2 else cell.ljust(size)
-            for column, (cell, size) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        group = found[number_of - 1] if number_of else None
+    head, *texts = columns(lines, right={2})
+    yield head
+    for text, group in zip(texts, found, strict=True):
         yield _painted(text, _ink_of(group), colour=colour)
 
 
@@ -159,8 +156,8 @@ def _with_device(reading: Reading, *, several: bool) -> str:
     return f"{number(reading.figure.value)}{f' {clean(reading.device)}' if several else ''}"
 
 
-def _ink_of(group: Group | None) -> str:
-    if group is None or not group.remarkable:
+def _ink_of(group: Group) -> str:
+    if not group.remarkable:
         return ""
     return "red" if group.fails else _UNSURE
 

@@ -1,0 +1,127 @@
+"""The views that text and HTML share, and where charts put things."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflight.report.charts import LONG, SHADES, axis, shade, track
+from preflight.report.pairs import pairs
+from preflight.report.tables import Group, Reading, device_names, groups, rows, tightest
+from preflight.results import Document, Expectation, Figure, Location, Outcome, Result, Source
+
+FINITE = st.floats(-1e9, 1e9)
+
+
+def sku(**bounds: float) -> Expectation:
+    return Expectation(source=Source.SKU, words="", **bounds)
+
+
+def test_devices_stand_in_the_order_of_their_numbers_the_node_last() -> None:
+    names = ["node", "cuda:10", "cuda:2", "", "mlx5_0", "cuda:2"]
+    assert device_names(names) == ("mlx5_0", "cuda:2", "cuda:10", "node")
+
+
+def test_a_row_shows_the_worst_of_several_results_of_one_device() -> None:
+    results = [
+        Result(test="t", outcome=Outcome.PASS, device="cuda:0", seconds=1.0),
+        Result(test="t", outcome=Outcome.HANG, device="cuda:0", seconds=9.0),
+        Result(test="t", outcome=Outcome.NOT_APPLICABLE, device="cuda:1"),
+    ]
+    (row,) = rows(results)
+    assert {name: cell.outcome for name, cell in row.cells.items()} == {
+        "cuda:0": Outcome.HANG,
+        "cuda:1": Outcome.NOT_APPLICABLE,
+    }
+    assert row.worst is Outcome.HANG
+    assert row.seconds == 9.0
+
+
+def test_figures_compare_within_test_name_setting_and_unit_only() -> None:
+    figures = [("rate", "a", "GB/s"), ("rate", "b", "GB/s"), ("rate", "a", "MB/s"), ("other", "a", "GB/s")]
+    results = [
+        Result(test=test, outcome=Outcome.PASS, device=device,
+               figures=tuple(Figure(name=n, value=1.0, setting=s, unit=u) for n, s, u in figures))
+        for test in ("one", "two") for device in ("cuda:0", "cuda:1")
+    ]  # fmt: skip
+    found = groups(results)
+    assert len(found) == 8
+    assert all([reading.device for reading in group.readings] == ["cuda:0", "cuda:1"] for group in found)
+
+
+def test_the_worst_device_of_a_group_is_the_one_with_the_least_margin(failing: Document) -> None:
+    found = {group.name: group for group in groups(failing.results)}
+    assert found["d2h_rate"].worst.device == "cuda:3"
+    assert found["d2h_rate"].fails
+    hot = found["temperature_max"]
+    assert not hot.remarkable
+
+
+def test_the_tightest_bound_is_the_one_nearest_to_failing() -> None:
+    loose, near, soft = sku(at_least=10.0), sku(at_most=101.0), Expectation(source=Source.FLEET, words="", at_least=200.0, fails=False)  # fmt: skip
+    assert tightest(Figure(name="x", value=100.0, unit="", expected=(soft, loose, near))) is near
+    assert tightest(Figure(name="x", value=100.0, unit="", expected=(soft,))) is soft
+    assert tightest(Figure(name="x", value=100.0, unit="")) is None
+
+
+@given(st.lists(st.tuples(FINITE, st.none() | FINITE, st.none() | FINITE), min_size=1, max_size=8))
+def test_every_value_and_bound_of_a_group_lies_on_its_axis(
+    drawn: list[tuple[float, float | None, float | None]],
+) -> None:
+    readings = tuple(
+        Reading(f"cuda:{n}", Figure(name="x", value=value, unit="", expected=(Expectation(source=Source.SKU, words="", at_least=low, at_most=high),)))
+        for n, (value, low, high) in enumerate(drawn)
+    )  # fmt: skip
+    on = axis(Group("t", "x", "", "", readings))
+    assert on.low < on.high
+    for value in (v for each in drawn for v in each if v is not None):
+        assert on.low <= value <= on.high
+        assert 0 <= on.at(value) <= LONG
+    assert all("nan" not in track(reading, on, "GB/s") for reading in readings)
+
+
+def test_what_is_no_number_still_has_a_track() -> None:
+    reading = Reading("cuda:0", Figure(name="x", value=math.inf, unit="", expected=(sku(at_least=1.0),)))
+    assert "<svg" in track(reading, axis(Group("t", "x", "", "", (reading,))), "")
+
+
+def test_small_differences_look_small() -> None:
+    readings = tuple(Reading(f"cuda:{n}", Figure(name="x", value=1000.0 + n, unit="")) for n in range(8))
+    on = axis(Group("t", "x", "", "", readings))
+    assert on.at(1007.0) - on.at(1000.0) < LONG / 20
+
+
+def pair(one: str, value: float, setting: str, *peers: str) -> Result:
+    figure = Figure(name="pair_rate", value=value, unit="GB/s", setting=setting)
+    return Result(test="peer_links", outcome=Outcome.PASS, device=one, figures=(figure,), locations=tuple(Location(peer=peer) for peer in peers))  # fmt: skip
+
+
+def test_a_pair_is_named_by_the_setting_or_by_the_place() -> None:
+    named = [
+        pair("cuda:0", 1.0, "nvlink, to cuda:1"),
+        pair("cuda:0", 2.0, "to cuda:2, nvlink"),
+        pair("", 3.0, "cuda:2 to cuda:0, nvlink"),
+        pair("cuda:1", 4.0, "nvlink", "cuda:0"),
+    ]
+    (found,) = pairs(named)
+    assert found.setting == "nvlink"
+    assert found.names == ("cuda:0", "cuda:1", "cuda:2")
+    ends = [("cuda:0", "cuda:1"), ("cuda:0", "cuda:2"), ("cuda:2", "cuda:0"), ("cuda:1", "cuda:0")]
+    assert [found.value(*pair) for pair in ends] == [1.0, 2.0, 3.0, 4.0]
+    assert found.value("cuda:1", "cuda:2") is None
+
+
+def test_a_rate_without_a_peer_is_no_pair() -> None:
+    assert pairs([pair("cuda:0", 1.0, "nvlink"), pair("cuda:0", 1.0, "nvlink", "cuda:1", "cuda:2")]) == ()
+
+
+def test_the_slowest_pair_is_the_palest_and_noise_does_not_look_like_it() -> None:
+    (found,) = pairs(
+        [pair("cuda:0", value, f"nvlink, to cuda:{n}") for n, value in enumerate((400.0, 396.0, 200.0), 1)]
+    )
+    assert shade(found, 400.0) == f"h{SHADES}"
+    assert shade(found, 200.0) == "h0"
+    assert shade(found, 396.0) == f"h{SHADES}"
+    assert shade(found, None) == shade(found, math.nan) == "none"
