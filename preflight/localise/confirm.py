@@ -12,25 +12,31 @@ def confirmation(verdict: Verdict, topology: Topology, results: Sequence[PairRes
 
     A suspect node or NIC, and a node without a readable result, gets a cleared partner that it was not tested with, of its own leaf if
     there is one: so no uplink has a part in it. A suspect link is tested again just so, and in the round after it each of its ends with
-    somebody else. Judge the new results, with a higher round number, *together with* the old ones.
+    somebody else, with an earlier partner where the group is so small that there is no other. Judge the new results, with a higher round number, *together with* the old ones.
     """
     tried = {frozenset((r.a, r.b)) for r in results}
     free = dict.fromkeys(verdict.cleared)
     pairs: list[Pair] = []
     ends = {a.where[0] for a in verdict.suspects if a.kind in (Kind.NODE, Kind.NIC)} | set(verdict.unknown)
-    for link in (a for a in verdict.suspects if a.kind is Kind.LINK):
+    links = [a for a in verdict.suspects if a.kind is Kind.LINK]
+    of_links = {frozenset(link.where) for link in links}
+    due: set[str] = set()
+    for link in links:
         one, other = link.where
         if _ends_are_due(link, results):
-            ends |= {one, other}
+            due |= {one, other}
         elif one in free and other in free:
             pairs.append((one, other))
             del free[one], free[other]
     # A link's ends are cleared nodes: they may be each other's good partners, but not each their own.
-    for name in sorted(ends - {name for pair in pairs for name in pair}):
+    for name in sorted((ends | due) - {name for pair in pairs for name in pair}):
         if name in verdict.cleared and name not in free:
             continue
         free.pop(name, None)
-        if partner := _partner(name, free, topology, tried):
+        partner = _partner(name, free, topology, tried)
+        if partner is None and name in due:
+            partner = _partner(name, free, topology, of_links)
+        if partner is not None:
             pairs.append((name, partner))
             del free[partner]
     return tuple(pairs)

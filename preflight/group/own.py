@@ -1,0 +1,83 @@
+"""What a node knows of itself before it meets others: its own test, and the facts of its software. Each in a process with a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from preflight.group.records import Own
+from preflight.results import Evidence, Verdict
+
+GATE = (sys.executable, "-m", "preflight", "run", "--level", "gate", "-o", "json")
+FACTS = (sys.executable, "-m", "preflight.group.own")
+FACTS_S = 30.0
+REAP_S = 2.0
+WORDS_MAX = 300
+
+
+class _Document(msgspec.Struct):
+    """The part of a preflight's document that the group needs; of any version."""
+
+    verdict: Verdict
+    reason: str = ""
+    injected: tuple[str, ...] = ()
+
+
+def own_test(command: Sequence[str], seconds: float) -> Own:
+    """Run this node's own test. Whatever prevents an answer is inconclusive, and says why."""
+    said, code, complaint = _run(command, seconds)
+    try:
+        document = msgspec.json.decode(said, type=_Document)
+    except msgspec.MsgspecError:
+        how = f"did not end within {seconds:g} s" if code is None else f"ended with {code} and no document"
+        return Own(verdict=Verdict.INCONCLUSIVE, reason=f"its own test {how}: {complaint}".rstrip(": "))
+    if code != document.verdict.exit_code:
+        reason = f"its own test says {document.verdict.value} but ended with {code}"
+        return Own(verdict=Verdict.INCONCLUSIVE, reason=reason, injected=document.injected)
+    return Own(verdict=document.verdict, reason=document.reason, injected=document.injected)
+
+
+def facts() -> Evidence:
+    """What is installed here, to be compared with other nodes; empty, were it not to be had in time."""
+    try:
+        return msgspec.json.decode(_run(FACTS, FACTS_S)[0], type=Evidence)
+    except msgspec.MsgspecError:
+        return {}
+
+
+def _run(command: Sequence[str], seconds: float) -> tuple[bytes, int | None, str]:
+    """Standard output, exit code (None: it took too long) and the last line of what it complained of."""
+    try:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+    except OSError as error:
+        return b"", -1, f"{command[0]} cannot be started: {error.strerror}"
+    try:
+        said, complaint = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.communicate(timeout=REAP_S)
+        return b"", None, ""
+    return said, child.returncode, complaint.decode(errors="replace").strip().rpartition("\n")[2][:WORDS_MAX]
+
+
+def main() -> None:
+    """Print the facts of this node's software as one JSON object."""
+    from preflight.host.machine import Machine  # noqa: PLC0415 - only this process may hang in the driver
+    from preflight.host.software import read  # noqa: PLC0415 - likewise
+    from preflight.host.states import facts as facts_of  # noqa: PLC0415 - likewise
+
+    sys.stdout.write(msgspec.json.encode(facts_of(read(Machine(), lambda _: None))).decode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""A group's document for people. Pure."""
+
+from __future__ import annotations
+
+from preflight.group.records import GroupDocument, Standing
+from preflight.group.wording import sentence
+
+PAIRS_SHOWN = 12
+
+
+def page(document: GroupDocument) -> str:
+    """The verdict first, then who is at fault, then what else is worth reading."""
+    marked = f" (injected: {', '.join(document.injected)})" if document.injected else ""
+    head = (
+        f"group of {len(document.nodes)}: {document.verdict.value.upper()} after {document.rounds} rounds of pairs over "
+        f"{document.backend} in {document.seconds:.1f} s{marked}"
+    )
+    lines = [head]
+    lines += [f"  culprit   {sentence(one)}" for one in document.culprits]
+    lines += [f"  suspect   {sentence(one)}" for one in document.suspects]
+    accused = {sentence(one) for one in (*document.culprits, *document.suspects)}
+    lines += [f"  because   {reason}" for reason in document.reasons if reason not in accused]
+    lines += [f"  remark    {remark}" for remark in document.remarks]
+    if document.exclude:
+        lines.append(f"  leave out {','.join(document.exclude)}")
+    count = {standing: sum(node.standing is standing for node in document.nodes) for standing in Standing}
+    lines.append(
+        "  nodes     " + ", ".join(f"{number} {standing.value}" for standing, number in count.items() if number)
+    )
+    rates = sorted((pair.rate, pair.a, pair.b) for pair in document.pairs if pair.rate is not None)
+    for rate, a, b in rates[:PAIRS_SHOWN]:
+        lines.append(f"  {rate:8.2f} {document.unit}  {a} - {b}")
+    if len(rates) > PAIRS_SHOWN:
+        lines.append(f"  {len(rates) - PAIRS_SHOWN} more pairs are faster")
+    return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)

@@ -1,0 +1,33 @@
+"""Who of a group may be paired, by what each node said first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from preflight.group.records import Standing, Word
+from preflight.results import Verdict
+
+_OF_OWN = {
+    Verdict.PASS: Standing.TESTED,
+    Verdict.FAIL: Standing.UNFIT,
+    Verdict.MISCONFIGURED: Standing.WAITS,
+    Verdict.INCONCLUSIVE: Standing.TESTED,
+}
+
+
+def standing_of(word: Word | None) -> Standing:
+    """How a node takes part. One whose own test came to no conclusion is paired; one that a job uses, or that fails, is not."""
+    if word is None:
+        return Standing.ABSENT
+    return Standing.TESTED if word.own is None else _OF_OWN[word.own.verdict]
+
+
+def twice(words: Sequence[Word]) -> list[str]:
+    """Names that two processes gave."""
+    names = [word.node for word in words]
+    return sorted({name for name in names if names.count(name) > 1})
+
+
+def same_machine(words: Mapping[str, Word]) -> bool:
+    """Whether two of the nodes are one machine: they share its processors and never use a cable."""
+    return len({word.machine for word in words.values()}) < len(words)

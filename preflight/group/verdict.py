@@ -1,0 +1,205 @@
+"""From everything a group said to one verdict. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from preflight.across.versions import Difference, differences
+from preflight.group.pairing import results
+from preflight.group.records import Named, PairRecord, Standing, Word
+from preflight.group.wording import sentence
+from preflight.localise.confirm import confirmation
+from preflight.localise.records import Accused, Conclusion, Expectations, Kind, Round, Topology
+from preflight.localise.records import Verdict as Located
+from preflight.localise.verdict import judge as locate
+from preflight.results import Verdict
+
+LEAVES_NODES_MIN = 6  # fewer nodes make classes of pairs too small to have a baseline of their own
+SILENT_SHARE_MAX = 0.5  # more of them, and the trouble is rather the coordinator's own network
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is known of a group. `standing` names every node; `words` those that came; `records` are all pairs so far.
+
+    `expected` is a healthy rate in GB/s, None where nobody knows.
+    """
+
+    standing: Mapping[str, Standing]
+    words: Mapping[str, Word]
+    records: Sequence[PairRecord]
+    compared: bool
+    expected: float | None = None
+    silent_since: Mapping[str, str] = field(default_factory=dict)
+    strangers: Sequence[str] = ()
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict of a group, with its reasons and who is who."""
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    remarks: tuple[str, ...]
+    culprits: tuple[Named, ...]
+    suspects: tuple[Named, ...]
+    cleared: tuple[str, ...]
+    unknown: tuple[str, ...]
+    exclude: tuple[str, ...]
+
+
+def judge(scene: Scene) -> Judged:
+    """Who is at fault, and whether the group may work.
+
+    In order of weight, as for one node: a culprit fails, then what a person must put right, then what is not known. All reasons are given.
+    """
+    located = _located(scene)
+    culprits = (*_by_themselves(scene), *(_named(scene, accused) for accused in located.culprits))
+    suspects = tuple(_named(scene, accused) for accused in located.suspects)
+    unsure = [*_unsure(scene, culprits), *(sentence(one) for one in suspects)]
+    if located.conclusion is Conclusion.INCONCLUSIVE and len(_tested(scene)) > 1 and not scene.strangers:
+        unsure += located.reasons
+    wrong = list(_misconfigured(scene))
+    classes = (
+        (Verdict.FAIL, [sentence(culprit) for culprit in culprits]),
+        (Verdict.MISCONFIGURED, wrong),
+        (Verdict.INCONCLUSIVE, unsure),
+    )
+    return Judged(
+        verdict=next((verdict for verdict, reasons in classes if reasons), Verdict.PASS),
+        reasons=tuple(dict.fromkeys(reason for _, reasons in classes for reason in reasons)),
+        remarks=tuple(_remarks(scene, located)),
+        culprits=culprits,
+        suspects=suspects,
+        cleared=located.cleared,
+        unknown=tuple(dict.fromkeys((*located.unknown, *_with(scene, Standing.ABSENT, Standing.WAITS)))),
+        exclude=excluded(culprits),
+    )
+
+
+def next_round(scene: Scene) -> Round:
+    """The pairs that would settle what is open; empty when nothing is, or nobody is left to settle it with."""
+    located = _located(scene)
+    if located.conclusion is Conclusion.NOBODY:
+        return ()
+    return confirmation(located, _topology(scene), results(_spoken(scene), compared=scene.compared))
+
+
+def excluded(culprits: Sequence[Named]) -> tuple[str, ...]:
+    """The nodes to leave out so that the rest can work: each culprit, and of a link the end that frees most links, once."""
+    out = {name for one in culprits if one.kind in (Kind.NODE, Kind.NIC) for name in one.where[:1]}
+    links = [one.where for one in culprits if one.kind is Kind.LINK]
+    while open_links := [where for where in links if out.isdisjoint(where)]:
+        ends = [name for where in open_links for name in where]
+        out.add(max(sorted(set(ends)), key=ends.count))
+    return tuple(sorted(out))
+
+
+def _tested(scene: Scene) -> list[str]:
+    return [node for node, standing in scene.standing.items() if standing is Standing.TESTED]
+
+
+def _with(scene: Scene, *standings: Standing) -> list[str]:
+    return [node for node, standing in scene.standing.items() if standing in standings]
+
+
+def _topology(scene: Scene) -> Topology:
+    nodes = tuple(_tested(scene))
+    if len(nodes) < LEAVES_NODES_MIN:
+        return Topology(nodes)
+    return Topology(nodes, {node: scene.words[node].leaf for node in nodes if scene.words[node].leaf})
+
+
+def _spoken(scene: Scene) -> list[PairRecord]:
+    tested = set(_tested(scene))
+    return [record for record in scene.records if record.a in tested and record.b in tested]
+
+
+def _located(scene: Scene) -> Located:
+    topology = _topology(scene)
+    healthy = scene.expected if scene.compared else 1.0
+    known = Expectations(of_node=dict.fromkeys(topology.nodes, healthy)) if healthy else Expectations()
+    return locate(results(_spoken(scene), compared=scene.compared), topology, known)
+
+
+def _by_themselves(scene: Scene) -> Iterator[Named]:
+    for node in _with(scene, Standing.UNFIT):
+        own = scene.words[node].own
+        yield Named(kind=Kind.NODE, where=(node,), evidence=(f"failed its own test: {own.reason if own else ''}",))
+    if not _too_silent(scene):
+        for node in _with(scene, Standing.SILENT):
+            yield Named(kind=Kind.NODE, where=(node,), evidence=(scene.silent_since.get(node, "answered no more"),))
+
+
+def _too_silent(scene: Scene) -> bool:
+    silent = len(_with(scene, Standing.SILENT))
+    return silent > SILENT_SHARE_MAX * (silent + len(_tested(scene)))
+
+
+def _misconfigured(scene: Scene) -> Iterator[str]:
+    for node in scene.strangers:
+        yield f"--inject names {node}, which is not in this group; there is {', '.join(sorted(scene.standing)[:20])}"
+    for node, word in scene.words.items():
+        if word.own is not None and word.own.verdict is Verdict.MISCONFIGURED:
+            yield f"node {node}: {word.own.reason}"
+    yield from (str(found) for found in _differences(scene) if found.matters)
+
+
+def _differences(scene: Scene) -> tuple[Difference, ...]:
+    return differences({node: word.facts for node, word in scene.words.items() if word.facts})
+
+
+def _unsure(scene: Scene, culprits: Sequence[Named]) -> Iterator[str]:
+    for node in _with(scene, Standing.ABSENT):
+        yield f"node {node} never came"
+    if _too_silent(scene):
+        silent = _with(scene, Standing.SILENT)
+        yield f"{len(silent)} nodes answered no more, most of the group: {', '.join(silent)}; perhaps rank 0's network"
+    for node, word in scene.words.items():
+        if word.own is not None and word.own.verdict is Verdict.INCONCLUSIVE:
+            yield f"node {node}: {word.own.reason}"
+    blamed = {name for one in culprits for name in one.where}
+    for record in _spoken(scene):
+        if record.wrong_words and blamed.isdisjoint((record.a, record.b)):
+            yield f"wrong data between {record.a} and {record.b} in round {record.round}: {record.words}"
+    if len(_tested(scene)) < 2 and len(scene.standing) > 1:
+        yield "fewer than two nodes could be paired"
+    elif len(scene.standing) == 1 and all(word.own is None for word in scene.words.values()):
+        yield "a group of one, without a test of its own: nothing was tested"
+
+
+def _remarks(scene: Scene, located: Located) -> Iterator[str]:
+    if not scene.compared and len(_tested(scene)) > 1:
+        yield (
+            "rates are not compared: nodes share a machine, or are only two with no rate expected; "
+            "only that pairs answer, and with the right data"
+        )
+    yield from (str(found) for found in _differences(scene) if not found.matters)
+    if located.conclusion is not Conclusion.INCONCLUSIVE:
+        yield from located.reasons
+
+
+def _named(scene: Scene, accused: Accused) -> Named:
+    nic = ""
+    if accused.kind is Kind.NIC and accused.rail is not None:
+        rails = scene.words[accused.where[0]].rails
+        nic = rails[accused.rail] if accused.rail < len(rails) else ""
+    return Named(
+        kind=accused.kind,
+        where=accused.where,
+        rail=accused.rail,
+        nic=nic,
+        score=round(accused.score, 4),
+        margin=round(accused.margin, 4),
+        evidence=(*accused.evidence, *_wrong_data(scene, accused)),
+    )
+
+
+def _wrong_data(scene: Scene, accused: Accused) -> Iterator[str]:
+    """That data came wrong is more than being slow, and is said."""
+    ends = set(accused.where)
+    mine = [r for r in _spoken(scene) if (ends <= {r.a, r.b}) and accused.rail in (None, r.rail)]
+    if accused.kind is not Kind.SWITCH and (wrong := [r for r in mine if r.wrong_words]):
+        yield f"wrong data in {len(wrong)} of {len(mine)} tests of it: {wrong[0].words}"

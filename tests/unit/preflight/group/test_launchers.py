@@ -1,0 +1,109 @@
+"""Where a process stands in its group, by each launcher's own variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflight.group.launchers.found import find
+from preflight.group.launchers.place import LauncherError
+from preflight.group.launchers.slurm import expanded
+
+SLURM = {
+    "SLURM_PROCID": "2",
+    "SLURM_NTASKS": "4",
+    "SLURM_STEP_ID": "1",
+    "SLURM_JOB_ID": "12",
+    "SLURM_STEP_NODELIST": "gpu[08-10],fat1",
+    "SLURMD_NODENAME": "gpu10",
+    "SLURM_TOPOLOGY_ADDR": "spine.leaf2.gpu10",
+    "SLURM_TOPOLOGY_ADDR_PATTERN": "switch.switch.node",
+}
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "a", "MASTER_PORT": "29500"}
+POD = {"JOB_COMPLETION_INDEX": "0", "NNODES": "3", "MASTER_ADDR": "gate-0.gate", "HEALTHD_NODE": "k8s-7"}
+
+
+def test_a_slurm_task_finds_its_place() -> None:
+    place = find(SLURM, "host")
+    assert (place.launcher, place.rank, place.world, place.node) == ("slurm", 2, 4, "gpu10")
+    assert (place.address, place.leaf) == ("gpu08", "leaf2")
+    assert place.listed == ("gpu08", "gpu09", "gpu10", "fat1")
+    assert place.name_of(3) == "fat1"
+    assert {find(SLURM | {"SLURM_PROCID": str(n)}, "host").port for n in range(4)} == {place.port}
+    assert find(SLURM | {"SLURM_STEP_ID": "2"}, "host").port != place.port
+
+
+def test_the_site_may_say_where_rank_0_is_found() -> None:
+    place = find(SLURM | {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "4000", "HEALTHD_LEAF": "rack9"}, "host")
+    assert (place.address, place.port, place.leaf) == ("10.0.0.1", 4000, "rack9")
+
+
+def test_torchrun_counts_within_a_slurm_step() -> None:
+    place = find(SLURM | TORCHRUN, "host")
+    assert (place.launcher, place.rank, place.world, place.port) == ("torchrun", 1, 2, 29500)
+    assert place.name_of(0) == "rank0"
+
+
+@pytest.mark.parametrize(("said", "there"), [("True", True), ("False", False), (None, False)])
+def test_the_store_of_torchruns_agent_is_used(said: str | None, there: bool) -> None:  # noqa: FBT001 - the answer
+    extra = {} if said is None else {"TORCHELASTIC_USE_AGENT_STORE": said}
+    assert find(TORCHRUN | extra, "host").store_is_there is there
+
+
+def test_a_pod_finds_its_place() -> None:
+    place = find(POD, "gate-0")
+    assert (place.launcher, place.rank, place.world, place.node, place.port) == ("kubernetes", 0, 3, "k8s-7", 29400)
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        ({}, "no launcher"),
+        (SLURM | {"SLURM_NTASKS": "8"}, "8 tasks on 4 nodes"),
+        (SLURM | {"SLURM_STEP_NODELIST": "n[1-"}, "cannot be read"),
+        (SLURM | {"SLURM_STEP_NODELIST": "n[1-2]r[1-2]"}, "several brackets"),
+        (SLURM | {"SLURM_PROCID": "x"}, "SLURM_PROCID='x'"),
+        (TORCHRUN | {"LOCAL_WORLD_SIZE": "8"}, "--nproc-per-node=1"),
+        (TORCHRUN | {"RANK": "2"}, "rank 2 does not fit a group of 2"),
+        (TORCHRUN | {"MASTER_ADDR": ""}, "MASTER_ADDR is not set"),
+        (TORCHRUN | {"MASTER_PORT": "70000"}, "from 0 to 65535"),
+        ({key: value for key, value in POD.items() if key != "NNODES"}, "NNODES is not set"),
+        (POD | {"JOB_COMPLETION_INDEX": "3"}, "rank 3 does not fit"),
+    ],
+)
+def test_what_is_no_group_says_why(environ: Mapping[str, str], says: str) -> None:
+    with pytest.raises(LauncherError, match=says):
+        find(environ, "host")
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["n", "gpu-a", ""]),
+            st.integers(0, 90),
+            st.integers(0, 9),
+            st.integers(1, 4),
+            st.sampled_from(["", "-ib"]),
+        ),
+        max_size=5,
+    )
+)
+def test_a_hostlist_names_every_node_in_order(parts: list[tuple[str, int, int, int, str]]) -> None:
+    texts, names = [], []
+    for head, first, more, width, tail in parts:
+        span = [f"{head}{str(number).zfill(width)}{tail}" for number in range(first, first + more + 1)]
+        texts.append(f"{head}[{str(first).zfill(width)}-{str(first + more).zfill(width)}]{tail}")
+        names += span
+    assert list(expanded(",".join(texts))) == names
+
+
+@given(st.text("n[]-,0123 ", max_size=12))
+def test_a_strange_hostlist_is_read_or_refused(text: str) -> None:
+    try:
+        names = list(expanded(text))
+    except LauncherError:
+        return
+    assert all("[" not in name and "," not in name for name in names)
