@@ -39,7 +39,7 @@ from remediator.model.inputs import (
     VerdictsReached,
 )
 from remediator.model.places import FILE, Places
-from remediator.model.records import Action, ActionState, Facts, IncidentState, NodeRecord
+from remediator.model.records import OURSELVES, Action, ActionState, Facts, IncidentState, NodeRecord
 from remediator.model.rules import NodeState
 from remediator.state import EARLIER, FOR_PEOPLE, SHOWN_S, ClusterState
 from vocabulary.architecture import architecture_of
@@ -202,14 +202,13 @@ def _order_answered(state: ClusterState, item: OrderAnswered) -> set[str]:
     if ended is None:
         if data != action.data or update.detail != action.detail:
             state.put_action(replace(action, detail=update.detail, data=data))
-            _note_action(
-                state, action, "order_progress", f"{update.state.value}: {update.detail}", item.at, update.data
-            )
+            said = f"{update.state.value}: {update.detail}"
+            _note_action(state, action, "order_progress", said, item.at, update.data, item.node)
         return {action.node}
     state.put_action(replace(action, state=ended, finished_at=item.at, detail=update.detail, data=data))
     if ended is ActionState.SUCCEEDED and action.verb == OrderKind.RUN_PREFLIGHT.value:
         verdicts.disproved(state, action.node, item.at)
-    _note_action(state, action, "action_ended", f"{update.state.value}: {update.detail}", item.at, data)
+    _note_action(state, action, "action_ended", f"{update.state.value}: {update.detail}", item.at, data, item.node)
     incident = state.incidents.get(action.incident)
     return {action.node} | ({incident.node} if incident else set())
 
@@ -234,10 +233,12 @@ def _note_action(
     text: str,
     now: float,
     data: Facts | None = None,
+    actor: str = OURSELVES,
 ) -> None:
     incident = state.incidents.get(action.incident)
     facts = {**(data or {}), "action": action.id, "verb": action.verb}
-    state.note(now, kind, f"{action.verb} of {action.node} {text}", node=action.node, incident=incident, data=facts)
+    what = f"{action.verb} of {action.node} {text}"
+    state.note(now, kind, what, node=action.node, incident=incident, data=facts, actor=actor)
 
 
 def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:

@@ -17,6 +17,7 @@ from vocabulary.architecture import Architecture
 from vocabulary.order import Order
 
 Facts = dict[str, str | int | float | bool]
+OURSELVES = "remediator"  # who acted, in the audit log, where nobody else did
 
 
 class JobRef(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -181,7 +182,7 @@ class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     at: float
     kind: str
     text: str
-    actor: str = "remediator"
+    actor: str = OURSELVES
     node: str = ""
     incident: str = ""
     injected: bool = False

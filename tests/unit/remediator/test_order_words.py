@@ -26,3 +26,17 @@ def test_what_a_node_says_of_an_order_is_kept_within_bounds() -> None:
     assert set(data) <= set(kept), "the newest word is whole"
     assert len(kept) <= pipeline.DATA_KEYS_MAX
     assert len(msgspec.json.encode(kept)) <= 2 * pipeline.DATA_CHARS_MAX
+
+
+def test_the_log_says_that_the_node_spoke() -> None:
+    story = Story()
+    story.finding("xid/62", Severity.FATAL)
+    story.scheduler_answers("cordon")
+    story.after(1).hold(drained=True)
+    action = story.open_actions("reset_gpu")[0]
+    for said in (OrderState.RUNNING, OrderState.FAILED):
+        update = OrderUpdate(id=action.id, state=said, at=story.now, detail="because")
+        story.tell(OrderAnswered(at=story.now, node="n1", update=update))
+    spoken = {event.kind: event.actor for event in story.audit if event.data.get("action") == action.id}
+    assert (spoken["order_progress"], spoken["action_ended"]) == ("n1", "n1")
+    assert spoken["action_planned"] == "remediator"
