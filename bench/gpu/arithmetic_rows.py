@@ -113,7 +113,7 @@ def fault_rows(scale: Scale) -> Iterator[Row]:
     yield _placed("NaN in one output", repeated(work, scale.repeats, spoil(1, nan=True)), place)
     yield _systematic(scale, work, spoil(None), (row, column))
     work.left.view(torch.int16)[row, column] ^= bits[False]
-    errors = work.operand_errors()
+    errors = list(work.operand_errors().values())
     offset = (row * scale.size + column) * 2 // 8 * 8
     right = len(errors) == 1 and [word.offset_bytes for word in errors[0].listed] == [offset]
     note = str(errors[0].listed[0]) if errors else "nothing seen"

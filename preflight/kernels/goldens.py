@@ -7,10 +7,13 @@ compared with until somebody has recorded some from devices that agree. `goldens
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 FILE = Path(__file__).with_name("goldens.json")
+SITE_FILE = Path("/var/lib/gpu-healthd/preflight/goldens.json")
+SITE_VARIABLE = "HEALTHD_PREFLIGHT_GOLDENS"  # another place for it
 AGREES, DIFFERS, UNKNOWN = "agrees", "differs", "unknown"
 Goldens = dict[str, dict[str, str]]
 
@@ -34,6 +37,23 @@ def read(path: Path = FILE) -> Goldens:
     if not shaped:
         raise ValueError(f"{path}: goldens are an object of platforms, each an object of work to digest")
     return {str(name): dict(works) for name, works in found.items()}
+
+
+def site_file() -> Path:
+    """Where this site's own goldens are, or would be."""
+    return Path(os.environ.get(SITE_VARIABLE) or SITE_FILE)
+
+
+def stored() -> tuple[Goldens, str]:
+    """Those that come with this program and the site's own, which count where both have one; and what could not be read, in words."""
+    known, site = read(), site_file()
+    if not site.exists():
+        return known, ""
+    try:
+        own = read(site)
+    except ValueError as error:
+        return known, str(error)
+    return {on: {**known.get(on, {}), **own.get(on, {})} for on in (*known, *own)}, ""
 
 
 def verdict(goldens: Goldens, on: str, work: str, digest: str) -> str:

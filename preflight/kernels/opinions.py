@@ -48,7 +48,7 @@ def not_numbers(work: Work, output: Any) -> Objection | None:  # noqa: ARG001 - 
         return None
     rows, columns = _first(wrong)
     words = f"[{rows[0]}, {columns[0]}] is {float(output[rows[0], columns[0]])}"
-    return Objection("finite operands", int(wrong.sum()), words, rows, columns, [])
+    return Objection("what is no number", int(wrong.sum()), words, rows, columns, [])
 
 
 def by_checksums(work: Work, output: Any) -> Objection | None:
@@ -107,8 +107,11 @@ def fast_double(device: str) -> bool:
 
 
 def faulty_multiprocessors(work: Work) -> dict[int, tuple[int, int]]:
-    """Repeat our own product with the tiles given out anew: multiprocessors with wrong tiles, as (wrong, computed)."""
-    if not takes_own_product(work):
+    """Repeat our own product with the tiles given out anew: multiprocessors with wrong tiles, as (wrong, computed).
+
+    Empty where multiprocessors are not known: on a processor, without Triton, and for types that our kernel doesn't take.
+    """
+    if not work.device.startswith("cuda") or not takes_own_product(work):
         return {}
     own = importlib.import_module("preflight.kernels.own_product")
     counted = own.by_multiprocessor(work.left, work.factor, HUNTING_REPEATS, TILE)

@@ -114,10 +114,10 @@ class Work:
             with precision(tensor_float=self.kind.name == "tf32"):
                 torch.mm(self.left, self.factor, out=output)
 
-    def operand_errors(self) -> list[Errors]:
-        """The operands that are no longer what was written, left first; waits for the device."""
-        both = (verify_operand(self.left, self.seed), verify_operand(self.right, self.seed + 1))
-        return [errors for errors in both if errors.wrong]
+    def operand_errors(self) -> dict[str, Errors]:
+        """The operands that are no longer what was written, as `left` and `right`; waits for the device."""
+        both = {"left": verify_operand(self.left, self.seed), "right": verify_operand(self.right, self.seed + 1)}
+        return {name: errors for name, errors in both.items() if errors.wrong}
 
 
 def repeated(

@@ -86,10 +86,10 @@ def test_repeats_agree_and_one_wrong_output_is_placed(kind: Any) -> None:
 def test_a_changed_operand_changes_the_digest_and_has_a_place() -> None:
     work = products.Work(FP16, 64, 5, "cpu")
     before = products.repeated(work, 2).digest
-    assert work.operand_errors() == []
+    assert work.operand_errors() == {}
     work.right.view(torch.int16)[3, 2] ^= 1 << 9
     assert products.repeated(work, 2).digest != before
-    (errors,) = work.operand_errors()
+    (errors,) = work.operand_errors().values()
     assert errors.listed[0].offset_bytes == (3 * 64 + 2) * 2 // 8 * 8
 
 

@@ -42,7 +42,7 @@ def test_what_is_no_number_is_wrong_by_itself(wrong: float) -> None:
     work, output = made(KINDS[0])
     output[5, 6] = wrong
     said = {each.by: (each.rows, each.columns) for each in opinions.objections(work, output)}
-    assert said["finite operands"] == ([5], [6])
+    assert said["what is no number"] == ([5], [6])
     assert said["checksums"] == ([5], [6])
     assert len(said) == 3
 

@@ -1,0 +1,95 @@
+"""Special functions: exponentials, logarithms, sines and the like of random numbers, bit for bit the same again, and right.
+
+They run on units of their own beside the multipliers. Every output is digested and compared with the first; the last one is compared
+with double precision. Whether other devices compute the same bits is asked in `preflight.across.majority`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+
+from preflight.checks.context import Context, Device
+from preflight.checks.known_bits import told
+from preflight.checks.matmul_works import SEEDS, SEEDS_OF_LEVEL
+from preflight.kernels.elements import bit_counts
+from preflight.kernels.special import FUNCTIONS, Answers, check
+from preflight.kernels.spoiling import spoil
+from preflight.results import Evidence, Location, Outcome, Result
+
+TEST = "special_functions"
+HOST_SIZE, GPU_SIZE, GPU_SIZE_MIN = 256, 4096, 512
+HOST_REPEATS, GPU_REPEATS = 4, 10
+BYTES_PER_NUMBER = 64  # input, outputs, digests in the making, and all in double precision
+LISTED = 8
+
+
+def run(context: Context) -> Iterator[Result]:
+    """One result. Each function is tried at least once; then further seeds until the time is over, or something is wrong."""
+    device = context.device
+    if device is None:
+        return
+    began = time.monotonic()
+    size = size_of(device)
+    digests: dict[str, str] = {}
+    wrong: list[tuple[str, Answers]] = []
+    seeds = itertools.cycle(SEEDS[: SEEDS_OF_LEVEL.get(context.level, 1)])
+    for number, (seed, name) in enumerate((seed, name) for seed in seeds for name in FUNCTIONS):
+        if number >= len(FUNCTIONS) and (wrong or time.monotonic() - began > context.seconds):
+            break
+        work = f"{name} {size} seed {seed}"
+        context.note(f"{device.name}: {work}")
+        repeats = HOST_REPEATS if device.on_host else GPU_REPEATS
+        answers = check(name, size, repeats, seed, device.torch_name, spoil(context.fault))
+        if answers.differing or answers.wrong or digests.setdefault(work, answers.digest) != answers.digest:
+            wrong.append((work, answers))
+    yield _result(device, digests, wrong)
+
+
+def size_of(device: Device) -> int:
+    """Rows and columns of the numbers: as many as there is memory for."""
+    if device.on_host:
+        return HOST_SIZE
+    size = GPU_SIZE
+    while size > GPU_SIZE_MIN and BYTES_PER_NUMBER * size**2 > device.memory_bytes:
+        size //= 2
+    return size
+
+
+def _result(device: Device, digests: dict[str, str], wrong: list[tuple[str, Answers]]) -> Result:
+    evidence, remarks = told(device, digests)
+    evidence["label"] = device.label
+    if not wrong:
+        return Result(test=TEST, outcome=Outcome.PASS, device=device.name, remarks=remarks, evidence=evidence)
+    work, answers = wrong[0]
+    also = [name for name, _ in wrong[1:]]
+    reason = f"{work}: {_sentence(work, answers, digests)}" + (f"; also {', '.join(also)}" if also else "")
+    return Result(
+        test=TEST,
+        outcome=Outcome.FAIL,
+        device=device.name,
+        reason=reason,
+        remarks=remarks,
+        evidence=evidence | _evidence(answers) | {"wrong_works": len(wrong)},
+        locations=(Location(gpu=device.uuid or device.name),),
+    )
+
+
+def _sentence(work: str, answers: Answers, digests: dict[str, str]) -> str:
+    if answers.differing:
+        places = answers.places or ["not known: repeat 0 is the odd one"]
+        return f"repeats {answers.differing[:LISTED]} differ from repeat 0, first {places[0]}"
+    if answers.wrong:
+        return f"wrong in every repeat; double precision: {answers.wrong} wrong, first {answers.first}"
+    return f"digest {answers.digest}, and it was {digests[work]} before, of the same numbers"
+
+
+def _evidence(answers: Answers) -> Evidence:
+    return {
+        "function": answers.name,
+        "differing_repeats": len(answers.differing),
+        "wrong_elements": answers.wrong or len(answers.places),
+        "bits": bit_counts(each.flipped for each in answers.places),
+        "errors": "; ".join([*map(str, answers.places[:LISTED]), *([answers.first] if answers.first else [])]),
+    }
