@@ -11,6 +11,7 @@ COMMANDS = {
     "run": ("preflight.main:run", "Test this machine."),
     "report": ("preflight.commands.report:report", "Show documents as text, HTML or JUnit."),
     "compare": ("preflight.commands.compare:compare", "What changed from one document to another."),
+    "baseline": ("preflight.commands.baseline:baseline", "What the nodes of a cluster reach: learn, show, check."),
     "tests": ("preflight.commands.tests:tests", "What each test proves, and the faults it can be tried with."),
     "schema": ("preflight.commands.schema:schema", "The JSON Schema of a document."),
 }

@@ -34,10 +34,10 @@ def compare(a: str, b: str, every: bool, output: str) -> None:  # noqa: FBT001 -
 
     before, now = documents([a, b])
     rows = compared(before, now)
-    tell(rows, "another level" if before.level != now.level else "", output=output, every=every)
+    tell(rows, output=output, every=every, caution="another level" if before.level != now.level else "")
 
 
-def tell(rows: Sequence[Row], caution: str, *, output: str, every: bool) -> None:
+def tell(rows: Sequence[Row], *, output: str, every: bool, caution: str = "") -> None:
     """Print the rows, and end with 1 if B is worse somewhere.
 
     Raises:
@@ -79,6 +79,6 @@ def _line(row: Row) -> tuple[str, ...]:
         "–" if row.a is None else number(row.a),
         "–" if row.b is None else number(row.b),
         "" if row.difference is None else share(row.difference),
-        f"{row.spread:.1%}" if row.spread else "",
+        f"{row.spread * 100:.1f} %" if row.spread else "",
         "worse" if row.worse else "differs" if row.beyond else "",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -81,7 +82,7 @@ def say(documents: Sequence[Document], form: Form, file: Path | None = None) -> 
         Trouble: the file cannot be written.
     """
     if file is None:
-        terminal = click.get_text_stream("stdout").isatty()
+        terminal = sys.stdout.isatty()
         width = min(shutil.get_terminal_size().columns, WIDTH) if terminal else WIDTH
         colour = terminal and not os.environ.get("NO_COLOR")
         click.echo(shown(documents, form, colour=colour, width=width), nl=False, color=colour)

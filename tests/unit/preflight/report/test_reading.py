@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.report.reading import DocumentError, read
@@ -70,6 +70,7 @@ def test_what_is_none_is_refused_in_words(said: bytes, words: str) -> None:
 
 
 @given(st.one_of(st.binary(max_size=60), st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["version", "results", "data", "x"]), inner)).map(lambda value: json.dumps(value).encode())))  # fmt: skip
+@settings(max_examples=50, deadline=None)
 def test_nothing_but_a_document_error_comes_of_anything(said: bytes) -> None:
     with pytest.raises(DocumentError):
         read(said)

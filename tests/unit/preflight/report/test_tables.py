@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.report.charts import LONG, SHADES, axis, shade, track
@@ -66,6 +66,7 @@ def test_the_tightest_bound_is_the_one_nearest_to_failing() -> None:
     assert tightest(Figure(name="x", value=100.0, unit="")) is None
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(FINITE, st.none() | FINITE, st.none() | FINITE), min_size=1, max_size=8))
 def test_every_value_and_bound_of_a_group_lies_on_its_axis(
     drawn: list[tuple[float, float | None, float | None]],

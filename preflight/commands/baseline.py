@@ -1,0 +1,155 @@
+"""``baseline``: what many nodes reach, learned from their documents; shown; and one node held against it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from preflight.commands.compare import tell
+from preflight.commands.report import documents
+from preflight.report.columns import columns
+from preflight.report.forms import Trouble
+from preflight.report.wording import clean, number
+
+if TYPE_CHECKING:
+    from preflight.expect.fleet import Baseline
+
+folder_option = click.option(
+    "--baseline",
+    "at",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder it is kept in.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
+)
+output_option = click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
+)  # fmt: skip
+
+
+class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One measurement as it is listed. `usual` is None while too few nodes have taught it."""
+
+    product: str
+    test: str
+    figure: str
+    setting: str
+    unit: str
+    usual: float | None
+    spread: float | None
+    nodes: int
+
+
+@click.group()
+def baseline() -> None:
+    """Learn what the nodes of a cluster reach, see it, and hold a node against it."""
+
+
+@baseline.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...|-")
+@folder_option
+@click.option("--accept", is_flag=True, help="Let levels go to where the nodes are now, however far that is.")
+def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noqa: FBT001 - click passes by keyword
+    """Teach the baseline the documents in these files.
+
+    Only a whole pass with nothing injected teaches; what does not is named. Ends with 3 if nothing was learned.
+    """
+    from preflight import baselines  # noqa: PLC0415 - only this command
+    from preflight.expect.learning import held, refusal  # noqa: PLC0415 - likewise
+    from preflight.expect.learning import learn as learned  # noqa: PLC0415 - likewise
+
+    found = documents(files)
+    path = baselines.folder(at) / baselines.BASELINE
+    taught = []
+    for name, document in zip(files, found, strict=True):
+        if why := refusal(document):
+            click.echo(f"{clean(name)} teaches nothing: {clean(why)}", err=True)
+        else:
+            taught.append(document)
+    if not taught:
+        raise Trouble(f"nothing was learned: {len(files)} documents, none that teaches; {path} is as it was")
+    try:
+        new = learned(taught, baselines.read_baseline(path), accept=accept)
+        baselines.write(path, new)
+    except baselines.BaselineError as error:
+        raise Trouble(str(error)) from None
+    nodes = {document.node for document in taught}
+    click.echo(f"{path}: learned {len(taught)} documents of {len(nodes)} nodes; it knows {len(new.entries)} figures")
+    for sentence in held(new):
+        click.echo(f"held back: {clean(sentence)}")
+
+
+@baseline.command()
+@folder_option
+@output_option
+def show(at: Path | None, output: str) -> None:
+    """List what the baseline says: the usual value of each figure, its scatter, and how many nodes taught it."""
+    from preflight.expect.fleet import NODES_MIN, level  # noqa: PLC0415 - only this command
+    from preflight.expect.learning import held  # noqa: PLC0415 - likewise
+
+    known = _known(at)
+    rows = []
+    for entry in known.entries:
+        reached = level(entry)
+        rows.append(
+            LevelRow(
+                product=entry.product,
+                test=entry.test,
+                figure=entry.figure,
+                setting=entry.setting,
+                unit=entry.unit,
+                usual=reached.usual if reached else None,
+                spread=reached.spread if reached else None,
+                nodes=len(entry.nodes),
+            )
+        )
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2))
+        return
+    if not rows:
+        click.echo("nothing is learned yet: give documents of passed runs to 'baseline learn'")
+        return
+    lines = [("product", "figure", "usual", "unit", "scatter", "nodes"), *map(_line, rows)]
+    click.echo("\n".join(columns(lines, right={2, 4, 5})))
+    if any(row.usual is None for row in rows):
+        click.echo(f"\n–: no level yet, it takes {NODES_MIN} nodes")
+    for sentence in held(known):
+        click.echo(f"held back: {clean(sentence)}")
+
+
+@baseline.command()
+@click.argument("file", metavar="FILE|-")
+@folder_option
+@click.option("--all", "every", is_flag=True, help="Also what differs by no more than good devices do.")
+@output_option
+def check(file: str, at: Path | None, every: bool, output: str) -> None:  # noqa: FBT001 - click passes by keyword
+    """Hold a document against the baseline: A is what nodes usually reach, B this document.
+
+    Ends with 1 if it is worse somewhere, by more than devices scatter; with 3 if the baseline knows nothing of it.
+    """
+    from preflight.expect.compare import compare  # noqa: PLC0415 - only this command
+
+    (document,) = documents([file])
+    tell(compare(_known(at), document), output=output, every=every)
+
+
+def _known(at: Path | None) -> Baseline:
+    from preflight import baselines  # noqa: PLC0415 - only these commands
+
+    try:
+        return baselines.read_baseline(baselines.folder(at) / baselines.BASELINE)
+    except baselines.BaselineError as error:
+        raise Trouble(str(error)) from None
+
+
+def _line(row: LevelRow) -> tuple[str, ...]:
+    setting = f" ({clean(row.setting)})" if row.setting else ""
+    return (
+        clean(row.product),
+        f"{clean(row.test)} {clean(row.figure)}{setting}",
+        "–" if row.usual is None else number(row.usual),
+        clean(row.unit),
+        "–" if row.spread is None else f"{row.spread * 100:.1f} %",
+        str(row.nodes),
+    )
