@@ -17,6 +17,7 @@ EVEN_BITS = 0x5555_5555_5555_5555
 GOLDEN = 0x9E37_79B9_7F4A_7C15
 MIX_1 = 0xBF58_476D_1CE4_E5B9
 MIX_2 = 0x94D0_49BB_1331_11EB
+_GOLDEN_INVERSE, _MIX_1_INVERSE, _MIX_2_INVERSE = (pow(factor, -1, 1 << 64) for factor in (GOLDEN, MIX_1, MIX_2))
 
 
 class Pattern(NamedTuple):
@@ -68,6 +69,37 @@ def _raw(pattern: Pattern, address: int) -> int:
     if kind == STRIDE:
         return ALL_BITS if address >> pattern.shift & 1 else 0
     raise ValueError(f"no kind of pattern {kind}: ADDRESS to STRIDE are 0 to 6")
+
+
+def address_of(pattern: Pattern, word: int) -> int:
+    """The one address at which a HASH pattern has this word: a word in the wrong place tells where it belongs."""
+    if pattern.kind != HASH or pattern.keep != ALL_BITS:
+        raise ValueError(f"the words of {pattern.name} do not tell their address; those of whole random words do")
+    state = (_unsplitmix(word ^ pattern.flip) - pattern.seed) & ALL_BITS
+    return (state * _GOLDEN_INVERSE - 1) & ALL_BITS
+
+
+def _unsplitmix(word: int) -> int:
+    word = (word ^ word >> 31 ^ word >> 62) * _MIX_2_INVERSE & ALL_BITS
+    word = (word ^ word >> 27 ^ word >> 54) * _MIX_1_INVERSE & ALL_BITS
+    return word ^ word >> 30 ^ word >> 60
+
+
+def total(pattern: Pattern, first: int, words: int) -> int:
+    """The sum, modulo 2^64, of the words of an ADDRESS pattern from the address `first`: known without adding them."""
+    if pattern.kind != ADDRESS or pattern.keep != ALL_BITS:
+        raise ValueError(f"the sum of {pattern.name} has to be added up; that of addresses has not")
+    summed = 0
+    for bit in range(64):
+        ones = _ones(bit - 3, first + words) - _ones(bit - 3, first) if bit >= 3 else 0
+        summed += (words - ones if pattern.flip >> bit & 1 else ones) << bit
+    return summed & ALL_BITS
+
+
+def _ones(bit: int, limit: int) -> int:
+    """How many of the numbers below `limit` have this bit."""
+    whole, rest = limit >> bit + 1 << bit, limit & (2 << bit) - 1
+    return whole + max(rest - (1 << bit), 0)
 
 
 def step(order: str, blocks: int) -> int:

@@ -3,8 +3,26 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from preflight.kernels.patterns import ALL_BITS, DOWN, FULL, GATE, SCATTERED, UP, Pattern, expected, step
+from preflight.kernels.patterns import (
+    ADDRESS,
+    ALL_BITS,
+    DOWN,
+    FULL,
+    GATE,
+    HASH,
+    SCATTERED,
+    UP,
+    Pattern,
+    address_of,
+    expected,
+    step,
+    total,
+)
+
+WORDS = st.integers(0, ALL_BITS)
 
 EVERY = sorted(set(FULL + GATE))
 
@@ -47,3 +65,22 @@ def test_together_every_bit_of_every_word_is_once_0_and_once_1(patterns: tuple[P
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="no kind of pattern 99"):
         expected(Pattern("?", 99), 0)
+
+
+@given(st.integers(0, 1 << 45), WORDS, WORDS)
+def test_a_random_word_tells_where_it_belongs(address: int, seed: int, flip: int) -> None:
+    pattern = Pattern("random", HASH, seed=seed, flip=flip)
+    assert address_of(pattern, expected(pattern, address)) == address
+
+
+@given(st.integers(0, 1 << 45), st.integers(0, 100), WORDS)
+def test_the_sum_of_addresses_is_known_without_adding(first: int, words: int, flip: int) -> None:
+    pattern = Pattern("addresses", ADDRESS, flip=flip)
+    assert total(pattern, first, words) == sum(expected(pattern, first + i) for i in range(words)) & ALL_BITS
+
+
+def test_what_other_patterns_cannot_tell_is_refused() -> None:
+    with pytest.raises(ValueError, match="do not tell their address"):
+        address_of(GATE[0], 0)
+    with pytest.raises(ValueError, match="has to be added up"):
+        total(GATE[1], 0, 1)

@@ -1,0 +1,22 @@
+"""How much the caches of a device hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def host_cache_bytes(caches: Path = CACHES) -> int:
+    """The largest cache of the processor, in bytes; 0 where the kernel does not tell."""
+    return max((_bytes(size) for size in caches.glob("index*/size")), default=0)
+
+
+def _bytes(size: Path) -> int:
+    try:
+        text = size.read_text().strip()
+    except OSError:
+        return 0
+    number, unit = text[:-1], text[-1:]
+    return int(number) * _UNITS[unit] if number.isdigit() and unit in _UNITS else 0

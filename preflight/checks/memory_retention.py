@@ -1,0 +1,123 @@
+"""Retention: do cells keep their charge while the card is hot? Written, held under work that heats, verified.
+
+Random words and their complement, so that every cell is held once in each state. While they are held nothing touches them: the work
+is products, and copies between two buffers of its own, which heat chip and memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from preflight.checks.context import Context, Device, Note
+from preflight.checks.memory_faults import Diagnosis, decayed, diagnose, failed
+from preflight.checks.memory_room import Room, enter, warm
+from preflight.checks.memory_spoil import Spoiler
+from preflight.host.driver import Driver, NoDriver
+from preflight.kernels.patterns import GATE, Pattern, reseeded
+from preflight.kernels.sweeps import retained
+from preflight.kernels.wrong_words import Errors
+from preflight.results import Evidence, Result
+
+TEST = "memory_retention"
+PATTERNS = (GATE[1], GATE[1].inverted())
+GPU_SIZE, HOST_SIZE = 4096, 256
+GPU_COPY_BYTES, HOST_COPY_BYTES = 128 << 20, 1 << 20  # on a GPU more than its cache holds
+BURST = 16
+GPU_SENSOR, MEMORY_TEMPERATURE = 0, 82  # NVML_TEMPERATURE_GPU, NVML_FI_DEV_MEMORY_TEMP
+
+
+def run(context: Context) -> Iterator[Result]:
+    """One result for this process's device."""
+    if context.device is not None:
+        yield check(context, context.device)
+
+
+def check(context: Context, device: Device) -> Result:
+    """Each pattern held for half of the test's seconds."""
+    heat = Heat(device)  # before the memory is taken
+    room = enter(device, context.note)
+    if not room.pieces:
+        return room.empty(TEST)
+    if not device.on_host:
+        warm(room.way, device, PATTERNS)
+    hold_s = context.seconds / len(PATTERNS)
+    spoil = Spoiler(context.fault, room.pieces)
+    found = [errors for pattern in PATTERNS if (errors := _held(context, room, heat, pattern, hold_s, spoil)).wrong]
+    evidence: Evidence = {"patterns": len(PATTERNS), "held_s": round(hold_s, 3), "bursts": heat.bursts}
+    evidence |= temperatures(device, context.note)
+    so_far = room.passed(TEST, room.figures, evidence)
+    if not found:
+        return so_far
+    return failed(so_far, found, _diagnosis(room, found, context))
+
+
+class Heat:
+    """Products and copies, made ready while there is memory for them."""
+
+    def __init__(self, device: Device) -> None:
+        size, words = (HOST_SIZE, HOST_COPY_BYTES // 8) if device.on_host else (GPU_SIZE, GPU_COPY_BYTES // 8)
+        kind = torch.float32 if device.on_host else torch.bfloat16
+        source = torch.Generator(device.torch_name).manual_seed(size)
+        self._left, self._right, self._output = (
+            torch.randn((size, size), generator=source, device=device.torch_name).to(kind) for _ in range(3)
+        )
+        self._from: Any = torch.arange(words, device=device.torch_name)
+        self._to: Any = torch.empty_like(self._from)
+        self._device = device
+        self.bursts = 0
+
+    def hold(self, seconds: float) -> None:
+        """Work for so long, at least one burst."""
+        until = time.perf_counter() + seconds
+        for _ in itertools.count():
+            for _ in range(BURST):
+                torch.mm(self._left, self._right, out=self._output)
+                self._to.copy_(self._from)
+            if not self._device.on_host:
+                torch.cuda.synchronize(self._device.torch_name)
+            self.bursts += 1
+            if time.perf_counter() >= until:
+                return
+
+
+def _held(context: Context, room: Room, heat: Heat, pattern: Pattern, hold_s: float, spoil: Spoiler) -> Errors:
+    def wait() -> None:
+        context.note(f"{room.device.name}: holding {pattern.name} for {hold_s:.1f} s under heat")
+        heat.hold(hold_s)
+        spoil(pattern)
+        context.note(f"{room.device.name}: verifying {pattern.name}")
+
+    return retained(room.way, room.pieces, pattern, wait)
+
+
+def _diagnosis(room: Room, found: list[Errors], context: Context) -> Diagnosis:
+    """The same once more without waiting: what holds then did not keep its charge."""
+    context.note(f"{room.device.name}: errors; looking a second time, without waiting")
+    second = [retained(room.way, room.pieces, pattern, lambda: None) for pattern in reseeded(PATTERNS, 1)]
+    if not any(errors.wrong for errors in second):
+        return decayed(found)
+    return diagnose(found, second, {pattern.name: pattern for pattern in PATTERNS}, room.words)
+
+
+def temperatures(device: Device, note: Note) -> Evidence:
+    """How hot a GPU and its memory are now, in °C, as far as the driver says; nothing of the host."""
+    if device.on_host:
+        return {}
+    note(f"{device.name}: temperature")
+    try:
+        driver = Driver()
+    except NoDriver:
+        return {}
+    gpu = driver.gpu(device.uuid)
+    if gpu is None:
+        return {}
+    read = {
+        "gpu_temperature_c": driver.number("DeviceGetTemperature", gpu, GPU_SENSOR),
+        "memory_temperature_c": driver.field(gpu, MEMORY_TEMPERATURE),
+    }
+    return {name: value for name, value in read.items() if value is not None}

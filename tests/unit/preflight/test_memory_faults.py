@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflight.checks.memory_faults import LINE_WORDS, Kind, decayed, diagnose, failed
+from preflight.kernels.patterns import FULL, GATE, HASH, Pattern, expected
+from preflight.kernels.wrong_words import Errors, WrongWord
+from preflight.results import Outcome, Result
+
+ADDRESS, RANDOM, INVERTED, WALKING = GATE
+WORDS = 1 << 20
+BY_NAME = {pattern.name: pattern for pattern in FULL}
+
+
+def errors(pattern: Pattern, wrong: dict[int, int], again: dict[int, int] | None = None, times: int = 1) -> Errors:
+    """Words at addresses that were read as given; `again` is what a second reading gave, the same if not said."""
+    listed = tuple(
+        WrongWord(0, at, at * 8, expected(pattern, at), read, (again or wrong)[at])
+        for at, read in sorted(wrong.items())
+    )
+    bits = tuple(sum((word.expected ^ word.actual) >> bit & 1 for word in listed) * times for bit in range(64))
+    return Errors(pattern.name, len(listed) * times, bits, listed)
+
+
+def flipped(pattern: Pattern, *places: tuple[int, int]) -> dict[int, int]:
+    return {at: expected(pattern, at) ^ 1 << bit for at, bit in places}
+
+
+def kind(first: list[Errors], second: list[Errors]) -> Kind:
+    return diagnose(first, second, BY_NAME, WORDS).kind
+
+
+def test_a_word_that_is_right_when_written_anew_changed_once() -> None:
+    assert kind([errors(RANDOM, flipped(RANDOM, (70, 3)))], []) is Kind.CHANGED_ONCE
+
+
+def test_a_word_that_is_right_when_read_again_was_misread() -> None:
+    wrong, right = flipped(RANDOM, (70, 3)), {70: expected(RANDOM, 70)}
+    assert kind([errors(RANDOM, wrong, right)], []) is Kind.MISREAD
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_a_stuck_bit_is_named_with_its_value(value: int) -> None:
+    wanting = [one for one in FULL if expected(one, 9) >> 42 & 1 != value]
+    first = [errors(one, flipped(one, (9, 42)), times=200) for one in wanting]
+    found = diagnose(first, first[:1], BY_NAME, WORDS)
+    assert found.kind is Kind.STUCK_BIT
+    assert f"bit 42 of one word is stuck at {value}" in found.words
+
+
+def test_the_same_words_again_are_more_than_one_stuck_bit() -> None:
+    first = [errors(RANDOM, flipped(RANDOM, (9, 42), (10, 3)))]
+    assert kind(first, [errors(RANDOM, flipped(RANDOM, (9, 42)))]) is Kind.REPEATED
+    unsteady = [errors(RANDOM, flipped(RANDOM, (9, 42))), errors(INVERTED, flipped(INVERTED, (9, 42)))]
+    assert kind(unsteady, unsteady) is Kind.REPEATED
+
+
+def test_other_words_each_time_are_intermittent_also_where_nobody_knows_which() -> None:
+    first = [errors(RANDOM, flipped(RANDOM, (9, 42)))]
+    assert kind(first, [errors(WALKING, flipped(WALKING, (10, 42)))]) is Kind.INTERMITTENT
+    assert kind(first, [Errors("random", 1, (0,) * 64, ())]) is Kind.INTERMITTENT
+
+
+def test_the_same_bit_of_many_words_is_a_line() -> None:
+    many = flipped(RANDOM, *((97 * i, 13) for i in range(LINE_WORDS)))
+    found = diagnose([errors(RANDOM, many)], [], BY_NAME, WORDS)
+    assert (found.kind, found.words.startswith("bit 13 of many words")) == (Kind.DATA_LINE, True)
+    scattered = flipped(RANDOM, *((97 * i, i % 64) for i in range(LINE_WORDS)))
+    assert kind([errors(RANDOM, scattered)], []) is Kind.CHANGED_ONCE
+
+
+def test_one_word_read_many_times_is_no_line() -> None:
+    first = [errors(RANDOM, flipped(RANDOM, (9, 42)), times=LINE_WORDS * 10)]
+    assert kind(first, first) is Kind.STUCK_BIT
+
+
+@given(
+    st.sampled_from([one for one in FULL if one.kind == HASH]),
+    st.integers(0, WORDS - 1),
+    st.integers(0, 19),
+)
+def test_a_word_that_answers_for_another_is_an_alias_with_both_addresses(pattern: Pattern, at: int, bit: int) -> None:
+    other = at ^ 1 << bit
+    found = diagnose([errors(pattern, {at: expected(pattern, other)})], [], BY_NAME, WORDS)
+    assert found.kind is Kind.ALIAS
+    assert f"{at * 8:#x} answers with the word of {other * 8:#x}" in found.words
+    assert f"bit {bit + 3} of the address" in found.words
+
+
+def test_aliases_of_no_single_address_bit_are_told_without_one() -> None:
+    wrong = {5: expected(RANDOM, 6), 9: expected(RANDOM, 1)}
+    assert "differ in" not in diagnose([errors(RANDOM, wrong)], [], BY_NAME, WORDS).words
+
+
+@given(st.sampled_from(FULL), st.integers(0, WORDS - 1), st.integers(1, (1 << 64) - 1))
+def test_a_word_with_wrong_bits_is_no_alias(pattern: Pattern, at: int, flip: int) -> None:
+    assert kind([errors(pattern, {at: expected(pattern, at) ^ flip})], []) is not Kind.ALIAS
+
+
+def test_charge_that_is_lost_is_counted_by_direction() -> None:
+    zeros, ones = Pattern("zeros", 2), Pattern("zeros", 2).inverted()
+    found = decayed([errors(zeros, {1: 0b101}), errors(ones, {2: expected(ones, 2) ^ 1})])
+    assert found.kind is Kind.DECAYED
+    assert "1 bits went to 0, 2 to 1" in found.words
+
+
+def test_the_result_tells_where_which_bits_and_what_kind_and_keeps_what_was_known() -> None:
+    first = [
+        errors(RANDOM, flipped(RANDOM, (9, 42), (1 << 18, 3)), times=2),
+        errors(INVERTED, flipped(INVERTED, (9, 42))),
+    ]
+    so_far = Result(test="t", outcome=Outcome.PASS, device="cpu:1", remarks=("said",), evidence={"way": "torch"})
+    result = failed(so_far, first, diagnose(first, first, BY_NAME, WORDS))
+    assert (result.outcome, result.device, result.remarks) == (Outcome.FAIL, "cpu:1", ("said",))
+    assert [(each.address, each.page) for each in result.locations] == [
+        ("0x48", "allocation 0, virtual page 0 of 64 KiB, 0 of 2 MiB"),
+        ("0x200000", "allocation 0, virtual page 32 of 64 KiB, 1 of 2 MiB"),
+    ]
+    assert result.reason.startswith("5 wrong reads in random, random, inverted: written anew, the same words")
+    assert "first: allocation 0 + 0x48" in result.reason
+    assert result.evidence["bit_histogram"] == "3: 2, 42: 3"
+    assert (result.evidence["wrong_reads"], result.evidence["wrong_words"]) == (5, 2)
+    assert (result.evidence["wrong_bits"], result.evidence["way"]) == (f"{1 << 42 | 1 << 3:#018x}", "torch")
+
+
+def test_a_wrong_read_of_nobody_knows_what_is_a_result_too() -> None:
+    first = [Errors("random", 1, (0,) * 64, ())]
+    result = failed(Result(test="t", outcome=Outcome.PASS), first, diagnose(first, [], BY_NAME, WORDS))
+    assert (result.outcome, result.locations, result.evidence["kind"]) == (Outcome.FAIL, (), "misread")
