@@ -64,10 +64,12 @@ def verdict(goldens: Goldens, on: str, work: str, digest: str) -> str:
     return AGREES if known == digest else DIFFERS
 
 
-def with_digest(goldens: Goldens, on: str, work: str, digest: str) -> Goldens:
-    """The same and one more. ValueError if another digest is stored already: one of the two cards is wrong."""
-    if verdict(goldens, on, work, digest) == DIFFERS:
-        raise ValueError(
-            f"{on}: {work} is {goldens[on][work]} already, not {digest}; find out which card is wrong first"
-        )
-    return {**goldens, on: {**goldens.get(on, {}), work: digest}}
+def write(path: Path, goldens: Goldens) -> None:
+    """Put the file in place whole, or leave what was there. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.new")
+    with beside.open("w") as stream:
+        stream.write(json.dumps(goldens, indent=1, sort_keys=True) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    beside.replace(path)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from preflight.kernels import goldens
-from preflight.kernels.goldens import AGREES, DIFFERS, UNKNOWN, platform, verdict, with_digest
+from preflight.kernels.goldens import AGREES, DIFFERS, UNKNOWN, platform, verdict
 
 LIBRARIES = {"torch": "2.11", "CUDA": "13.0"}
 H200 = platform("NVIDIA H200", "sm_90", "132 SMs", LIBRARIES)
@@ -23,18 +23,25 @@ def test_a_platform_is_told_from_any_other() -> None:
 
 
 def test_what_is_not_stored_says_nothing() -> None:
-    known = with_digest({}, H200, "bf16 8192", "aa")
+    known = {H200: {"bf16 8192": "aa"}}
     assert verdict(known, H200, "bf16 8192", "aa") == AGREES
     assert verdict(known, H200, "bf16 8192", "ab") == DIFFERS
     assert verdict(known, H200, "bf16 4096", "aa") == UNKNOWN
     assert verdict(known, SLICE, "bf16 8192", "ab") == UNKNOWN
 
 
-def test_a_stored_digest_is_not_replaced() -> None:
-    known = with_digest({}, H200, "bf16 8192", "aa")
-    assert with_digest(known, H200, "bf16 8192", "aa") == known
-    with pytest.raises(ValueError, match="find out which card is wrong"):
-        with_digest(known, H200, "bf16 8192", "ab")
+def test_what_is_written_is_read_again_and_a_site_has_the_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, own = tmp_path / "a" / "goldens.json", {H200: {"bf16 8192": "aa"}}
+    monkeypatch.setenv(goldens.SITE_VARIABLE, str(site))
+    assert goldens.stored() == ({}, "")
+    goldens.write(site, own)
+    assert goldens.stored() == (own, "")
+    site.write_text("[")
+    found, trouble = goldens.stored()
+    assert found == {}
+    assert str(site) in trouble
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"a": "b"}', '{"a": {"b": 1}}'])

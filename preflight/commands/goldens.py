@@ -1,0 +1,75 @@
+"""``goldens``: bits known to be right, recorded from devices that agree, so that a device alone can be held against them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from preflight.across.recording import DEVICES_MIN, record
+from preflight.commands.report import documents
+from preflight.kernels import goldens as kept
+from preflight.report.columns import columns
+from preflight.report.forms import Trouble
+from preflight.report.wording import clean
+
+NOTHING = 3
+file_option = click.option(
+    "--goldens",
+    "at",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=f"The file they are kept in.  [default: {kept.SITE_VARIABLE}, or {kept.SITE_FILE}]",
+)
+
+
+@click.group()
+def goldens() -> None:
+    """Record digests of arithmetic that many devices agree on, and see them."""
+
+
+@goldens.command("record")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...|-")
+@file_option
+@click.option(
+    "--devices", default=DEVICES_MIN, show_default=True, type=click.IntRange(min=2), help="How many have to agree."
+)
+@click.option("--replace", is_flag=True, help="Put what they agree on in the place of what is on record.")
+def record_command(files: tuple[str, ...], at: Path | None, devices: int, replace: bool) -> None:  # noqa: FBT001 - click passes by keyword
+    """Record what the devices in these documents computed alike.
+
+    Only passes with nothing injected teach, and only of nodes none of whose documents here says otherwise. Ends with 3 if nothing was
+    recorded or confirmed.
+    """
+    path = at or kept.site_file()
+    found = record(documents(files), _known(path), devices_min=devices, replace=replace)
+    for why in found.refused:
+        click.echo(f"not taken: {clean(why)}", err=True)
+    if found.new:
+        try:
+            kept.write(path, found.goldens)
+        except OSError as error:
+            raise Trouble(f"{path}: cannot be written: {error.strerror or error}; give another --goldens") from None
+    click.echo(f"{found.new} recorded, {found.confirmed} confirmed, in {path}")
+    sys.exit(0 if found.new or found.confirmed else NOTHING)
+
+
+@goldens.command()
+@file_option
+def show(at: Path | None) -> None:
+    """List the platforms that have goldens, and how many."""
+    path = at or kept.site_file()
+    rows = [[str(len(works)), clean(platform)] for platform, works in sorted(_known(path).items())]
+    if not rows:
+        click.echo(f"{path}: no goldens yet; record some from documents of nodes that passed")
+        return
+    click.echo("\n".join(columns([["works", "platform"], *rows])))
+
+
+def _known(path: Path) -> kept.Goldens:
+    if not path.exists():
+        return {}
+    try:
+        return kept.read(path)
+    except ValueError as error:
+        raise Trouble(str(error)) from None
