@@ -1,0 +1,260 @@
+"""What the pairs of devices say together: which device or which link is slow, spoils data, or has fewer NVLinks than the others. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from preflight.across.blame import Pair, blame
+from preflight.checks.context import Device
+from preflight.localise.records import Accused, Conclusion, Expectations, Kind, PairResult, Round, Topology, Verdict
+from preflight.results import Evidence, Figure, Location, Outcome, Result
+
+TEST = "peer_links"
+HOST = "host"
+# The share lost that is worth a name. One dead NVLink of 18 costs 5.6 %, of which noise may hide a part. PCIe pairs differ by where they sit; processes on one host
+# share its processors, so only the gross is seen there.
+WORTH = {"nvlink": 0.04, HOST: 0.9}
+WORTH_ELSE = 0.3
+HOST_LEAST_GB_S = 0.02  # no processor that is fit for anything copies so slowly
+ONE_WAY_SHARE = {"nvlink": 0.9, HOST: 0.1}  # of the other way, where there are too few pairs to compare with each other
+ONE_WAY_ELSE = 0.7
+_PAIRS_MIN = 3  # fewer have no middle that a slow one would stand out from
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What came over one directed pair in one round."""
+
+    round: int
+    sender: str
+    receiver: str
+    medium: str
+    alone: float
+    both_ways: float
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """One thing that is wrong: with one device, or between two."""
+
+    ends: tuple[str, ...]
+    sentence: str
+    outcome: Outcome = Outcome.FAIL
+    wrong_data: bool = False
+
+
+def peer_links(results: Sequence[Result], devices: Sequence[Device]) -> list[Result]:
+    """One result for each device of all that were measured for it and with it.
+
+    Slowness is judged only if every device came to the end: who is missing makes others look slow.
+    """
+    names = [device.name for device in devices]
+    pairs = [result for result in results if _is_pair(result)]
+    rest = [result for result in results if not _is_pair(result)]
+    if not pairs:
+        return [*results]
+    said = [*_spoilt(pairs, names), *_fewer_links(rest)]
+    if all(result.outcome in (Outcome.PASS, Outcome.FAIL) for result in rest):
+        said += _slow([_measured(result) for result in pairs])
+    heard = {result.device for result in results}
+    order = [*(name for name in names if name in heard), *sorted(heard - set(names))]
+    return [_whole(name, [r for r in results if r.device == name], said) for name in order]
+
+
+def confirm(measured: Sequence[PairResult], names: Sequence[str], medium: str) -> Round:
+    """The next pairs to measure so that a suspect becomes a culprit or is cleared; empty if nobody is suspected."""
+    from preflight.localise.confirm import confirmation  # noqa: PLC0415 - numpy, which only who has pairs need have
+
+    topology = Topology(tuple(names))
+    if len({frozenset((r.a, r.b)) for r in measured}) < _PAIRS_MIN:
+        return ()
+    verdict = _judge(measured, topology, _expectations(medium))
+    return confirmation(verdict, topology, measured) if verdict.suspects else ()
+
+
+def _judge(results: Sequence[PairResult], topology: Topology, expectations: Expectations) -> Verdict:
+    from preflight.localise.verdict import judge  # noqa: PLC0415 - numpy, which only who has pairs need have
+
+    return judge(results, topology, expectations)
+
+
+def _is_pair(result: Result) -> bool:
+    return "round" in result.evidence and len(result.locations) == 1 and bool(result.locations[0].peer)
+
+
+def _measured(result: Result) -> Measured:
+    alone, both = result.figures
+    number = result.evidence["round"]
+    return Measured(int(number), result.locations[0].peer, result.device, alone.setting, alone.value, both.value)
+
+
+def _expectations(medium: str) -> Expectations:
+    return Expectations(slowdown_min=WORTH.get(medium, WORTH_ELSE))
+
+
+def _spoilt(pairs: Iterable[Result], names: Sequence[str]) -> list[_Said]:
+    wrong: dict[Pair, str] = {}
+    for result in pairs:
+        if result.outcome is Outcome.FAIL:
+            ends = result.locations[0].peer, result.device
+            wrong.setdefault((min(ends), max(ends)), f"{result.device}: {result.reason}")
+    found = blame(wrong, names)
+    said = []
+    for device in found.devices:
+        mine = [pair for pair in wrong if device in pair]
+        words = f"data of {len(mine)} of its {len(names) - 1} pairs came wrong; {wrong[mine[0]]}"
+        said.append(_Said((device,), words, wrong_data=True))
+    for one, other in found.pairs:
+        words = f"data came wrong between {one} and {other}{_which(names)}; {wrong[one, other]}"
+        said.append(_Said((one, other), words, wrong_data=True))
+    return said
+
+
+def _which(names: Sequence[str]) -> str:
+    return ": which of them one pair cannot tell" if len(names) == 2 else ""
+
+
+def _slow(measured: Sequence[Measured]) -> list[_Said]:
+    said: list[_Said] = []
+    for medium in dict.fromkeys(each.medium for each in measured):
+        mine = [each for each in measured if each.medium == medium]
+        if len({frozenset((m.sender, m.receiver)) for m in mine}) >= _PAIRS_MIN:
+            said += _compared(mine, medium)
+        else:
+            said += _one_way_slow(mine, medium)
+        if medium == HOST:
+            said += [s for s in _hardly_moving(mine) if not any(set(s.ends) & set(known.ends) for known in said)]
+    return said
+
+
+def _compared(measured: Sequence[Measured], medium: str) -> list[_Said]:
+    names = tuple(sorted({name for m in measured for name in (m.sender, m.receiver)}))
+    said: list[_Said] = []
+    for words, rates in (
+        ("", {(m.round, m.sender, m.receiver): m.alone for m in measured}),
+        (" while both ways are used", {(m.round, m.sender, m.receiver): m.both_ways for m in measured}),
+    ):
+        slower: dict[tuple[int, str, str], float] = {}
+        for (number, sender, receiver), rate in rates.items():
+            key = number, min(sender, receiver), max(sender, receiver)
+            slower[key] = min(rate, slower.get(key, rate))
+        results = [PairResult(number, a, b, None, rate) for (number, a, b), rate in slower.items()]
+        verdict = _judge(results, Topology(names), _expectations(medium))
+        usual = statistics.median(slower.values())
+        found = [_accused(accused, words, usual) for accused in verdict.culprits]
+        found += [] if found else _undecided(verdict, words, usual)
+        said += [new for new in found if new.ends not in {old.ends for old in said}]
+    return said
+
+
+def _accused(accused: Accused, words: str, usual: float) -> _Said:
+    rate = f"at best {accused.score:.0%} of what others reach (median {usual:.3g} GB/s)"
+    what = "it is slow" if accused.kind is Kind.NODE else f"the link between {' and '.join(accused.where)} is slow"
+    return _Said(accused.where, f"{what}{words}: {rate}; {'; '.join(accused.evidence)}")
+
+
+def _undecided(verdict: Verdict, words: str, usual: float) -> list[_Said]:
+    """Something is slow and the pairs don't say what: that is no pass, and no fault of a device's either."""
+    if verdict.conclusion is not Conclusion.INCONCLUSIVE:
+        return []
+    if verdict.suspects:
+        return [
+            _Said(s.where, f"suspected, not proven: {_accused(s, words, usual).sentence}", Outcome.ERROR)
+            for s in verdict.suspects
+        ]
+    return [_Said((), f"pairs differ{words} and nobody stands out: {'; '.join(verdict.reasons)}", Outcome.ERROR)]
+
+
+def _one_way_slow(measured: Sequence[Measured], medium: str) -> list[_Said]:
+    """Too few pairs to compare with each other: then the two ways of one pair are compared."""
+    share = ONE_WAY_SHARE.get(medium, ONE_WAY_ELSE)
+    best: dict[tuple[str, str], float] = {}
+    for each in measured:
+        key = each.sender, each.receiver
+        best[key] = max(each.alone, best.get(key, 0.0))
+    said = []
+    for (sender, receiver), rate in best.items():
+        back = best.get((receiver, sender), 0.0)
+        if rate < share * back:
+            words = f"slow from {sender} to {receiver}: {rate:.3g} GB/s, {back:.3g} GB/s the other way; which end one pair cannot tell"
+            said.append(_Said((sender, receiver), words))
+    return said
+
+
+def _hardly_moving(measured: Sequence[Measured]) -> list[_Said]:
+    best: dict[Pair, float] = defaultdict(float)
+    for each in measured:
+        pair = min(each.sender, each.receiver), max(each.sender, each.receiver)
+        best[pair] = max(best[pair], each.alone)
+    return [
+        _Said((one, other), f"slow between {one} and {other}: {rate:.2g} GB/s at best; which end one pair cannot tell")
+        for (one, other), rate in best.items()
+        if rate < HOST_LEAST_GB_S
+    ]
+
+
+def _fewer_links(results: Iterable[Result]) -> list[_Said]:
+    """A GPU with fewer NVLinks up than most others of the node."""
+    up = {r.device: int(r.evidence["nvlinks_up"]) for r in results if "nvlinks_up" in r.evidence}
+    if len(up) < 3:
+        return []
+    usual = statistics.mode(sorted(up.values(), reverse=True))
+    alike = sum(count == usual for count in up.values())
+    if 2 * alike <= len(up):
+        return []
+    words = "{} NVLinks up, {} others have {}"
+    return [_Said((name,), words.format(n, alike, usual)) for name, n in up.items() if n < usual]
+
+
+def _whole(name: str, mine: Sequence[Result], said: Sequence[_Said]) -> Result:
+    """All of one device in one result: its own failures first, then what is said of it, then its figures."""
+    own = [r for r in mine if not _is_pair(r)]
+    about = [s for s in said if name in s.ends or not s.ends]
+    outcomes = [r.outcome for r in own] + [s.outcome for s in about]
+    worst = next((o for o in _ORDER if o in outcomes), Outcome.PASS)
+    reasons = [r.reason for r in own if r.reason] + [s.sentence for s in about]
+    others = [(s, end) for s in about for end in s.ends if end != name]
+    spoilt = [r for r in mine if _is_pair(r) and r.outcome is Outcome.FAIL]
+    cleared = [f"not at fault here: {r.reason}" for r in spoilt if not any(s.wrong_data for s in about)]
+    evidence: Evidence = {}
+    for result in own:
+        evidence |= result.evidence
+    evidence |= {"pairs": len({r.locations[0].peer for r in mine if _is_pair(r)})}
+    located = [loc for r in own for loc in r.locations] + [Location(gpu=name, peer=end) for _, end in others]
+    return Result(
+        test=TEST,
+        outcome=worst,
+        device=name,
+        reason="; ".join(dict.fromkeys(reasons)),
+        seconds=sum(r.seconds for r in mine),
+        figures=_figures(name, [r for r in mine if _is_pair(r)]),
+        locations=tuple(dict.fromkeys(located)) or (Location(gpu=name),) if about else tuple(located),
+        remarks=tuple(dict.fromkeys([*(remark for r in own for remark in r.remarks), *cleared])),
+        evidence=evidence,
+        misconfigured=any(r.misconfigured for r in own),
+    )
+
+
+_ORDER = (Outcome.FAIL, Outcome.HANG, Outcome.ERROR, Outcome.NOT_RUN)
+
+
+def _figures(name: str, pairs: Sequence[Result]) -> tuple[Figure, ...]:
+    """The best of each pair as ``MEDIUM, SENDER to RECEIVER``, and the median over the pairs of a medium as ``MEDIUM``."""
+    best: dict[tuple[str, str], float] = {}
+    for result in pairs:
+        for figure in result.figures:
+            key = figure.setting, result.locations[0].peer
+            best[key] = max(figure.value, best.get(key, 0.0))
+    middle: dict[str, list[float]] = defaultdict(list)
+    for (setting, _), value in best.items():
+        middle[setting].append(value)
+    return (
+        *(_rate(setting, statistics.median(values)) for setting, values in middle.items()),
+        *(_rate(f"{setting}, {peer} to {name}", value) for (setting, peer), value in best.items()),
+    )
+
+
+def _rate(setting: str, value: float) -> Figure:
+    return Figure(name="pair_rate", value=round(value, 4), unit="GB/s", setting=setting)

@@ -1,0 +1,119 @@
+"""One pair of devices sends each other words: one way, the other way, both ways at once; each timed, each compared."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from preflight.checks.context import Context, Device
+from preflight.checks.hashed_words import WORD_BYTES, Wrong, fill, poison, seed_of, wrong_words
+
+WAYS = ("up", "down", "both")  # from the lower index to the higher, back, both at once
+HOST_BYTES = 2 << 20
+GPU_BYTES = 256 << 20
+REPEATS = {"gate": 3, "standard": 8, "burn-in": 8}
+SLOW_S = 0.2  # what an injected slow end adds to one transfer
+
+
+class Received(NamedTuple):
+    """What came in from a partner: GB/s while only that way was used, GB/s while both were, and what was wrong with it."""
+
+    alone: float
+    both_ways: float
+    wrong: Wrong | None
+
+
+class Exchange:
+    """The buffers of this device and how often they are sent."""
+
+    def __init__(self, context: Context, device: Device) -> None:
+        most = HOST_BYTES if device.on_host else GPU_BYTES
+        words = max(1, min(most, device.memory_bytes // 4 or most) // WORD_BYTES)
+        self._device, self._fault = device, context.fault
+        self._neighbour = (device.index - 1) % max(1, len(context.devices))
+        self.repeats = REPEATS.get(context.level, 3)
+        self.sent = torch.empty(words, dtype=torch.int64, device=device.torch_name)
+        self.received = torch.empty_like(self.sent)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes one transfer moves."""
+        return int(self.sent.numel()) * WORD_BYTES
+
+    def with_peer(self, peer: int, round_number: int) -> Received:
+        """Go through all ways with the device of index `peer`; it does the same with us."""
+        me, rates, wrong = self._device.index, dict.fromkeys(WAYS, 0.0), None
+        fill(self.sent, seed_of(round_number, me, peer))
+        for way in WAYS:
+            sends = way == "both" or (way == "up") == (me < peer)
+            receives = way == "both" or not sends
+            seconds = []
+            for _ in range(self.repeats):
+                if receives:
+                    poison(self.received)
+                self._meet(peer)
+                seconds.append(self._transfer(peer, sends=sends, receives=receives))
+                if receives:
+                    wrong = wrong or self._compare(seed_of(round_number, peer, me))
+            rates[way] = self.nbytes / statistics.median(seconds) / 1e9
+        alone = rates["down"] if me < peer else rates["up"]
+        return Received(alone, rates["both"], wrong)
+
+    def _meet(self, peer: int) -> None:
+        """Begin when the partner does. The two alone: if they hang, nobody else waits here, and so they are found."""
+        word = torch.zeros(2, dtype=torch.int64, device=self._device.torch_name)
+        _both(dist.P2POp(dist.isend, word[:1], peer), dist.P2POp(dist.irecv, word[1:], peer))
+        synchronize(self._device)
+
+    def _transfer(self, peer: int, *, sends: bool, receives: bool) -> float:
+        """Seconds until what we send is taken, or what we receive is here."""
+        began = time.perf_counter()
+        if self._fault == "slow_device" or (self._fault == "slow_link" and peer == self._neighbour and sends):
+            time.sleep(SLOW_S)
+        wanted = [dist.P2POp(dist.isend, self.sent, peer)] if sends else []
+        wanted += [dist.P2POp(dist.irecv, self.received, peer)] if receives else []
+        _both(*wanted)
+        synchronize(self._device)
+        return time.perf_counter() - began
+
+    def _compare(self, seed: int) -> Wrong | None:
+        if self._fault == "corrupt":
+            self.received[self.received.numel() // 2] ^= 1 << 21
+        return wrong_words(self.received, seed)
+
+
+def _both(*wanted: Any) -> None:
+    """Asked for at once: two ends that each sent first and received then could wait for each other."""
+    for work in dist.batch_isend_irecv(list(wanted)):
+        work.wait()
+
+
+def together(device: Device) -> None:
+    """Return when every device has come here: so that nobody's time counts another's preparation."""
+    dist.all_reduce(torch.zeros(1, dtype=torch.int32, device=device.torch_name))
+    synchronize(device)
+
+
+def longest(device: Device, seconds: float) -> float:
+    """The largest of what all devices say; the same on each, so that they decide alike."""
+    value = torch.tensor([seconds], dtype=torch.float64, device=device.torch_name)
+    dist.all_reduce(value, op=dist.ReduceOp.MAX)
+    return float(value[0])
+
+
+def gathered(device: Device, values: list[float]) -> list[list[float]]:
+    """The same many values of every device, by index."""
+    mine = torch.tensor(values, dtype=torch.float64, device=device.torch_name)
+    all_values: list[Any] = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(all_values, mine)
+    return [each.tolist() for each in all_values]
+
+
+def synchronize(device: Device) -> None:
+    """Wait until the device has done what it was asked."""
+    if not device.on_host:
+        torch.cuda.synchronize(device.torch_name)

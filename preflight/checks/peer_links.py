@@ -1,0 +1,110 @@
+"""The links between devices: every pair sends each other words, in rounds of disjoint pairs; rates, data, and the NVLinks' own counters.
+
+Each device reports what came in from each partner. Who is at fault if some of it was slow or wrong is the question of `preflight.across.links`;
+it is asked here too, over what all measured, to know which pairs to measure once more.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Iterator
+
+from preflight.across.links import HOST, confirm
+from preflight.checks import nvlinks
+from preflight.checks.context import Context, Device
+from preflight.checks.exchange import Exchange, Received, gathered, longest, together
+from preflight.localise.records import PairResult, Round
+from preflight.localise.rounds import rounds
+from preflight.results import Figure, Location, Outcome, Result
+
+TEST = "peer_links"
+PASSES_MAX = {"gate": 1, "standard": 2}  # through all pairs; a burn-in goes on as long as it may
+CONFIRMATIONS_MAX = 4
+SEED = 1
+
+
+def run(context: Context) -> Iterator[Result]:
+    """One result for each time a partner's words came in, one for the NVLinks of this device; one 'not applicable' for a single device."""
+    device = context.device
+    if device is None:
+        raise ValueError("peer_links is a test of peers: it needs a device")
+    if len(context.devices) < 2:
+        yield Result(test=TEST, outcome=Outcome.NOT_APPLICABLE, reason="one device alone has no peer")
+        return
+    links = nvlinks.Links(device, context.devices, context.note)
+    began, before = time.perf_counter(), links.read()
+    mediums = {peer.name: HOST if device.on_host else links.medium(peer) for peer in context.devices if peer != device}
+    yield from _Rounds(context, device, mediums).run()
+    yield from links.judged(before, links.read(), time.perf_counter() - began, context.fault)
+
+
+class _Rounds:
+    """Who meets whom, and what came of it; the same sequence on every device."""
+
+    def __init__(self, context: Context, device: Device, mediums: dict[str, str]) -> None:
+        self._context, self._device, self._mediums = context, device, mediums
+        self._names = [each.name for each in context.devices]
+        self._exchange = Exchange(context, device)
+        self._met: list[tuple[int, Round]] = []
+        self._incoming: list[float] = []  # one for each of `_met`; NaN: nothing was measured
+
+    def run(self) -> Iterator[Result]:
+        """All pairs, once or several times, then those that need another look."""
+        began, passes = time.perf_counter(), 0
+        plan = rounds(self._names, {}, len(self._names), SEED)
+        while True:
+            for pairs in plan:
+                yield from self._round(pairs)
+            passes += 1
+            spent = longest(self._device, time.perf_counter() - began)
+            more = spent * (passes + 1) / passes < self._context.seconds
+            if not more or passes >= PASSES_MAX.get(self._context.level, math.inf):
+                break
+        for _ in range(CONFIRMATIONS_MAX):
+            self._context.note("telling the others what came in")
+            pairs = confirm(self._measured(), self._names, HOST if self._device.on_host else "")
+            if not pairs:
+                return
+            yield from self._round(pairs)
+
+    def _round(self, pairs: Round) -> Iterator[Result]:
+        number = len(self._met) + 1
+        self._met.append((number, pairs))
+        if self._context.fault == "silent":
+            signal.pause()  # before it is announced: who announced least is who the others wait for
+        peers = [end for pair in pairs if self._device.name in pair for end in pair if end != self._device.name]
+        self._context.note(f"round {number}: words to and from {peers[0]}" if peers else f"round {number}: no partner")
+        received = self._exchange.with_peer(self._names.index(peers[0]), number) if peers else None
+        self._incoming.append(received.alone if received else math.nan)
+        self._context.note(f"round {number}: done, waiting for the others")
+        together(self._device)
+        if received:
+            yield self._result(number, peers[0], received)
+
+    def _result(self, number: int, peer: str, received: Received) -> Result:
+        medium = self._mediums[peer]
+        reason = f"from {peer}: {received.wrong.sentence()}" if received.wrong else ""
+        return Result(
+            test=TEST,
+            outcome=Outcome.FAIL if received.wrong else Outcome.PASS,
+            device=self._device.name,
+            reason=reason,
+            figures=(
+                Figure(name="pair_rate", value=received.alone, unit="GB/s", setting=medium),
+                Figure(name="pair_rate", value=received.both_ways, unit="GB/s", setting=f"{medium}, both ways"),
+            ),
+            locations=(Location(gpu=self._device.name, peer=peer),),
+            evidence={"round": number, "bytes": self._exchange.nbytes, "transfers": 2 * self._exchange.repeats},
+        )
+
+    def _measured(self) -> list[PairResult]:
+        """What all devices measured, alike on each: for a pair the slower of its two ways."""
+        table = gathered(self._device, self._incoming)
+        place = {name: index for index, name in enumerate(self._names)}
+        return [
+            PairResult(number, a, b, None, min(table[place[a]][turn], table[place[b]][turn]))
+            for turn, (number, pairs) in enumerate(self._met)
+            for a, b in pairs
+        ]

@@ -1,0 +1,69 @@
+"""Runs tests of peers for real: imports torch once, then forks one process for each rank of each request.
+
+    python ranks.py FOLDER
+
+A request is one line of JSON on standard input: the test, the level, seconds, how many ranks, and rank → fault. The answer is one line
+with the results of every rank.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import msgspec
+import torch
+import torch.distributed as dist
+
+from preflight.checks.context import Context, Device
+from preflight.results import Result
+
+
+def rank_of(folder: Path, request: dict, rank: int) -> list[Result]:
+    count = request["ranks"]
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", store=dist.FileStore(str(folder / "store"), count), rank=rank, world_size=count)
+    devices = tuple(
+        Device(name=f"cpu:{index}", torch_name="cpu", index=index, label="host memory", memory_bytes=32 << 20)
+        for index in range(count)
+    )
+    check = importlib.import_module(f"preflight.checks.{request['test']}")
+    context = Context(
+        device=devices[rank],
+        devices=devices,
+        level=request["level"],
+        seconds=request["seconds"],
+        fault=request["faults"].get(str(rank), ""),
+        note=lambda text: print(f"{rank}: {text}", file=sys.stderr),
+    )
+    results = list(check.run(context))
+    dist.barrier()
+    return results
+
+
+def answer(folder: Path, request: dict) -> list[object]:
+    folder.mkdir()
+    children = []
+    for rank in range(request["ranks"]):
+        if not (child := os.fork()):
+            code = 1
+            try:
+                (folder / f"{rank}.json").write_bytes(msgspec.json.encode(rank_of(folder, request, rank)))
+                code = 0
+            except BaseException:  # noqa: BLE001 - a forked child must never return into its parent's loop
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        children.append(child)
+    if any(os.waitpid(child, 0)[1] for child in children):
+        raise RuntimeError(f"a rank failed: {request}")
+    return [result for rank in range(request["ranks"]) for result in json.loads((folder / f"{rank}.json").read_text())]
+
+
+if __name__ == "__main__":
+    for number, line in enumerate(sys.stdin):
+        print(json.dumps(answer(Path(sys.argv[1]) / str(number), json.loads(line))), flush=True)

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflight.across.blame import blame
+from preflight.across.links import confirm, peer_links
+from preflight.checks.context import Device
+from preflight.localise.records import PairResult
+from preflight.localise.rounds import rounds
+from preflight.results import Figure, Location, Outcome, Result
+
+NAMES = [f"cuda:{n}" for n in range(8)]
+DEVICES = tuple(Device(name=name, torch_name=name, index=n, label="GPU") for n, name in enumerate(NAMES))
+Rate = Callable[[str, str], float]
+
+
+def measured(names: list[str], rate: Rate, medium: str = "nvlink", both: float = 0.9) -> list[Result]:
+    """What the devices would say, with the confirmations that they would ask of each other."""
+    results: list[Result] = []
+    pairs: list[PairResult] = []
+    plan = rounds(names, {}, len(names), 1)
+    for number in range(1, len(plan) + 5):
+        met = plan[number - 1] if number <= len(plan) else confirm(pairs, names, medium)
+        for a, b in met:
+            pairs.append(PairResult(number, a, b, None, min(rate(a, b), rate(b, a))))
+            results += [one_way(number, a, b, rate, medium, both), one_way(number, b, a, rate, medium, both)]
+    return results
+
+
+def one_way(number: int, sender: str, receiver: str, rate: Rate, medium: str, both: float) -> Result:
+    value = rate(sender, receiver) * (1 + 0.002 * ((number * 7 + ord(sender[-1]) * 3 + ord(receiver[-1])) % 5 - 2))
+    return Result(
+        test="peer_links",
+        outcome=Outcome.PASS,
+        device=receiver,
+        figures=(
+            Figure(name="pair_rate", value=value, unit="GB/s", setting=medium),
+            Figure(name="pair_rate", value=value * both, unit="GB/s", setting=f"{medium}, both ways"),
+        ),
+        locations=(Location(gpu=receiver, peer=sender),),
+        evidence={"round": number},
+    )
+
+
+def alike(rate: float) -> Rate:
+    return lambda _sender, _receiver: rate
+
+
+def failed(results: list[Result]) -> dict[str, str]:
+    assert {r.outcome for r in results} <= {Outcome.PASS, Outcome.FAIL}, results
+    return {r.device: r.reason for r in results if r.outcome is Outcome.FAIL}
+
+
+def test_equal_pairs_accuse_nobody() -> None:
+    results = peer_links(measured(NAMES, alike(380.0)), DEVICES)
+    assert [r.device for r in results] == NAMES
+    assert not failed(results)
+    assert results[0].figures[0].setting == "nvlink"
+    assert results[0].figures[0].value == pytest.approx(380, rel=0.01)
+
+
+@pytest.mark.parametrize("culprit", NAMES)
+def test_one_dead_nvlink_of_18_names_its_gpu(culprit: str) -> None:
+    results = peer_links(measured(NAMES, lambda a, b: 380 * (17 / 18 if culprit in (a, b) else 1)), DEVICES)
+    assert list(failed(results)) == [culprit]
+    assert "it is slow: at best 9" in failed(results)[culprit]
+
+
+def test_a_slow_way_of_one_pair_names_the_link_at_both_ends() -> None:
+    results = peer_links(measured(NAMES, lambda a, b: 200.0 if (a, b) == ("cuda:2", "cuda:6") else 380.0), DEVICES)
+    assert set(failed(results)) == {"cuda:2", "cuda:6"}
+    assert "the link between cuda:2 and cuda:6 is slow" in failed(results)["cuda:6"]
+
+
+def test_a_slow_pair_that_was_not_looked_at_again_is_undecided() -> None:
+    once = measured(NAMES, lambda a, b: 200.0 if {a, b} == {"cuda:2", "cuda:6"} else 380.0)
+    first = [r for r in once if int(r.evidence["round"]) <= 7]
+    ends = {r.device: r for r in peer_links(first, DEVICES)}
+    assert {name for name, r in ends.items() if r.outcome is Outcome.ERROR} == {"cuda:2", "cuda:6"}
+    assert "suspected, not proven" in ends["cuda:2"].reason
+
+
+def test_all_slow_alike_is_for_the_expectations_to_say() -> None:
+    assert not failed(peer_links(measured(NAMES, alike(38.0)), DEVICES))
+
+
+def test_who_did_not_come_to_the_end_stops_the_comparison_of_rates() -> None:
+    results = measured(NAMES, lambda a, b: 38.0 if "cuda:3" in (a, b) else 380.0)
+    hung = Result(test="peer_links", outcome=Outcome.HANG, device="cuda:3", reason="did not arrive")
+    assert failed([r for r in peer_links([*results, hung], DEVICES) if r.device != "cuda:3"]) == {}
+
+
+def test_nvlink_pairs_and_pcie_pairs_are_not_compared_with_each_other() -> None:
+    bridged = [{"cuda:0", "cuda:1"}, {"cuda:2", "cuda:3"}]
+    slow = measured(NAMES[:4], alike(20.0), "pcie")
+    results = [r for r in slow if {r.device, r.locations[0].peer} not in bridged]
+    fast = measured(NAMES[:4], alike(200.0))
+    results += [r for r in fast if {r.device, r.locations[0].peer} in bridged]
+    assert not failed(peer_links(results, DEVICES[:4]))
+
+
+def test_two_gpus_are_compared_by_their_ways_and_neither_is_named_alone() -> None:
+    results = peer_links(measured(NAMES[:2], lambda a, _: 300.0 if a == "cuda:0" else 380.0), DEVICES[:2])
+    assert set(failed(results)) == {"cuda:0", "cuda:1"}
+    assert "slow from cuda:0 to cuda:1" in failed(results)["cuda:1"]
+    assert "which end one pair cannot tell" in failed(results)["cuda:1"]
+    assert not failed(peer_links(measured(NAMES[:2], lambda a, _: 360.0 if a == "cuda:0" else 380.0), DEVICES[:2]))
+
+
+def test_processes_of_one_host_may_differ_by_much() -> None:
+    ragged = {name: 1 + number for number, name in enumerate(NAMES)}
+    assert not failed(peer_links(measured(NAMES, lambda a, _: 0.5 + 0.3 * ragged[a], "host"), DEVICES))
+
+
+def test_fewer_nvlinks_up_than_the_siblings_have_fails() -> None:
+    def links(up: int, name: str) -> Result:
+        return Result(test="peer_links", outcome=Outcome.PASS, device=name, evidence={"nvlinks_up": up})
+
+    results = measured(NAMES, alike(380.0)) + [links(17 if n == "cuda:5" else 18, n) for n in NAMES]
+    assert failed(peer_links(results, DEVICES)) == {"cuda:5": "17 NVLinks up, 7 others have 18"}
+    uneven = [links(4 if n in NAMES[:4] else 6, n) for n in NAMES]
+    assert not failed(peer_links(measured(NAMES, alike(380.0)) + uneven, DEVICES)), "no majority, no expectation"
+
+
+def test_a_partner_of_who_spoils_data_keeps_its_pass_and_says_what_it_saw() -> None:
+    results = [
+        msgspec.structs.replace(r, outcome=Outcome.FAIL, reason=f"from {r.locations[0].peer}: 3 wrong words")
+        if r.locations[0].peer == "cuda:4"
+        else r
+        for r in measured(NAMES, alike(380.0))
+    ]
+    judged = peer_links(results, DEVICES)
+    assert list(failed(judged)) == ["cuda:4"]
+    assert "not at fault here: from cuda:4: 3 wrong words" in judged[0].remarks
+
+
+def test_blame_names_common_ends_then_pairs() -> None:
+    star = [("a", "b"), ("c", "a"), ("a", "d")]
+    assert blame(star, "abcdefgh") == (("a",), ())
+    assert blame([*star, ("g", "h")], "abcdefgh") == (("a",), (("g", "h"),))
+    assert blame([("b", "a"), ("a", "b")], "ab") == ((), (("a", "b"),))
+    every = [(a, b) for a in "abc" for b in "abc" if a < b]
+    assert blame(every, "abc") == ((), tuple(every)), "what spoils every pair is no single device"
+    assert blame([], "ab") == ((), ())
+
+
+@given(st.integers(4, 12), st.data())
+def test_blame_finds_any_one_bad_device_among_good_ones(count: int, data: st.DataObject) -> None:
+    bad = data.draw(st.integers(0, count - 1))
+    others = [n for n in range(count) if n != bad]
+    hit = data.draw(st.lists(st.sampled_from(others), min_size=2, unique=True))
+    ways = [(str(bad), str(n)) if data.draw(st.booleans()) else (str(n), str(bad)) for n in hit]
+    assert blame(ways, [str(n) for n in range(count)]) == ((str(bad),), ())
