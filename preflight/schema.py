@@ -1,4 +1,4 @@
-"""The published JSON Schema of a document, made of the records themselves. Kept in `schemas/`, and true, by a test."""
+"""Published JSON Schemas, made of the records themselves: of one node's document. Kept in `schemas/`, and true, by a test."""
 
 from __future__ import annotations
 
@@ -12,18 +12,28 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FILE_NAME = f"preflight-{DOCUMENT_VERSION}.json"
 
 
-def schema() -> dict[str, Any]:
-    """What every document of this version is: the schema takes what our reader takes, and nothing else.
+def schema_of(record: type[msgspec.Struct], version: int, title: str) -> dict[str, Any]:
+    """What every record of this kind and version is: the schema takes what our reader takes, and nothing else.
 
     Unknown members are allowed, as readers ignore them: a later release of the same version may say more.
     """
-    (reference,), components = msgspec.json.schema_components((Document,), ref_template="#/$defs/{name}")
-    components["Document"]["properties"]["version"] = {"const": DOCUMENT_VERSION}
+    (reference,), components = msgspec.json.schema_components((record,), ref_template="#/$defs/{name}")
+    components[record.__name__]["properties"]["version"] = {"const": version}
     for each in components.values():
-        each["description"] = " ".join(each["description"].split())
-    return {"$schema": DIALECT, "title": "gpu-healthd preflight document", **reference, "$defs": components}
+        each["description"] = " ".join(each.get("description", "").split())
+    return {"$schema": DIALECT, "title": title, **reference, "$defs": components}
+
+
+def text_of(schema: dict[str, Any]) -> str:
+    """A schema as JSON text, as it is published."""
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
+
+
+def schema() -> dict[str, Any]:
+    """The schema of the document of one node."""
+    return schema_of(Document, DOCUMENT_VERSION, "gpu-healthd preflight document")
 
 
 def schema_text() -> str:
-    """The schema as JSON text, as it is published."""
-    return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode() + "\n"
+    """The same as it is published."""
+    return text_of(schema())

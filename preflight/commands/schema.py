@@ -1,13 +1,17 @@
-"""``schema``: what a document is, for programs that read it."""
+"""``schema``: what documents are, for programs that read them."""
 
 from __future__ import annotations
 
+import importlib
+
 import click
+
+# Document → the module that has its schema, imported when it is asked for.
+KINDS = {"node": "preflight.schema", "group": "preflight.group.schema"}
 
 
 @click.command()
-def schema() -> None:
-    """Print the JSON Schema (draft 2020-12) of the document that `run -o json` prints."""
-    from preflight.schema import schema_text  # noqa: PLC0415 - only this command makes one
-
-    click.echo(schema_text(), nl=False)
+@click.argument("what", type=click.Choice(list(KINDS)), default="node")
+def schema(what: str) -> None:
+    """Print the JSON Schema (draft 2020-12) of the document of one node, or of a group of nodes."""
+    click.echo(importlib.import_module(KINDS[what]).schema_text(), nl=False)
