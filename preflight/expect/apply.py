@@ -95,7 +95,7 @@ class _Scene:
         found = {
             Source.PHYSICAL: physical.bound(result.test, limit) if limit else None,
             Source.SKU: products.bound(product, row) if product and row else None,
-            Source.SIBLINGS: self._siblings.bound(key, result.device, figure),
+            Source.SIBLINGS: self._siblings.bound(key, result.device, figure, self._fleet.scatter(key, figure)),
             Source.FLEET: self._fleet.bound(key, figure),
             Source.HISTORY: self._past.bound(key, result.device, figure),
         }

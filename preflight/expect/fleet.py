@@ -17,6 +17,7 @@ from preflight.expect.figures import Key, said, spread
 from preflight.results import Figure, Source
 
 NODES_MIN = 3  # besides the node that is judged
+DEVICES_MIN = 4  # in a node, to show how its devices scatter
 NODES_ALONE = 8  # so many need no second witness
 FAIL_SHARE = 0.08
 SIGMAS = 5.0
@@ -59,12 +60,13 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 class Level(msgspec.Struct, frozen=True, kw_only=True):
     """What an entry says: the usual value, how devices scatter about it as a share, and from how many nodes.
 
-    `held` is what the nodes say now where that is too far from the level; else 0.
+    `inside` is how the devices of one node scatter about each other; None if nodes have too few to tell. `held` is what the nodes say now where that is too far from the level; else 0.
     """
 
     usual: float
     spread: float
     nodes: int
+    inside: float | None = None
     held: float = 0.0
 
 
@@ -81,7 +83,13 @@ def level(entry: Entry, without: str = "") -> Level | None:
         usual = within(usual, entry.first, DRIFT_IN_ALL)
     inside = statistics.median(spread(values) for values in others)
     scatter = math.hypot(spread(middles), inside) * (1 + 1 / len(others))
-    return Level(usual=usual, spread=scatter, nodes=len(others), held=now if usual != now else 0.0)
+    return Level(
+        usual=usual,
+        spread=scatter,
+        nodes=len(others),
+        inside=inside if max(map(len, others)) >= DEVICES_MIN else None,
+        held=now if usual != now else 0.0,
+    )
 
 
 def within(value: float, middle: float, share: float) -> float:
@@ -102,17 +110,26 @@ class Fleet:
         self._node = node
         self._levels: dict[Key, Level | None] = {}
 
+    def scatter(self, key: Key, figure: Figure) -> float | None:
+        """How devices of one node differ from each other, as a share; None where it isn't known."""
+        found = self._level(key, figure)
+        return found.inside if found else None
+
     def bound(self, key: Key, figure: Figure) -> Bound | None:
         """What other nodes of this product say of a figure; None for fewer than three, or another unit."""
+        found = self._level(key, figure)
+        if found is None:
+            return None
+        share = fail_share(found)
+        words = f"{share:.0%} worse than the median of {found.nodes} other nodes, {said(found.usual)}"
+        expectation = bound(figure, Source.FLEET, found.usual, share, words)
+        return Bound(expectation=expectation, usual=found.usual, witnesses=found.nodes) if expectation else None
+
+    def _level(self, key: Key, figure: Figure) -> Level | None:
         entry = self._entries.get(key)
         if entry is None or not key.product or entry.unit != figure.unit:
             return None
         if key not in self._levels:
             self._levels[key] = level(entry, without=self._node)
         found = self._levels[key]
-        if found is None or found.usual <= 0:
-            return None
-        share = fail_share(found)
-        words = f"{share:.0%} worse than the median of {found.nodes} other nodes, {said(found.usual)}"
-        expectation = bound(figure, Source.FLEET, found.usual, share, words)
-        return Bound(expectation=expectation, usual=found.usual, witnesses=found.nodes) if expectation else None
+        return found if found and found.usual > 0 else None

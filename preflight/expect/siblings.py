@@ -13,7 +13,7 @@ from preflight.results import Expectation, Figure, Source
 OTHERS_MIN = 3
 WARN_SHARE = 0.05  # healthy GPUs of one node differ by this in a product's rate
 FAIL_SHARE = 0.09
-SIGMAS = 5.0  # where siblings scatter more than that, so much of their own scatter
+SIGMAS = 5.0  # where devices scatter more than that, so much of their scatter
 HOTTER_C = 12.0
 
 
@@ -26,8 +26,11 @@ class Siblings:
             if reading.device:
                 self._values[reading.key][reading.device].append(reading.figure.value)
 
-    def bound(self, key: Key, device: str, figure: Figure) -> Bound | None:
-        """What the others say; None for fewer than three of them, and where they scatter so much that they say nothing."""
+    def bound(self, key: Key, device: str, figure: Figure, scatter: float | None = None) -> Bound | None:
+        """What the others say; None for fewer than three of them, and where they scatter so much that they say nothing.
+
+        `scatter` is how devices of one node differ, as a share, where the fleet knows it: seven siblings show it badly.
+        """
         others = [value for name, values in self._values.get(key, {}).items() if name != device for value in values]
         if len(others) < OTHERS_MIN or not device:
             return None
@@ -40,7 +43,7 @@ class Siblings:
                 words=f"{HOTTER_C:g} °C over their median",
             )
             return Bound(expectation=hot, usual=usual, witnesses=len(others))
-        share = max(FAIL_SHARE, SIGMAS * spread(others))
+        share = max(FAIL_SHARE, SIGMAS * (spread(others) if scatter is None else scatter))
         words = f"{share:.0%} worse than the median of {len(others)} others, {said(usual)}"
         expectation = bound(figure, Source.SIBLINGS, usual, share, words)
         return Bound(expectation=expectation, usual=usual, witnesses=len(others)) if expectation else None

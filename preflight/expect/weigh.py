@@ -3,7 +3,8 @@
 A table can be wrong for a variant of a product, a fleet can be young, siblings can be slow together. So:
 
 1. What the test itself demands is decisive, and so is a fleet of at least eight other nodes.
-2. Siblings of the same run decide alone, unless the fleet finds the figure usual.
+2. Siblings of the same run decide alone, unless the fleet finds the figure usual. Without a fleet, which knows how devices
+   scatter, they do so from 12 % on only.
 3. Else it takes two sources that agree, or one static bound missed by far. One alone proves nothing: no conclusion.
 4. A fleet that is content overrules table, link and history: then the table disagrees with the fleet, which is a remark.
 5. History never decides; a missed one is a second witness.
@@ -21,6 +22,7 @@ from preflight.expect.fleet import NODES_ALONE
 from preflight.results import Expectation, Figure, Outcome, Source
 
 GROSS_SHARE = 0.4  # of a static bound: tables confuse one way with both ways (a half), hardly more
+SIBLINGS_ALONE_SHARE = 0.12
 USUAL_SHARE = 0.05  # so little under the fleet's median is usual there
 _STATIC = (Source.PHYSICAL, Source.SKU)
 _OVERRULED = (*_STATIC, Source.HISTORY)
@@ -62,7 +64,12 @@ def _overruled(figure: Figure, source: Source, bounds: Mapping[Source, Bound]) -
 def _outcome(figure: Figure, bounds: Mapping[Source, Bound], against: list[Source]) -> Outcome:
     if not against:
         return Outcome.PASS
-    alone = Source.SIBLINGS in against or (Source.FLEET in against and bounds[Source.FLEET].witnesses >= NODES_ALONE)
+    fleet, siblings = bounds.get(Source.FLEET), bounds.get(Source.SIBLINGS)
+    alone = (fleet is not None and Source.FLEET in against and fleet.witnesses >= NODES_ALONE) or (
+        siblings is not None
+        and Source.SIBLINGS in against
+        and (fleet is not None or behind(figure, siblings.usual) >= SIBLINGS_ALONE_SHARE)
+    )
     gross = any(misses_grossly(figure.value, bounds[s].expectation, GROSS_SHARE) for s in against if s in _STATIC)
     if alone or gross or len(against) > 1:
         return Outcome.FAIL
@@ -86,6 +93,8 @@ def _reason(figure: Figure, bounds: Mapping[Source, Bound], against: list[Source
         words += f"; met: {', '.join(content)}"
     if outcome is Outcome.FAIL:
         return words
+    if Source.SIBLINGS in against:
+        return f"{words}. Devices may differ by so much, and no fleet baseline says whether these do"
     if Source.FLEET in against:
         return f"{words}. {bounds[Source.FLEET].witnesses} nodes are too few to fail by alone: learn from {NODES_ALONE}"
     return f"{words}. The machine or the bound is wrong, and no fleet baseline says which"

@@ -143,6 +143,7 @@ def test_a_nodes_product_is_its_devices_together() -> None:
 def test_siblings_need_three_others_and_forgive_their_own_scatter() -> None:
     assert expected(results([100, 100, 100, 80]), devices(4), Knowledge())[3].outcome is Outcome.FAIL
     assert expected(results([100, 100, 80]), devices(3), Knowledge())[2].outcome is Outcome.PASS
+    assert expected(results([100, 100, 90.5]), devices(3), Knowledge())[2].outcome is Outcome.PASS
     wild = [100.0, 90, 110, 95, 105, 92, 108, 84]
     assert expected(results(wild), devices(8), Knowledge())[7].outcome is Outcome.PASS
 

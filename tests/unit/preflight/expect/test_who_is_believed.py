@@ -50,7 +50,7 @@ def judged(values: list[float], knowledge: Knowledge) -> tuple[Result, ...]:
 
 
 SAME = [790.0, 791, 789, 790, 788, 792, 790, 790]
-ONE_SLOW = [*SAME[:-1], 700.0]
+ONE_SLOW = [*SAME[:-1], 690.0]
 ALL_SLOW = [value * 0.85 for value in SAME]
 ALONE = [600.0]
 PASS, FAIL, ERROR = Outcome.PASS, Outcome.FAIL, Outcome.ERROR
@@ -59,6 +59,13 @@ SCENES: dict[str, tuple[list[float], Knowledge, Outcome]] = {
     "nothing known": (ALONE, known(), PASS),
     "all as they should be": (SAME, known(table=TABLE, baseline=fleet(12, 790), history=history(790)), PASS),
     "one slow among siblings": (ONE_SLOW, known(), FAIL),
+    "a little slow among siblings": ([*SAME[:-1], 710.0], known(), ERROR),
+    "a little slow among siblings, and under the table": ([*SAME[:-1], 698.0], known(table=TABLE), FAIL),
+    "a little slow among siblings, the fleet knows how they scatter": (
+        [*SAME[:-1], 710.0],
+        known(baseline=fleet(3, 790)),
+        FAIL,
+    ),
     "one slow among siblings, the fleet is faster too": (ONE_SLOW, known(baseline=fleet(12, 790)), FAIL),
     "slower than its siblings, but as fast as the fleet": (
         [870.0] * 7 + [785.0],
@@ -154,7 +161,7 @@ rates = st.floats(min_value=1.0, max_value=2000.0)
 bounds = st.dictionaries(
     st.sampled_from([Source.PHYSICAL, Source.SKU, Source.SIBLINGS, Source.FLEET, Source.HISTORY]),
     st.tuples(rates, st.integers(min_value=3, max_value=20)),
-)
+)  # at least, and witnesses
 
 
 def _bounds(drawn: dict[Source, tuple[float, int]]) -> dict[Source, Bound]:
