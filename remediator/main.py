@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
+from remediator.commands.token import token_group
 from remediator.options import CONFIG
-from remediator.token_command import token_group
 
 
 @click.group()
@@ -28,7 +28,7 @@ def serve_command(config_path: Path) -> None:
     """Run the centre until SIGTERM."""
     from remediator.config import ConfigError, load_config
     from remediator.playbook.errors import PolicyError
-    from remediator.serve import serve
+    from remediator.serving.serve import serve
     from remediator.store.journal import StoreError
 
     try:
@@ -50,8 +50,8 @@ def webhooks_group() -> None:
 @click.argument("name")
 def webhooks_test_command(config_path: Path, name: str) -> None:
     """Send one test message to the receiver NAME, and say what came of it."""
+    from remediator.commands.webhooks import try_out
     from remediator.config import ConfigError, load_config
-    from remediator.webhooks_command import try_out
 
     try:
         for line in try_out(load_config(config_path), name):
@@ -65,8 +65,8 @@ def webhooks_test_command(config_path: Path, name: str) -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=30, show_default=True, help="So many, newest first.")
 def webhooks_list_command(config_path: Path, limit: int) -> None:
     """What is on its way to whom, and what became of it."""
+    from remediator.commands.webhooks import on_the_way
     from remediator.config import ConfigError, load_config
-    from remediator.webhooks_command import on_the_way
 
     try:
         click.echo("\n".join(on_the_way(load_config(config_path), limit)))
@@ -83,10 +83,10 @@ def audit_group() -> None:
 @CONFIG
 def audit_verify_command(config_path: Path) -> None:
     """Walk along the chain of the audit log; ends with 1 and names the first event that does not fit."""
+    from remediator.commands.store import verify
     from remediator.config import ConfigError, load_config
     from remediator.store.audit import words
     from remediator.store.journal import StoreError
-    from remediator.store_command import verify
 
     try:
         found = verify(load_config(config_path))
@@ -109,9 +109,9 @@ def audit_verify_command(config_path: Path) -> None:
 )
 def export_command(config_path: Path, since: str, output: Path) -> None:
     """Write records as lines of JSON, oldest first within their table. Credentials are left out."""
+    from remediator.commands.store import export, export_file, moment
     from remediator.config import ConfigError, load_config
     from remediator.store.journal import StoreError
-    from remediator.store_command import export, export_file, moment
 
     try:
         config, start = load_config(config_path), moment(since, time.time())
@@ -127,9 +127,9 @@ def export_command(config_path: Path, since: str, output: Path) -> None:
 @CONFIG
 def compact_command(config_path: Path) -> None:
     """Give the space of what was forgotten back at once; on SQLite while the remediator is stopped."""
+    from remediator.commands.store import compact
     from remediator.config import ConfigError, load_config
     from remediator.store.journal import StoreError
-    from remediator.store_command import compact
 
     try:
         click.echo(compact(load_config(config_path)))

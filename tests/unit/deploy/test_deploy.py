@@ -16,7 +16,7 @@ from remediator.api.access import Access
 from remediator.api.routes import ENDPOINTS
 from remediator.config import Config as CentreConfig
 from remediator.config import load_config
-from remediator.listener import FILES
+from remediator.serving.listener import FILES
 from remediator.store.database import parsed
 from tests.conftest import skip_or_fail
 from tests.nodes.fake_kubernetes.schema import problems
@@ -162,7 +162,7 @@ def test_the_centre_may_open_two_connections_a_node() -> None:
 
 def test_the_centre_opens_as_many_files_as_it_may() -> None:
     code = "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (256, 1000)); "
-    code += "from remediator.listener import allow_many_files; allow_many_files(); print(*r.getrlimit(r.RLIMIT_NOFILE))"
+    code += "from remediator.serving.listener import allow_many_files; allow_many_files(); print(*r.getrlimit(r.RLIMIT_NOFILE))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1000", "1000"]
 

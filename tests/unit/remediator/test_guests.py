@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remediator.guests import STAY_S, Guest, Guests
+from remediator.serving.guests import STAY_S, Guest, Guests
 
 
 class Crowd:

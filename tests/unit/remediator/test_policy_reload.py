@@ -11,8 +11,8 @@ from remediator.config import Config, SchedulerConfig
 from remediator.model.inputs import PolicyChanged
 from remediator.playbook.errors import PolicyError
 from remediator.policy_reload import PolicyReload
+from remediator.serving.term import Term
 from remediator.store.journal import Journal
-from remediator.term import Term
 
 PLAYBOOK = """\
 playbook: 1

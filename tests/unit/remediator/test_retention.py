@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import func, select
 
+from remediator.commands.store import moment
 from remediator.config import ConfigError, load_config
 from remediator.main import main
 from remediator.model.evidence import EvidenceEntry
@@ -25,7 +26,6 @@ from remediator.store.evidence import EvidenceStore
 from remediator.store.export import exported
 from remediator.store.journal import Journal, StoreError
 from remediator.store.retention import Housekeeper, Retention
-from remediator.store_command import moment
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind

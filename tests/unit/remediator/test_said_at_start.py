@@ -14,7 +14,7 @@ from remediator.api.service import Wakeups
 from remediator.config import Config
 from remediator.main import main
 from remediator.policy_reload import PolicyReload
-from remediator.serve import _Server
+from remediator.serving.serve import _Server
 from remediator.store.database import StoreError
 
 

@@ -15,7 +15,7 @@ from remediator.act.kubernetes.scheduler import KubernetesScheduler
 from remediator.config import SchedulerConfig
 from remediator.model.hold import Result
 from remediator.roster import Roster
-from remediator.term import scheduler
+from remediator.serving.term import scheduler
 from tests.conftest import skip_or_fail
 from tests.nodes.fake_kubernetes.cluster import Cluster, our_rules
 from tests.nodes.fake_kubernetes.server import Server

@@ -70,6 +70,6 @@ def test_every_policy_is_in_force_and_fails_closed() -> None:
 
 
 def test_no_other_backend_needs_the_client_library() -> None:
-    code = "import sys, remediator.term, remediator.config; print('kubernetes' in sys.modules)"
+    code = "import sys, remediator.serving.term, remediator.config; print('kubernetes' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"

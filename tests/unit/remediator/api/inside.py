@@ -15,9 +15,9 @@ from remediator.config import Config, SchedulerConfig
 from remediator.door import Limits
 from remediator.model.plan import Mode
 from remediator.policy_reload import PolicyReload
+from remediator.serving.term import Term
 from remediator.store.journal import Journal
 from remediator.store.tokens import Role, Tokens
-from remediator.term import Term
 
 NO_LIMITS = Limits(
     node_per_s=1e9, node_burst=10**9, person_per_s=1e9, person_burst=10**9, unknown_per_s=1e9, unknown_burst=10**9

@@ -20,10 +20,10 @@ from healthd.config import RemediatorConfig
 from healthd.http_client import Answer, HttpClient, HttpError, Trust
 from remediator.config import ConfigError, load_config
 from remediator.door import Limits, Tls
-from remediator.http_protocol import HEAD_BYTES_MAX, certificate_names
-from remediator.listener import Listener, tls_context
 from remediator.model.credentials import Role
-from remediator.serve import _Server
+from remediator.serving.http_protocol import HEAD_BYTES_MAX, certificate_names
+from remediator.serving.listener import Listener, tls_context
+from remediator.serving.serve import _Server
 from remediator.store.database import StoreError
 from tests.conftest import skip_or_fail
 from tests.unit.remediator.api.inside import Inside

@@ -21,12 +21,12 @@ from remediator.lookout import Lookout
 from remediator.performer import Performer
 from remediator.policy_reload import PolicyReload
 from remediator.roster import Roster
+from remediator.serving.token_watch import TokenWatch
 from remediator.store.deliveries import DeliveryStore
 from remediator.store.journal import Journal
 from remediator.store.past import PastStore
 from remediator.store.retention import Housekeeper
 from remediator.store.tokens import Tokens
-from remediator.token_watch import TokenWatch
 from remediator.watch.past import PastWatch
 from remediator.watch.watcher import Watcher
 from vocabulary.clock import Clock, SystemClock

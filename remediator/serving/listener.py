@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from remediator.door import Limits, Tls
-from remediator.guests import Guest, Guests
-from remediator.http_protocol import Careful
+from remediator.serving.guests import Guest, Guests
+from remediator.serving.http_protocol import Careful
 from remediator.store.database import StoreError
 
 log = logging.getLogger(__name__)

@@ -18,11 +18,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from remediator.api.front import Front
 from remediator.api.service import Wakeups
 from remediator.config import Config
-from remediator.http_protocol import KEEP_ALIVE_S, Careful
-from remediator.listener import Listener, allow_many_files
 from remediator.policy_reload import PolicyReload
+from remediator.serving.http_protocol import KEEP_ALIVE_S, Careful
+from remediator.serving.listener import Listener, allow_many_files
+from remediator.serving.term import Term
 from remediator.store.journal import Journal, StoreError
-from remediator.term import Term
 
 log = logging.getLogger(__name__)
 # Allocations before a collection of the young, and collections before one of the next older. With Python's own (700, 10, 10)
