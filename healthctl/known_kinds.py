@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from healthd.check_names import CHECK_NAMES
+from healthd.checks import preflight
 from healthd.grammar.families import FAMILIES
 from remediator.playbook.lint import OPEN, VERDICTS
 from vocabulary.catalogue import Catalogue
@@ -26,6 +27,7 @@ def known_kinds(catalogue: Catalogue) -> dict[str, frozenset[Severity]]:
         for form in family.forms:
             kind = f"{family.check}/{form.code}"
             known[kind] = known.get(kind, frozenset()) | {form.severity}
+    known |= {f"{preflight.CHECK}/{code}": frozenset({severity}) for code, severity in preflight.SEVERITIES.items()}
     listed = {kind.partition("/")[0] for kind in known}
     known |= {f"{check}/{OPEN}": _GRAVE for check in CHECK_NAMES if check not in listed}
     known["node/silent"] = frozenset({Severity.WARNING})  # what the centre itself notices

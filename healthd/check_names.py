@@ -9,7 +9,20 @@ from healthd.grammar.families import FAMILIES
 from healthd.sources import SOURCES
 
 # Those that are wired by hand, because they watch the watching itself, or judge events.
-OWN = ("xid", "sxid", "nvml", "gpu_presence", "kernel_log", "beacon", "training", "source", "check", "ledger", "outbox")
+OWN = (
+    "xid",
+    "sxid",
+    "nvml",
+    "gpu_presence",
+    "kernel_log",
+    "beacon",
+    "training",
+    "preflight",
+    "source",
+    "check",
+    "ledger",
+    "outbox",
+)
 
 CHECK_NAMES = tuple(
     sorted(

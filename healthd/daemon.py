@@ -38,6 +38,7 @@ from healthd.ledger import Ledger
 from healthd.orders.store import OrderStore
 from healthd.orders.task import Proof
 from healthd.outbox import Outbox
+from healthd.preflight_door import PreflightDoor
 from healthd.pretence import FOLDER, Hang
 from healthd.pretended_gpus import PretendedGpus
 from healthd.prober import Prober
@@ -48,6 +49,7 @@ from healthd.services import Services
 from healthd.source_plans import checks_of, plans_of
 from healthd.status import Counters, Status
 from healthd.thresholds import load_thresholds
+from healthd.told import Told
 from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import prepare_directory
 from healthd.watch import Watch
@@ -118,6 +120,7 @@ class Daemon:
         self._prober = Prober(host, plans, config.source_deadline_s)
         self._beacons = BeaconCollector(config.beacon_dir, limits.report_window_s)
         self._proofs: deque[Proof] = deque()  # from the performer; at most one for each order under way
+        self._told = Told(self.wake)
         self._stopping = False
         self._nvml_to_rest = self._nvml_rests = False
         self._tick_due = 0.0
@@ -130,8 +133,9 @@ class Daemon:
         socket_path = config.run_dir / "healthd.sock"
         metrics = metrics_page(lambda: self.status, self._outbox.waiting, with_dcgm_names=config.exporter.dcgm_names)
         _prepare_beacons(config.beacon_dir)  # before the first answer: who hears us may make a page
+        door = PreflightDoor(self._told.tell, accept_injected=config.accept_injected)
         self._http = StatusServer(
-            config.listen_address, socket_path, lambda: self.status, metrics, host.clock, self.evidence
+            config.listen_address, socket_path, lambda: self.status, metrics, host.clock, self.evidence, door
         )
         self._services = Services(config, host, self._outbox, orders, self)
         self._service_manager = ServiceManager()
@@ -210,11 +214,15 @@ class Daemon:
                 self._watch.gpus.accept_present()
             self._recorder.prove(proof)
             self._nvml.look_now()
+        while (sample := self._told.take()) is not None:
+            self._watch.take_preflight(sample, now)
         self._recorder.expect(self._watch.gpus.expected)
         with self._outbox.lock:  # a report is of one instant: never changes without the status they belong to
             news |= self._recorder.settle(now.wall, now.monotonic)
             self._recorder.look_up_condemned(now.wall, now.monotonic)
             self.status = self._status_now()
+        if not self._watch.ledger.changed:
+            self._told.settled()
         if news:
             self._services.uplink.wake()
         if evidence:

@@ -1,5 +1,6 @@
-"""Answers local questions over TCP and a UNIX socket: verdict, findings, sources, metrics, evidence. Read-only.
+"""Answers local questions over TCP and a UNIX socket: verdict, findings, sources, metrics, evidence. Read-only, but for one page.
 
+What a preflight found that nobody ordered is told here, by root and by the socket alone.
 Evidence holds kernel lines and the pages of other users' trainers: it is for root and for our own user, by the socket.
 """
 
@@ -20,6 +21,7 @@ import msgspec
 
 from healthd.check_names import CHECK_NAMES, matches_some
 from healthd.exporter.page import Page
+from healthd.preflight_door import BODY_BYTES_MAX, PreflightDoor, may_tell
 from healthd.status import Status
 from vocabulary.clock import Clock
 from vocabulary.evidence import EvidenceBundle
@@ -27,9 +29,10 @@ from vocabulary.wire import Problem, encode
 
 REQUEST_TIMEOUT_S = 5.0
 LOOK_UP_S = 3600.0  # the library's threads wake to look whether to stop; ours end with the process
-SOCKET_MODE = 0o666  # read-only answers: prologs and users may ask
+SOCKET_MODE = 0o666  # prologs and users may ask; who may tell is looked at anew with each word
 
 PAGES = ("/v1/verdict", "/v1/findings", "/v1/sources", "/v1/evidence", "/metrics", "/livez")
+TOLD = "/v1/preflight"
 STUCK_S = 30.0  # a full disk may hold one write up for seconds; no round should take longer
 
 Answer = tuple[int, str, bytes]
@@ -53,12 +56,14 @@ class StatusServer:
         metrics: Page,
         clock: Clock,
         evidence: Callable[[], EvidenceBundle],
+        door: PreflightDoor,
     ) -> None:
         self._metrics = metrics
         self._clock = clock
         self._status = status
         self._evidence = evidence
-        handler = type("_Handler", (_Handler,), {"answer_for": staticmethod(self.answer)})
+        answers = {"answer_for": staticmethod(self.answer), "answer_told": staticmethod(door.answer)}
+        handler = type("_Handler", (_Handler,), answers)
         self._servers: list[ThreadingHTTPServer] = [_server_class(listen[0])(listen, handler)]
         self.address = self._servers[0].server_address[:2]
         self._socket_path = socket_path
@@ -127,9 +132,22 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = REQUEST_TIMEOUT_S
     answer_for: Callable[[str, str, int | None], Answer]
+    answer_told: Callable[[bytes, int | None], Answer]
 
     def do_GET(self) -> None:
-        code, kind, body = self.answer_for(self.path, self.headers.get("Accept", ""), _peer(self.connection))
+        self._reply(*self.answer_for(self.path, self.headers.get("Accept", ""), _peer(self.connection)))
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if self.path != TOLD or not length.isdecimal() or len(length) > 9 or int(length) > BODY_BYTES_MAX:
+            problem = Problem(error=f"nothing can be posted to {self.path} like this", todo=f"a document, to {TOLD}")
+            self._reply(404, "application/json", msgspec.json.encode(problem))
+            return
+        uid = _peer(self.connection)
+        body = self.rfile.read(int(length)) if may_tell(uid) else b""
+        self._reply(*self.answer_told(body, uid))
+
+    def _reply(self, code: int, kind: str, body: bytes) -> None:
         self.send_response(code)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))

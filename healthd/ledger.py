@@ -19,6 +19,7 @@ from vocabulary.wire import Gpu
 ACTIVE_MAX = 4000  # sixteen GPUs with 187 kinds of Xid each, and more; a report of so many must fit into one message
 NOTES_MAX = 500  # remembered info findings, to count their repeats
 NOTE_REPEATS_S = 300.0
+OUTLIVES_BOOT = ("preflight",)
 CHANGED_MAX = 10_000  # while nothing can be written; notes go first
 
 Key = tuple[str, str, str, bool]
@@ -89,9 +90,17 @@ class Ledger:
                 self._end(key, finding.cleared(at, by))
 
     def begin_boot(self, at: float) -> None:
-        """A new boot clears what happened in an earlier one; the hardware has been initialised anew since."""
+        """A new boot clears what happened in an earlier one; the hardware has been initialised anew since.
+
+        What a test measured stays: starting anew is no measurement.
+        """
         for key, finding in list(self._active.items()):
-            if not finding.level and finding.boot_id and finding.boot_id != self._boot_id:
+            if (
+                finding.check not in OUTLIVES_BOOT
+                and not finding.level
+                and finding.boot_id
+                and finding.boot_id != self._boot_id
+            ):
                 self._end(key, finding.cleared(at, f"boot {self._boot_id}"))
 
     def name_gpus(self, gpus: Iterable[Gpu]) -> None:

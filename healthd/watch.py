@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from healthd.checks import kernel_log, training
+from healthd.checks import kernel_log, preflight, training
 from healthd.checks.beacons import BeaconCheck
 from healthd.checks.kernel_messages import KernelMessageCheck
 from healthd.checks.training import TrainingCheck
@@ -16,6 +16,7 @@ from healthd.ledger import Ledger
 from healthd.samples.beacons import Beacons
 from healthd.samples.kernel import KernelGap, KernelRecord
 from healthd.samples.nvml import NvmlSample, Sweep, XidEvent
+from healthd.samples.preflight import PreflightSample
 from healthd.samples.source import SourceReading
 from healthd.second_witness import SecondWitness
 from healthd.source_watch import SourceWatch
@@ -91,6 +92,10 @@ class Watch:
         """One look at one source."""
         self.telemetry.take_source(reading, now)
         self.sources.take(reading, now)
+
+    def take_preflight(self, sample: PreflightSample, now: Moment) -> None:
+        """A preflight that nobody ordered: root told of it."""
+        self.ledger.apply(preflight.judge(sample, self.gpus.gpus, self.ledger.active, now.wall))
 
     def take_beacons(self, sample: Beacons, now: Moment) -> bool:
         """The trainer ranks. True if ranks came or went."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from healthd.http_status import PAGES, STUCK_S, StatusServer
+from healthd.preflight_door import PreflightDoor
 from healthd.samples.source import SourceReading, SourceState
 from healthd.status import Status
 from vocabulary.clock import ManualClock
@@ -54,8 +55,9 @@ def clock() -> ManualClock:
 @pytest.fixture
 def answer(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., tuple[int, Any]]]:
     """A GET, answered from memory; `uid` is who asks by the socket, None asks over TCP."""
+    door = PreflightDoor(lambda _: True, accept_injected=False)
     server = StatusServer(
-        ("127.0.0.1", 0), tmp_path / "s", lambda: STATUS, lambda _: ("text/plain", b"{}"), clock, lambda: BUNDLE
+        ("127.0.0.1", 0), tmp_path / "s", lambda: STATUS, lambda _: ("text/plain", b"{}"), clock, lambda: BUNDLE, door
     )
 
     def get(path: str, uid: int | None = os.geteuid()) -> tuple[int, Any]:

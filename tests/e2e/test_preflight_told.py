@@ -1,0 +1,93 @@
+"""A preflight that nobody ordered, told to a real healthd by its socket, reported to a centre, and disproved by a pass."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from healthd_node import Node, eventually
+from tiny_centre import TinyCentre
+
+from preflight.telling import TellingError, tell
+
+SOMEBODY = 65534
+ASK_AS = """
+import os, sys
+from preflight.telling import TellingError, tell
+os.setgid({uid}); os.setuid({uid})
+try:
+    print(tell(sys.stdin.buffer.read(), {path!r}))
+except TellingError as error:
+    print(error); sys.exit(9)
+"""
+
+
+@pytest.fixture
+def centre() -> Iterator[TinyCentre]:
+    centre = TinyCentre()
+    yield centre
+    centre.close()
+
+
+@pytest.fixture
+def node(make_node: Callable[..., Node], centre: TinyCentre, tmp_path: Path) -> Node:
+    log = tmp_path / "kernel.log"
+    log.touch()
+    node = make_node(kernel_log=log, remediator=centre.configuration(tmp_path))
+    node.start()
+    return node
+
+
+def document(verdict: str, level: str = "gate", **more: object) -> bytes:
+    result = {"test": "matmul_repeat", "outcome": verdict, "device": "cuda:0", "reason": "wrong bits"}
+    said = {"version": 2, "level": level, "node": "n", "complete": True, "verdict": verdict, "results": [result]}
+    return json.dumps(said | more).encode()
+
+
+def test_a_failure_is_a_finding_at_the_centre_until_a_pass_disproves_it(node: Node, centre: TinyCentre) -> None:
+    assert tell(document("inconclusive"), str(node.socket)).startswith("healthd has written it down")
+    assert "preflight/failed" not in node.findings()
+
+    tell(document("fail", started_at=1.0), str(node.socket))
+    finding = node.findings()["preflight/failed"]  # durable before the answer came
+    assert "wrong bits" in finding["summary"]
+    assert node.verdict()["fit"] is False
+    eventually(
+        lambda: finding["id"] in centre.changes and centre.changes[finding["id"]].active, "the centre to hear it"
+    )
+
+    node.kill()
+    node.start()
+    assert "preflight/failed" in node.findings()
+
+    tell(document("pass", started_at=1.0), str(node.socket))
+    assert "preflight/failed" in node.findings()  # that pass began before the failure
+    tell(document("pass", started_at=4e9), str(node.socket))
+    assert "preflight/failed" not in node.findings()
+    eventually(lambda: not centre.changes[finding["id"]].active, "the centre to hear of the pass")
+
+
+def test_what_was_injected_says_so(node: Node) -> None:
+    tell(document("fail", injected=["matmul_repeat:nan"]), str(node.socket))
+    assert node.findings()["preflight/failed"]["injected"] is True
+
+
+def test_only_root_is_believed(node: Node) -> None:
+    code = ASK_AS.format(uid=SOMEBODY, path=str(node.socket))
+    for parent in (node.place, *node.place.parents):
+        if parent.stat().st_uid == os.geteuid() and parent.name.startswith(("node", "test_", "pytest-")):
+            parent.chmod(0o755)
+    done = subprocess.run([sys.executable, "-c", code], input=document("fail"), capture_output=True, check=False)
+    assert done.returncode == 9, done.stderr
+    assert b"only root" in done.stdout
+    assert "preflight/failed" not in node.findings()
+
+
+def test_without_a_daemon_the_teller_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TellingError, match="no healthd to tell"):
+        tell(document("fail"), str(tmp_path / "none"))
