@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from preflight.report import charts, dates, tables, wording
 from preflight.report.advice import advice, next_steps
-from preflight.report.pairs import PAIR_FIGURE, pairs
+from preflight.report.pairs import pairs, without_pairs
 from preflight.results import Document
 
 LOCATIONS_SHOWN = 32
@@ -44,12 +44,7 @@ def _view(document: Document, mark: str) -> dict[str, Any]:
     """What the template says of one document; `mark` tells its ids from those of others."""
     results = document.results
     matrices = pairs(results)
-    placed = {id(figure) for matrix in matrices for figure in matrix.cells.values()}
-    figures = [
-        group
-        for group in tables.groups(results)
-        if group.name != PAIR_FIGURE or not all(id(reading.figure) in placed for reading in group.readings)
-    ]
+    figures = without_pairs(tables.groups(results), matrices)
     found = tables.rows(results)
     names = list(tables.device_names(result.device for result in results))
     return {

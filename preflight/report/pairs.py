@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from preflight.report.tables import device_names
+from preflight.report.tables import Group, device_names
 from preflight.report.wording import missed
 from preflight.results import Figure, Result
 
@@ -59,12 +59,17 @@ def pairs(results: Iterable[Result]) -> tuple[Pairs, ...]:
     )
 
 
+def without_pairs(found: Iterable[Group], matrices: Iterable[Pairs]) -> tuple[Group, ...]:
+    """The figures that stand in no matrix."""
+    placed = {id(figure) for matrix in matrices for figure in matrix.cells.values()}
+    return tuple(group for group in found if not all(id(reading.figure) in placed for reading in group.readings))
+
+
 def _ends(result: Result, figure: Figure) -> tuple[str, str, str]:
-    """Sender, receiver, and the setting without them. The setting names the ends, or the result's only location the peer."""
+    """Sender, receiver, and the setting without them: ``nvlink, cuda:0 to cuda:3`` in any order; "" where none is named."""
     words = [word.strip() for word in figure.setting.split(",")]
     for number, word in enumerate(words):
         one, arrow, other = word.rpartition("to ")
         if arrow and other and " " not in other:
             return one.strip() or result.device, other, ", ".join(words[:number] + words[number + 1 :])
-    peers = {location.peer for location in result.locations if location.peer}
-    return result.device, next(iter(peers)) if len(peers) == 1 else "", figure.setting
+    return "", "", figure.setting

@@ -10,6 +10,7 @@ import click
 from preflight.report.advice import advice
 from preflight.report.columns import columns
 from preflight.report.dates import moment
+from preflight.report.pairs import Pairs, pairs, without_pairs
 from preflight.report.tables import Group, Reading, Wrong, bad, device_names, groups, kinds, rows, tightest
 from preflight.report.wording import (
     OUTCOMES,
@@ -34,12 +35,14 @@ _UNSURE = "yellow"
 
 def page(document: Document, *, colour: bool = False, width: int = WIDTH) -> str:
     """The document as text without a final line break. Nothing in it can steer a terminal but our own colours."""
+    matrices = pairs(document.results)
     parts = [
         "\n".join((_head(document, colour=colour), *_tested(document, width))),
         *_wrong(bad(document), colour=colour, width=width),
         "\n".join(_unsaid(document, width)),
         "\n".join(_grid(document, colour=colour)),
-        "\n".join(_figures(document, colour=colour)),
+        *("\n".join(_matrix(each)) for each in matrices),
+        "\n".join(_figures(without_pairs(groups(document.results), matrices), colour=colour)),
         "\n".join(_remarks(document, width)),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -122,9 +125,18 @@ def _cell(result: Result | None, size: int, *, colour: bool) -> str:
     return _painted(OUTCOMES[result.outcome].ljust(size), ink, colour=colour)
 
 
-def _figures(document: Document, *, colour: bool) -> Iterator[str]:
+def _matrix(found: Pairs) -> Iterator[str]:
+    """Who sends at the left, who receives above; `!` at what misses a bound."""
+    yield f"{clean(found.test)} {clean(found.setting)} in {clean(found.unit)}, from the device at the left to the one above"
+    lines = [("", *map(clean, found.names))]
+    for one in found.names:
+        cells = [(found.value(one, other), found.missed(one, other)) for other in found.names]
+        lines.append((clean(one), *("" if v is None else number(v) + ("!" if wrong else "") for v, wrong in cells)))
+    yield from columns(lines, right=range(1, len(found.names) + 1))
+
+
+def _figures(found: Sequence[Group], *, colour: bool) -> Iterator[str]:
     """One line for each figure in its setting: its range over the devices, and the bound it is nearest to."""
-    found = groups(document.results)
     if not found:
         return
     lines = [("figure", "lowest", "median", "highest", "unit", "bound", "margin"), *map(_line, found)]

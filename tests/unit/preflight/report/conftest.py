@@ -113,6 +113,16 @@ def node_of_eight(noise: random.Random) -> list[Result]:
     return results
 
 
+def links(to: int, noise: random.Random) -> tuple[Figure, ...]:
+    """What comes in at one device from all others; between 2 and 6 at half the rate."""
+    rates = [(n, 392 * noise.gauss(1, 0.008) * (0.5 if {n, to} == {2, 6} else 1)) for n in range(8) if n != to]
+    floor = (335.0, "floor of an H200")
+    median = figure("pair_rate", sorted(rate for _, rate in rates)[3], "GB/s", "nvlink", SKU=floor)
+    return median, *(
+        figure("pair_rate", rate, "GB/s", f"nvlink, cuda:{n} to cuda:{to}", SKU=floor) for n, rate in rates
+    )
+
+
 @pytest.fixture
 def passing() -> Document:
     return document(
@@ -146,6 +156,11 @@ def failing() -> Document:
         locations=(Location(gpu="GPU-77aa", address="0x3000268", page="0x18"), Location(gpu="GPU-77aa", address="0x3000a68", page="0x18")),
         evidence={"pattern": "walking ones", "wrong_words": 2, "wrong_bits": "0x0000000000200000"},
     )  # fmt: skip
+    noise = random.Random(3)  # noqa: S311 - noise
+    results += [
+        Result(test="peer_links", outcome=Outcome.PASS, device=f"cuda:{n}", seconds=8.0, figures=links(n, noise))
+        for n in range(8)
+    ]
     return document(*results, level="burn-in", seconds=2292.0, rounds=3)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.report.charts import LONG, SHADES, axis, shade, track
-from preflight.report.pairs import pairs
+from preflight.report.pairs import pairs, without_pairs
 from preflight.report.tables import Group, Reading, device_names, groups, rows, tightest
 from preflight.results import Document, Expectation, Figure, Location, Outcome, Result, Source
 
@@ -94,28 +94,30 @@ def test_small_differences_look_small() -> None:
     assert on.at(1007.0) - on.at(1000.0) < LONG / 20
 
 
-def pair(one: str, value: float, setting: str, *peers: str) -> Result:
+def pair(one: str, value: float, setting: str, peer: str = "") -> Result:
     figure = Figure(name="pair_rate", value=value, unit="GB/s", setting=setting)
-    return Result(test="peer_links", outcome=Outcome.PASS, device=one, figures=(figure,), locations=tuple(Location(peer=peer) for peer in peers))  # fmt: skip
+    return Result(test="peer_links", outcome=Outcome.PASS, device=one, figures=(figure,), locations=(Location(gpu=one, peer=peer),))  # fmt: skip
 
 
-def test_a_pair_is_named_by_the_setting_or_by_the_place() -> None:
+def test_a_pair_is_named_by_its_setting_in_any_order() -> None:
     named = [
         pair("cuda:0", 1.0, "nvlink, to cuda:1"),
-        pair("cuda:0", 2.0, "to cuda:2, nvlink"),
-        pair("", 3.0, "cuda:2 to cuda:0, nvlink"),
-        pair("cuda:1", 4.0, "nvlink", "cuda:0"),
+        pair("cuda:0", 2.0, "cuda:0 to cuda:2, nvlink"),
+        pair("cuda:0", 3.0, "nvlink, cuda:2 to cuda:0"),
     ]
     (found,) = pairs(named)
     assert found.setting == "nvlink"
     assert found.names == ("cuda:0", "cuda:1", "cuda:2")
-    ends = [("cuda:0", "cuda:1"), ("cuda:0", "cuda:2"), ("cuda:2", "cuda:0"), ("cuda:1", "cuda:0")]
-    assert [found.value(*pair) for pair in ends] == [1.0, 2.0, 3.0, 4.0]
+    ends = [("cuda:0", "cuda:1"), ("cuda:0", "cuda:2"), ("cuda:2", "cuda:0")]
+    assert [found.value(*pair) for pair in ends] == [1.0, 2.0, 3.0]
     assert found.value("cuda:1", "cuda:2") is None
 
 
-def test_a_rate_without_a_peer_is_no_pair() -> None:
-    assert pairs([pair("cuda:0", 1.0, "nvlink"), pair("cuda:0", 1.0, "nvlink", "cuda:1", "cuda:2")]) == ()
+def test_a_median_over_pairs_is_no_pair_wherever_the_fault_sits() -> None:
+    results = [pair("cuda:0", 1.0, "nvlink", "cuda:1"), pair("cuda:1", 2.0, "nvlink, cuda:0 to cuda:1")]
+    matrices = pairs(results)
+    assert [matrix.cells.keys() for matrix in matrices] == [{("cuda:0", "cuda:1")}]
+    assert [group.setting for group in without_pairs(groups(results), matrices)] == ["nvlink"]
 
 
 def test_the_slowest_pair_is_the_palest_and_noise_does_not_look_like_it() -> None:
