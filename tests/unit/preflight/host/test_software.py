@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from preflight.host.states import facts, states
 from preflight.results import Outcome, Result
 from tests.nodes.machines import dgx
 
-NODES = Path(__file__).parents[3] / "nodes"
 Play = Callable[[Sequence[str]], Machine]
 
 
@@ -33,27 +31,13 @@ def the(fault: str, machine: Machine) -> Result:
     return result
 
 
-@pytest.fixture(scope="module")
-def nvml(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Callable[[str], list[str]]]:
-    spec = importlib.util.spec_from_file_location("fake_nvml_build", NODES / "fake_nvml" / "build.py")
-    assert spec
-    assert spec.loader
-    build = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(build)
-    return str(build.build(tmp_path_factory.mktemp("nvml"))), build.preset
-
-
 @pytest.fixture
-def play(nvml: tuple[str, Callable[[str], list[str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+def play(driver_says: Callable[[Sequence[str]], None], tmp_path: Path) -> Play:
     """A node of eight H200, and what `lines` change about it."""
-    library, preset = nvml
-    monkeypatch.setenv("HEALTHD_NVML_LIBRARY", library)
-    monkeypatch.setenv("FAKE_NVML_SCENARIO", str(tmp_path / "scenario"))
 
     def with_lines(lines: Sequence[str]) -> Machine:
-        (tmp_path / "scenario").write_text("\n".join([*preset("h200x8"), *lines, ""]))
-        root = dgx.build(tmp_path / "root", {"/proc/1/comm": "systemd", "/proc/99/comm": "nv-fabricmanage"})
-        return Machine(root)
+        driver_says(lines)
+        return Machine(dgx.build(tmp_path / "root", {"/proc/1/comm": "systemd", "/proc/99/comm": "nv-fabricmanage"}))
 
     return with_lines
 

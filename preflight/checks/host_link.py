@@ -1,0 +1,275 @@
+"""The way between host and device: every byte compared, how fast it is each way and both ways at once, how wide the link is.
+
+The devices of a node share memory, root ports and switches. So each first measures alone, in turn; then, for the rest of the time,
+all copy at once, and only the data is judged. Host buffers lie next to the device. Without a GPU it is a copy within host memory.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import torch
+
+from preflight.checks.context import Context, Device
+from preflight.host import pcie
+from preflight.host.driver import Driver, NoDriver
+from preflight.host.machine import Machine
+from preflight.host.pcie import Link
+from preflight.host.turns import Turns
+from preflight.results import Evidence, Figure, Location, Outcome, Result
+
+TEST = "host_link"
+FAULTS = ("narrow", "slow", "corrupt")
+GPU_BYTES, HOST_BYTES = 256 << 20, 32 << 20
+ALONE_SHARE = 0.6  # of the test's time, divided among the devices
+ALONE_S_MAX = 0.5  # each way: more makes no rate surer
+PATIENCE_S = 10.0  # beside the test's time, for the others to arrive or to end their turn
+SLOW_FACTOR = 10
+LISTED_MAX = 8
+_POISON = 0xA5
+_LOOK_EVERY_S = 0.02
+_clock = time.perf_counter
+
+
+def run(context: Context, machine: Machine | None = None) -> Iterator[Result]:
+    """One result for this device."""
+    device = context.device
+    if device is None:
+        raise ValueError(f"{TEST} is a test of a device")
+    machine = machine or Machine()
+    with near(machine, device, context) as place, Turns(device.index, len(context.devices)) as turns:
+        yield _Run(context, device, place, turns).result()
+
+
+class Place:
+    """A device's place in the machine: how its link is read, and what is to be said about it."""
+
+    def __init__(self, machine: Machine, device: Device, fault: str) -> None:
+        self._machine, self._fault = machine, fault
+        self.remarks: list[str] = []
+        self._driver: Driver | None = None
+        self._gpu: Any = None
+        self._address = ""
+        if device.on_host:
+            return
+        try:
+            self._driver = Driver()
+            self._gpu = self._driver.gpu(device.uuid)
+        except NoDriver as error:
+            self.remarks.append(f"width and errors of the link are unknown: {error}")
+        if self._driver is not None and self._gpu is not None:
+            self._address = self._driver.address(self._gpu)
+
+    def link(self) -> Link:
+        """The link now, as the injected fault has it."""
+        link = pcie.read(self._machine, self._driver, self._gpu, self._address) if self._address else Link()
+        if self._fault == "narrow":
+            full = link.width_max or 16
+            return msgspec.structs.replace(link, width=full // 2, width_max=full)
+        return link
+
+
+@contextmanager
+def near(machine: Machine, device: Device, context: Context) -> Iterator[Place]:
+    """Run next to the device, so that the buffers come to lie there; as before afterwards."""
+    context.note("finding the link")
+    place = Place(machine, device, context.fault)
+    before = os.sched_getaffinity(0)
+    cpus = before & set(place.link().cpus)
+    if place.link().cpus and not cpus:
+        place.remarks.append("none of the processors near the device may be used: measured from farther away")
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+    try:
+        yield place
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+class Wrong(msgspec.Struct, frozen=True):
+    """Data that arrived otherwise than it was sent: which way, how many bytes, where the first are."""
+
+    way: str
+    count: int
+    first: tuple[int, ...]
+
+
+class _Run:
+    """One device's copies."""
+
+    def __init__(self, context: Context, device: Device, place: Place, turns: Turns) -> None:
+        self._context, self._device, self._place, self._turns = context, device, place, turns
+        self._began = _clock()
+        self._patience_s = PATIENCE_S + context.seconds
+        self._size = HOST_BYTES if device.on_host else GPU_BYTES
+        self._rates: dict[str, float] = {}
+        self._busy = Link()
+
+    def result(self) -> Result:
+        """Measure alone, then copy with the others, and conclude."""
+        before = self._place.link()
+        self._context.note(f"taking two buffers of {self._size >> 20} MiB on either side")
+        self._buffers()
+        wrong = self._round_trip()
+        met = self._turns.gather(self._patience_s)
+        if not wrong:
+            with self._turns.turn(self._patience_s) as had, self._looking():
+                self._measure()
+            met = had and met
+            wrong = self._arrived("both ways at once")
+        met = self._turns.scatter(self._patience_s) and met
+        rounds = 0
+        with self._looking():
+            while not wrong and (rounds == 0 or _clock() - self._began < self._context.seconds):
+                rounds += 1
+                wrong = self._round_trip()
+        if not met:
+            self._place.remarks.append(
+                "other devices may have copied while this one was measured: one did not come in time"
+            )
+        return self._conclude(before, self._place.link(), wrong, rounds)
+
+    def _buffers(self) -> None:
+        pinned, on = not self._device.on_host, self._device.torch_name
+        source = torch.Generator().manual_seed(20_260_801 + self._device.index)
+        words = torch.randint(-(1 << 62), 1 << 62, (self._size // 8,), dtype=torch.int64, generator=source)
+        self._sent = words.view(torch.uint8).pin_memory() if pinned else words.view(torch.uint8)
+        self._back = torch.empty(self._size, dtype=torch.uint8, pin_memory=pinned)
+        self._there = torch.empty(self._size, dtype=torch.uint8, device=on)
+        self._returning = torch.empty(self._size, dtype=torch.uint8, device=on)
+        self._sides = [] if self._device.on_host else [torch.cuda.Stream(on), torch.cuda.Stream(on)]
+
+    def _round_trip(self) -> Wrong | None:
+        """There, over to a second buffer, and back; compared at home. The buffers are poisoned: a copy that does nothing is seen."""
+        self._context.note("there and back, every byte compared")
+        self._there.fill_(_POISON)
+        self._back.fill_(_POISON)
+        self._there.copy_(self._sent, non_blocking=True)
+        if self._context.fault == "corrupt":
+            self._there[self._size // 2 + 77] ^= 1
+        self._returning.copy_(self._there, non_blocking=True)
+        self._back.copy_(self._returning, non_blocking=True)
+        self._wait()
+        return self._arrived("there and back")
+
+    def _arrived(self, way: str) -> Wrong | None:
+        if torch.equal(self._back, self._sent):
+            if torch.equal(self._returning, self._there):
+                return None
+            places = (self._returning != self._there).nonzero().flatten()
+        else:
+            places = (self._back != self._sent).nonzero().flatten()
+        return Wrong(way, places.numel(), tuple(places[:LISTED_MAX].tolist()))
+
+    def _measure(self) -> None:
+        """Each way, then both at once, each for its share of the turn."""
+        each_s = min(ALONE_S_MAX, ALONE_SHARE * self._context.seconds / max(1, len(self._context.devices)) / 3)
+        there: Callable[[], object] = lambda: self._there.copy_(self._sent, non_blocking=True)  # noqa: E731 - two of a kind
+        back: Callable[[], object] = lambda: self._back.copy_(self._returning, non_blocking=True)  # noqa: E731 - same
+        for name, ways in (("h2d_rate", (there,)), ("d2h_rate", (back,)), ("both_ways_rate", (there, back))):
+            self._context.note(f"{name}, alone")
+            self._rates[name] = self._rate(ways, each_s)
+
+    def _rate(self, ways: tuple[Callable[[], object], ...], seconds: float) -> float:
+        """GB/s over all `ways` at once; at least two copies each."""
+        times = SLOW_FACTOR if self._context.fault == "slow" else 1
+
+        def copies(number: int) -> int:
+            done, until = 0, _clock() + seconds
+            while done < 2 or _clock() < until:
+                for _ in range(times):
+                    self._on_side(number, ways[number])
+                done += 1
+            return done
+
+        self._wait()
+        began, counts = _clock(), [0] * len(ways)
+
+        def side(number: int) -> None:
+            counts[number] = copies(number)
+
+        others = [threading.Thread(target=side, args=(number,)) for number in range(1, len(ways))]
+        for other in others:
+            other.start()
+        side(0)
+        for other in others:
+            other.join()
+        self._wait()
+        return sum(counts) * self._size / (_clock() - began) / 1e9
+
+    def _on_side(self, number: int, way: Callable[[], object]) -> None:
+        """One copy; on a GPU in a stream of its own, whose end is waited for, so that no queue grows."""
+        if not self._sides:
+            way()
+            return
+        with torch.cuda.stream(self._sides[number]):
+            way()
+        self._sides[number].synchronize()
+
+    def _wait(self) -> None:
+        if not self._device.on_host:
+            torch.cuda.synchronize(self._device.torch_name)
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """Read the link again and again meanwhile. A driver that does not answer holds up only the looking thread."""
+        over = threading.Event()
+
+        def look() -> None:
+            while True:
+                self._busy = pcie.best(self._busy, self._place.link())
+                if over.wait(_LOOK_EVERY_S):
+                    return
+
+        looker = threading.Thread(target=look, daemon=True)
+        looker.start()
+        try:
+            yield
+        finally:
+            over.set()
+            looker.join(PATIENCE_S)
+
+    def _conclude(self, before: Link, after: Link, wrong: Wrong | None, rounds: int) -> Result:
+        faults, remarks = pcie.judge(before, self._busy, after)
+        reasons = list(faults)
+        if wrong:
+            reasons.insert(
+                0, f"{wrong.count} of {self._size} bytes arrived wrong ({wrong.way}), first at {wrong.first[0]:#x}"
+            )
+        setting = f"{'host' if self._device.on_host else 'pinned'} {self._size >> 20} MiB"
+        return Result(
+            test=TEST,
+            outcome=Outcome.FAIL if reasons else Outcome.PASS,
+            device=self._device.name,
+            reason="; ".join(reasons),
+            figures=tuple(
+                Figure(name=name, value=round(rate, 3), unit="GB/s", setting=setting)
+                for name, rate in self._rates.items()
+            ),
+            locations=tuple(
+                Location(gpu=self._device.uuid or self._device.name, address=f"{place:#x}")
+                for place in (wrong.first if wrong else ())
+            ),
+            remarks=(*self._place.remarks, *remarks),
+            evidence=facts(self._busy, after) | {"bytes": self._size, "rounds": rounds},
+        )
+
+
+def facts(busy: Link, after: Link) -> Evidence:
+    """What is known of the link, as others put expectations to its rates. Pure."""
+    found = {
+        "pcie_address": after.address,
+        "pcie_generation": busy.generation,
+        "pcie_generation_max": busy.generation_max,
+        "pcie_width": busy.width,
+        "pcie_width_max": busy.width_max,
+        "pcie_replays": after.replays,
+        "numa_node": after.numa,
+    }
+    return {name: value for name, value in found.items() if value is not None and value != ""}

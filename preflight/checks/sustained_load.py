@@ -1,0 +1,256 @@
+"""The device under load for long: first steadily, then in swings between full load and none. Heat, power, clocks, and right results.
+
+Sensors are read while it works, in a thread: a driver that stops answering under load is a fault and does not hold up the test.
+All devices of a node work at once, as they will; that one is slower, hotter or hungrier than its siblings is judged later.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import torch
+
+from preflight.checks.context import Context, Device
+from preflight.host import load
+from preflight.host.driver import Driver, NoDriver
+from preflight.host.load import Burst, Limits, Reading, Sensors
+from preflight.host.machine import Machine
+from preflight.results import Evidence, Figure, Location, Outcome, Result
+
+TEST = "sustained_load"
+FAULTS = ("throttle", "hot", "slow_one", "wrong")
+STEADY_SHARE = 0.6  # of the time; the rest is swings
+SWINGS_S = (0.1, 0.2, 0.5, 1.0, 2.0)  # half a swing: load, and the same without
+READ_EVERY_S = 0.05
+READINGS_MAX = 200_000
+DRIVER_PATIENCE_S = 10.0
+SAG_PERCENT = 10.0  # from which on a loss of speed is worth reading
+SLOW_FACTOR = 2
+_SEED = 20_260_801
+_clock = time.perf_counter
+
+
+class Size(msgspec.Struct, frozen=True):
+    """What is multiplied: square matrices of `rows`, of torch's type `kind`; `burst` products between two comparisons."""
+
+    kind: str
+    rows: int
+    burst: int
+
+    @property
+    def teraflop(self) -> float:
+        """Of one product."""
+        return 2 * self.rows**3 / 1e12
+
+
+GPU_SIZE, HOST_SIZE = Size("bfloat16", 8192, 32), Size("float32", 512, 8)
+_SHORT = {"bfloat16": "bf16", "float32": "fp32"}
+
+
+def run(context: Context, machine: Machine | None = None) -> Iterator[Result]:
+    """One result for this device."""
+    device = context.device
+    if device is None:
+        raise ValueError(f"{TEST} is a test of a device")
+    context.note("finding its sensors")
+    sensors, limits, remarks = _sensors(device, machine or Machine())
+    watch = Watch(_with_fault(sensors, limits, context.fault))
+    if context.fault == "hot" and limits.slowdown_c is None:
+        limits = Limits(slowdown_c=_HOT_C)
+    with watch.looking():
+        work = Work(context, device, watch)
+        work.steady(STEADY_SHARE * context.seconds)
+        steady = len(watch.readings)
+        work.swing(context.seconds)
+    if not watch.ended:
+        yield _hung(device, watch)
+        return
+    yield conclude(device, work.done(), (watch.readings[:steady], watch.readings), limits, remarks)
+
+
+class Watch:
+    """Reads sensors until told to stop. `busy` is set by who works."""
+
+    def __init__(self, sensors: Sensors, patience_s: float = DRIVER_PATIENCE_S) -> None:
+        self._sensors, self._patience_s = sensors, patience_s
+        self._began = _clock()
+        self._over = threading.Event()
+        self.readings: list[Reading] = []
+        self.busy = False
+        self.ended = False
+
+    def since_s(self) -> float:
+        """Seconds since the watch began."""
+        return _clock() - self._began
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Readings while the context lasts; a driver that hangs is left to itself."""
+        looker = threading.Thread(target=self._look, daemon=True)
+        looker.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            looker.join(self._patience_s)
+            self.ended = not looker.is_alive()
+
+    def _look(self) -> None:
+        while len(self.readings) < READINGS_MAX:
+            before = self.busy
+            reading = self._sensors(self.since_s(), before)
+            self.readings.append(msgspec.structs.replace(reading, busy=before and self.busy))
+            if self._over.wait(READ_EVERY_S):
+                return
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What was worked: the size, the bursts of either part, and the first product that was not as the first one."""
+
+    size: Size
+    steady: tuple[Burst, ...]
+    swings: tuple[Burst, ...]
+    wrong: str = ""
+
+
+class Work:
+    """The same product again and again, compared bit by bit with the first."""
+
+    def __init__(self, context: Context, device: Device, watch: Watch) -> None:
+        self._context, self._device, self._watch = context, device, watch
+        self._size = HOST_SIZE if device.on_host else GPU_SIZE
+        context.note(f"operands: {self._size.rows} rows of {self._size.kind}")
+        source = torch.Generator(device.torch_name).manual_seed(_SEED)
+        shape, kind = (self._size.rows, self._size.rows), getattr(torch, self._size.kind)
+        self._left, self._right = (
+            torch.randn(shape, generator=source, device=device.torch_name).to(kind) for _ in range(2)
+        )
+        self._output = torch.empty(shape, dtype=kind, device=device.torch_name)
+        self._first = self._left @ self._right
+        self._steady: list[Burst] = []
+        self._swings: list[Burst] = []
+        self._wrong = ""
+
+    def steady(self, seconds: float) -> None:
+        """Without a pause, for that long; at least one burst."""
+        self._context.note(f"steady load for {seconds:g} s")
+        until = _clock() + seconds
+        while not self._steady or (_clock() < until and not self._wrong):
+            self._steady.append(self._burst())
+        self._watch.busy = False
+
+    def swing(self, until_s: float) -> None:
+        """Load and none in turn, in swings of several lengths, until that many seconds since the beginning."""
+        self._context.note("swings between full load and none")
+        for half_s in itertools.cycle(SWINGS_S):
+            until = _clock() + half_s
+            while not self._wrong and (_clock() < until or not self._swings):
+                self._swings.append(self._burst())
+            self._watch.busy = False
+            if self._wrong or self._watch.since_s() + half_s >= until_s:
+                return
+            time.sleep(half_s)
+
+    def done(self) -> Done:
+        """All of it."""
+        return Done(size=self._size, steady=tuple(self._steady), swings=tuple(self._swings), wrong=self._wrong)
+
+    def _burst(self) -> Burst:
+        self._watch.busy = True
+        began = _clock()
+        for _ in range(self._size.burst * (SLOW_FACTOR if self._context.fault == "slow_one" else 1)):
+            torch.matmul(self._left, self._right, out=self._output)
+        self._wait()
+        burst = Burst(self._watch.since_s(), _clock() - began, self._size.burst)
+        if self._context.fault == "wrong" and self._steady:
+            self._output[7, 7] = -self._output[7, 7]
+        if not torch.equal(self._output, self._first):
+            count = int((self._output != self._first).sum())
+            when = "in a swing" if self._swings else "under steady load"
+            self._wrong = f"{count} elements of a product differ from the first one, {when} after {burst.at:.1f} s"
+        return burst
+
+    def _wait(self) -> None:
+        if not self._device.on_host:
+            torch.cuda.synchronize(self._device.torch_name)
+
+
+def conclude(
+    device: Device, done: Done, readings: tuple[list[Reading], list[Reading]], limits: Limits, remarks: list[str]
+) -> Result:
+    """The result of a device whose driver answered to the end: `readings` of the steady part, and all. Pure."""
+    steady, every = readings
+    setting = f"{_SHORT[done.size.kind]} {done.size.rows}"
+    faults, said, evidence = load.judge(every, limits)
+    reasons = [*([done.wrong] if done.wrong else []), *faults]
+    rates = [
+        Figure(
+            name="product_rate", value=round(load.rate(bursts) * done.size.teraflop, 4), unit="TFLOP/s", setting=what
+        )
+        for bursts, what in ((done.steady, f"{setting}, steady"), (done.swings, f"{setting}, swings"))
+        if bursts and not done.wrong
+    ]
+    facts: Evidence = {"products": sum(burst.products for burst in (*done.steady, *done.swings))}
+    sag = load.sag_percent(done.steady)
+    if sag is not None:
+        facts["sag_percent"] = round(sag, 2)
+        if sag > SAG_PERCENT:
+            said = (*said, f"the last tenth of the steady load was {sag:.0f} % slower than the first")
+    if not device.on_host and not every:
+        said = (*said, "no sensor was read under load")
+    return Result(
+        test=TEST,
+        outcome=Outcome.FAIL if reasons else Outcome.PASS,
+        device=device.name,
+        reason="; ".join(reasons),
+        figures=(*rates, *load.figures(steady, every, setting)),
+        locations=(Location(gpu=device.uuid or device.name),) if reasons else (),
+        remarks=(*remarks, *said),
+        evidence=facts | evidence,
+    )
+
+
+def _hung(device: Device, watch: Watch) -> Result:
+    reason = f"the driver did not answer for {DRIVER_PATIENCE_S:g} s under load; reboot the node, see the kernel's log"
+    evidence: Evidence = {"readings": len(watch.readings)}
+    return Result(test=TEST, outcome=Outcome.FAIL, device=device.name, reason=reason, evidence=evidence)
+
+
+def _sensors(device: Device, machine: Machine) -> tuple[Sensors, Limits, list[str]]:
+    if device.on_host:
+        sensors, limits = load.host_sensors(machine, sorted(os.sched_getaffinity(0)))
+        return sensors, limits, []
+    try:
+        driver = Driver()
+    except NoDriver as error:
+        return _blind, Limits(), [f"no sensor can be read: {error}"]
+    gpu = driver.gpu(device.uuid)
+    if gpu is None:
+        return _blind, Limits(), [f"no sensor can be read: the driver knows no GPU {device.uuid or device.name}"]
+    return *load.gpu_sensors(driver, gpu), []
+
+
+def _blind(at: float, busy: bool) -> Reading:  # noqa: FBT001 - a reading's own fields, in their order
+    return Reading(at=at, busy=busy)
+
+
+_HOT_C = 87.0
+
+
+def _with_fault(sensors: Sensors, limits: Limits, fault: str) -> Sensors:
+    """The injected fault, as a sensor would tell it."""
+    changes: dict[str, Any] = {}
+    if fault == "throttle":
+        changes = {"reasons": load.HW_THERMAL | load.HW_SLOWDOWN}
+    elif fault == "hot":
+        changes = {"temperature_c": (limits.slowdown_c or _HOT_C) + 1}
+    if not changes:
+        return sensors
+    return lambda at, busy: msgspec.structs.replace(sensors(at, busy), **changes)

@@ -1,0 +1,204 @@
+"""Real work on the host under watch, and what a GPU's sensors would have said."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflight.checks import sustained_load
+from preflight.checks.context import Context, Device
+from preflight.checks.sustained_load import Done, Size, Watch, conclude
+from preflight.host import load
+from preflight.host.driver import Driver
+from preflight.host.load import Burst, Limits, Reading
+from preflight.host.machine import Machine
+from preflight.results import Figure, Outcome, Result
+from tests.nodes.machines import dgx
+
+pytestmark = pytest.mark.torch
+
+CPU = Device(name="cpu:1", torch_name="cpu", index=1, label="host")
+GPU = Device(name="cuda:3", torch_name="cuda:0", index=3, label="", uuid="GPU-fake-0003")
+
+
+def worked(fault: str = "", seconds: float = 0.5) -> Result:
+    context = Context(device=CPU, devices=(CPU,), level="standard", seconds=seconds, fault=fault, note=lambda _: None)
+    (result,) = sustained_load.run(context)
+    return result
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sustained_load, "HOST_SIZE", Size("float32", 64, 4))
+    monkeypatch.setattr(sustained_load, "READ_EVERY_S", 0.005)
+
+
+def figure(result: Result, name: str, setting: str = "") -> Figure:
+    return next(f for f in result.figures if f.name == name and setting in f.setting)
+
+
+def test_good_arithmetic_under_load_passes_with_a_rate_of_each_part() -> None:
+    result = worked()
+    assert result.outcome is Outcome.PASS, result.reason
+    assert figure(result, "product_rate", "fp32 64, steady").value > 0
+    assert figure(result, "product_rate", "fp32 64, swings").value > 0
+    assert int(result.evidence["readings"]) > 0
+    assert "sag_percent" in result.evidence
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("throttle", "slowed down by its hardware, which is too hot"),
+        ("hot", "it reached 88 °C, where protection begins (87 °C)"),
+        ("wrong", "1 elements of a product differ from the first one, under steady load"),
+    ],
+)
+def test_each_fault_is_found(fault: str, says: str) -> None:
+    result = worked(fault)
+    assert result.outcome is Outcome.FAIL
+    assert says in result.reason
+    assert result.locations[0].gpu == "cpu:1"
+
+
+def test_the_slow_one_does_more_and_has_less_to_show_for_it() -> None:
+    def rate(fault: str) -> float:
+        return figure(worked(fault, 0.2), "product_rate", "steady").value
+
+    assert min(rate("slow_one") for _ in range(3)) < max(rate("") for _ in range(3))  # half, and what else runs here
+
+
+def test_a_driver_that_stops_answering_does_not_hold_up_the_work() -> None:
+    never = threading.Event()
+
+    def stuck(at: float, busy: bool) -> Reading:  # noqa: FBT001 - a sensor's signature
+        never.wait()
+        return Reading(at=at, busy=busy)
+
+    watch = Watch(stuck, patience_s=0.01)
+    with watch.looking():
+        pass
+    assert not watch.ended
+    result = sustained_load._hung(GPU, watch)
+    assert result.outcome is Outcome.FAIL
+    assert "did not answer" in result.reason
+    never.set()
+
+
+def test_a_gpus_sensors_are_read_by_its_driver(driver_says: Callable[[Sequence[str]], None]) -> None:
+    driver_says(
+        ["sm_clock.3 1755", "power_mw.3 690000", "temperature.3 71", "memory_temperature.3 85", "throttle.3 0x44"]
+    )
+    driver = Driver()
+    sensors, limits = load.gpu_sensors(driver, driver.gpu("GPU-fake-0003"))
+    wanted = Reading(
+        at=1.5, busy=True, clock_mhz=1755, power_w=690, temperature_c=71, memory_temperature_c=85, reasons=0x44
+    )
+    assert sensors(1.5, True) == wanted
+    assert limits == Limits(slowdown_c=87, memory_max_c=95)
+    _, none, remarks = sustained_load._sensors(Device(name="cuda:9", torch_name="cuda:0", index=9, label=""), Machine())
+    assert (none, len(remarks)) == (Limits(), 1)
+
+
+def test_a_processors_sensors_are_read_by_the_kernel(tmp_path: Path) -> None:
+    for path, text in {
+        "/sys/class/hwmon/hwmon0/name": "nvme",
+        "/sys/class/hwmon/hwmon0/temp1_input": "99000",
+        "/sys/class/hwmon/hwmon3/name": "coretemp",
+        "/sys/class/hwmon/hwmon3/temp1_input": "61000",
+        "/sys/class/hwmon/hwmon3/temp2_input": "64000",
+        "/sys/class/hwmon/hwmon3/temp1_crit": "100000",
+        "/sys/devices/system/cpu/cpu4/cpufreq/scaling_cur_freq": "2100000",
+        "/sys/devices/system/cpu/cpu5/cpufreq/scaling_cur_freq": "1900000",
+        "/sys/devices/system/cpu/cpu6/cpufreq/scaling_cur_freq": "800000",
+    }.items():
+        dgx.write(tmp_path, path, text)
+    sensors, limits = load.host_sensors(Machine(tmp_path), [4, 5])
+    assert sensors(0.0, False) == Reading(at=0.0, busy=False, clock_mhz=1900, temperature_c=64)
+    assert limits == Limits(slowdown_c=100)
+    blind, none = load.host_sensors(Machine(tmp_path / "none"), [0])
+    assert (blind(0.0, True), none) == (Reading(at=0.0, busy=True), Limits())
+
+
+def readings(*reasons: int, busy: bool = True, **more: float) -> list[Reading]:
+    return [Reading(at=float(at), busy=busy, reasons=reason, **more) for at, reason in enumerate(reasons)]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "fault", "remark"),
+    [
+        ([0] * 20, "", ""),
+        ([0x4] * 20, "", ""),  # a power cap is how such GPUs are run
+        ([0x1] * 20, "", ""),
+        ([0x48] * 2 + [0] * 18, "which is too hot, in 2 of 20", ""),
+        ([0x48] + [0] * 19, "", ""),
+        ([0x88] * 3 + [0] * 17, "brake signal of the power supply, in 3 of 20", ""),
+        ([0x8] * 3 + [0] * 17, "which does not say why, in 3 of 20", ""),
+        ([0x20] * 2 + [0] * 18, "", "for heat in 2 of 20"),
+        ([0x20] * 3 + [0] * 17, "for heat in 3 of 20", ""),
+    ],
+)
+def test_what_slows_a_gpu_down_under_load(reasons: list[int], fault: str, remark: str) -> None:
+    faults, remarks, _ = load.judge(readings(*reasons), Limits())
+    assert len(faults) == bool(fault)
+    assert len(remarks) == bool(remark)
+    assert fault in " ".join(faults)
+    assert remark in " ".join(remarks)
+    idle = load.judge(readings(*reasons, busy=False), Limits())
+    assert idle[:2] == ((), ())
+
+
+def test_heat_is_judged_by_the_makers_own_limits() -> None:
+    hot = readings(0, 0, temperature_c=87.0, memory_temperature_c=96.0)
+    faults, _, _ = load.judge(hot, Limits(slowdown_c=87, memory_max_c=95))
+    assert [fault.split(",")[0] for fault in faults] == ["it reached 87 °C", "its memory reached 96 °C"]
+    assert load.judge(hot, Limits())[0] == ()
+
+
+def test_figures_are_of_the_steady_load_once_it_is_warm() -> None:
+    steady = [Reading(at=float(at), busy=True, clock_mhz=1980 if at < 10 else 1700, power_w=690) for at in range(100)]
+    steady += [Reading(at=100.0, busy=True, clock_mhz=300, power_w=690)]  # a dip no longer than a reading
+    every = [*steady, Reading(at=101.0, busy=False, power_w=710, temperature_c=77)]
+    found = {f.name: (f.value, f.unit) for f in load.figures(steady, every, "bf16 8192")}
+    assert found["clock_min"] == (1700, "MHz")
+    assert found["power_mean"] == (690, "W")
+    assert found["power_max"] == (710, "W")
+    assert found["temperature_max"] == (77, "°C")
+    assert load.figures([], [], "") == ()
+
+
+def test_a_device_that_tires_is_worth_a_remark() -> None:
+    bursts = tuple(Burst(float(at), 1.0 if at < 50 else 1.25, 10) for at in range(100))
+    result = conclude(GPU, Done(size=Size("bfloat16", 8192, 32), steady=bursts, swings=()), ([], []), Limits(), [])
+    assert result.outcome is Outcome.PASS
+    assert result.evidence["sag_percent"] == 20.0
+    assert result.remarks == (
+        "the last tenth of the steady load was 20 % slower than the first",
+        "no sensor was read under load",
+    )
+    assert figure(result, "product_rate").value == pytest.approx(10 * 100 / 112.5 * 2 * 8192**3 / 1e12, abs=1e-3)
+
+
+@given(st.lists(st.floats(1, 1e4), min_size=1, max_size=200))
+def test_a_low_clock_is_one_that_nearly_all_readings_reach(values: list[float]) -> None:
+    found = load.low(values)
+    assert found in values
+    assert sum(value >= found for value in values) >= 0.95 * len(values)
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 10), st.integers(1, 50)), min_size=10, max_size=60))
+def test_sag_is_none_if_all_bursts_are_alike_and_has_the_sign_of_what_happened(parts: list[tuple[float, int]]) -> None:
+    bursts = [Burst(float(at), seconds, products) for at, (seconds, products) in enumerate(parts)]
+    alike = [Burst(burst.at, 0.5, 8) for burst in bursts]
+    assert load.sag_percent(alike) == 0
+    assert load.sag_percent(bursts[:9]) is None
+    tenth = len(bursts) // 10
+    slower = load.rate(bursts[-tenth:]) < load.rate(bursts[:tenth])
+    sag = load.sag_percent(bursts)
+    assert sag is not None
+    assert (sag > 0) == slower
