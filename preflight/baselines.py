@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from preflight.checks.context import Device
 from preflight.expect.apply import Knowledge
+from preflight.expect.figures import stack
 from preflight.expect.fleet import Baseline
 from preflight.expect.history import History, record
 from preflight.expect.products import Table, faults
-from preflight.results import Result
+from preflight.results import Document, Verdict
 
 VARIABLE = "HEALTHD_PREFLIGHT_BASELINE"
 FOLDER = Path("/var/lib/gpu-healthd/preflight")
@@ -41,8 +41,8 @@ def folder(path: str | Path | None = None) -> Path:
     return Path(path or os.environ.get(VARIABLE) or FOLDER)
 
 
-def knowledge(at: Path, node: str) -> Knowledge:
-    """All that is known for judging `node`. What can't be read becomes a remark."""
+def knowledge(at: Path, node: str, software: Mapping[str, str]) -> Knowledge:
+    """All that is known for judging `node`, which runs `software`. What can't be read becomes a remark."""
     remarks: list[str] = []
     table, baseline, history = Table(), Baseline(), History()
     try:
@@ -58,7 +58,9 @@ def knowledge(at: Path, node: str) -> Knowledge:
         history = read_history(at / HISTORY)
     except BaselineError as error:
         remarks.append(f"{error}; the run goes on without it")
-    return Knowledge(node=node, table=table, baseline=baseline, history=history, remarks=tuple(remarks))
+    return Knowledge(
+        node=node, software=stack(software), table=table, baseline=baseline, history=history, remarks=tuple(remarks)
+    )
 
 
 def products(site: Path | None) -> Table:
@@ -119,16 +121,16 @@ def write(path: Path, what: Baseline | History) -> None:
         raise BaselineError(f"{path}: cannot be written: {error.strerror}; free or open the folder") from error
 
 
-def remember(at: Path, results: Sequence[Result], devices: Sequence[Device], node: str, when: float) -> None:
-    """Add a run that passed, nothing injected, to the node's history. The usual folder is not made where it is missing.
+def remember(at: Path, document: Document) -> None:
+    """Add a run that passed, nothing injected, to the node's history. Others, and a usual folder that is missing, are left alone.
 
     Raises:
         BaselineError: the history cannot be written, or the file there is not one.
     """
-    if at == FOLDER and not at.is_dir():
+    if document.verdict is not Verdict.PASS or document.injected or (at == FOLDER and not at.is_dir()):
         return
     path = at / HISTORY
-    write(path, record(read_history(path), results, devices, node, when))
+    write(path, record(read_history(path), document))
 
 
 def _table(path: Path) -> Table:

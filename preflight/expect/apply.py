@@ -22,9 +22,10 @@ from preflight.results import Figure, Outcome, Result, Source
 
 
 class Knowledge(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known beside this run. `node` is who is judged; `remarks` say what could not be read."""
+    """What is known beside this run. `node` is who is judged, `software` what it runs; `remarks` say what could not be read."""
 
     node: str = ""
+    software: str = ""
     table: Table = Table()
     baseline: Baseline = Baseline()
     history: History = History()
@@ -51,8 +52,8 @@ class _Scene:
 
     def __init__(self, results: Sequence[Result], devices: Sequence[Device], knowledge: Knowledge) -> None:
         self._siblings = Siblings(readings(results, devices))
-        self._fleet = Fleet(knowledge.baseline, knowledge.node)
-        self._past = OwnPast(knowledge.history, devices)
+        self._fleet = Fleet(knowledge.baseline, knowledge.node, knowledge.software)
+        self._past = OwnPast(knowledge.history, devices, knowledge.software)
         self._product = products_of(devices)
         self._limits = {d.name: physical.limits(results, d.name) for d in devices}
         self._rows: dict[str, Product | None] = {

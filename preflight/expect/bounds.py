@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 from preflight.expect.figures import Better, better, said
 from preflight.results import Expectation, Figure, Source
 
 
+class Word(enum.Enum):
+    """What a source's word is worth when its bound is missed."""
+
+    DECIDES = "decides"  # alone
+    WITNESS = "witness"  # together with another; alone there is no conclusion
+    HINT = "hint"  # together with a witness; alone it is a remark
+
+
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """One source's word on one figure. `usual` is what it says the figure is on a good machine, in the figure's unit.
 
-    `witnesses` is on how many others the word rests: devices for siblings, nodes for the fleet, runs for the history.
+    `witnesses` is on how many others the word rests: devices for siblings, nodes for the fleet, runs for the history. `doubt`
+    says why it doesn't decide, where that is worth saying.
     """
 
     expectation: Expectation
     usual: float
     witnesses: int = 0
+    word: Word = Word.WITNESS
+    doubt: str = ""
 
 
 def bound(figure: Figure, source: Source, usual: float, share: float, words: str) -> Expectation | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from preflight.expect.figures import Better, Key, Reading, better, readings, spread
+from preflight.expect.figures import Better, Key, Reading, better, readings, spread, stack
 from preflight.expect.fleet import Baseline, level
 from preflight.results import Document
 
@@ -45,7 +45,7 @@ def compare(a: Document | Baseline, b: Document) -> tuple[Row, ...]:
     """
     theirs = list(readings(b.results, b.devices))
     if isinstance(a, Baseline):
-        return _with_fleet(a, theirs)
+        return _with_fleet(a, theirs, stack(b.software))
     mine = list(readings(a.results, a.devices))
     ours, others = _by_place(mine), _by_place(theirs)
     scatter = _scatter(mine, theirs)
@@ -56,8 +56,9 @@ def compare(a: Document | Baseline, b: Document) -> tuple[Row, ...]:
     )
 
 
-def _with_fleet(baseline: Baseline, measured: Sequence[Reading]) -> tuple[Row, ...]:
-    entries = {entry.key: entry for entry in baseline.entries}
+def _with_fleet(baseline: Baseline, measured: Sequence[Reading], software: str) -> tuple[Row, ...]:
+    fits = sorted(baseline.entries, key=lambda entry: (entry.software == software, len(entry.nodes)))
+    entries = {entry.key: entry for entry in fits}  # the last of a key holds: that of our software
     found = []
     units = {(r.device, r.key): r.figure.unit for r in measured}
     for place, value in _by_place(measured).items():

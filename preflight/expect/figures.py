@@ -34,6 +34,7 @@ _BETTER = {
     "s": Better.LESS,
 }
 CELSIUS = "°C"
+_STACK = ("driver", "torch", "cuda", "nccl", "triton")
 _POSITIVE = {*_BETTER, "W"}
 
 
@@ -88,6 +89,11 @@ def readings(results: Sequence[Result], devices: Sequence[Device]) -> Iterator[R
             if not nonsense(figure):
                 key = Key(product.get(result.device, ""), result.test, figure.name, figure.setting)
                 yield Reading(key, result.device, figure)
+
+
+def stack(software: Mapping[str, str]) -> str:
+    """The software that decides how fast a device is, in one line; figures compare within it."""
+    return ", ".join(f"{name} {software[name]}" for name in _STACK if software.get(name))
 
 
 def spread(values: Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""What many nodes reach: a baseline by measurement, and a bound from it. Pure; `preflight.expect.learning` makes it.
+"""What many nodes reach: a baseline by measurement and software, and a bound from it. Pure; `preflight.expect.learning` makes it.
 
 Every node counts by its newest passed document. The node that is judged never speaks for itself. A level moves by little at
 each learning, and never far from where it began, unless a person accepts it.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from preflight.expect.bounds import Bound, bound
-from preflight.expect.figures import Key, said, spread
+from preflight.expect.bounds import Bound, Word, bound, misses
+from preflight.expect.figures import NORMAL_MAD, Key, said, spread
 from preflight.results import Figure, Source
 
 NODES_MIN = 3  # besides the node that is judged
@@ -33,13 +34,14 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One measurement over the nodes of a product. `before` is its level at the last learning, `first` where it began; 0: none yet."""
+    """One measurement over the nodes of a product that ran the same `software`. `before` is its level at the last learning, `first` where it began; 0: none yet."""
 
     product: str
     test: str
     figure: str
     setting: str
     unit: str
+    software: str = ""
     nodes: Mapping[str, Seen]
     before: float = 0.0
     first: float = 0.0
@@ -81,15 +83,24 @@ def level(entry: Entry, without: str = "") -> Level | None:
         usual = within(usual, entry.before, DRIFT_PER_LEARN)
     if entry.first > 0:
         usual = within(usual, entry.first, DRIFT_IN_ALL)
-    inside = statistics.median(spread(values) for values in others)
-    scatter = math.hypot(spread(middles), inside) * (1 + 1 / len(others))
+    more = 1 + 1 / len(others)  # for what so few nodes don't show
+    inside = _inside(others, middles) * more
     return Level(
         usual=usual,
-        spread=scatter,
+        spread=math.hypot(spread(middles) * more, inside),
         nodes=len(others),
         inside=inside if max(map(len, others)) >= DEVICES_MIN else None,
         held=now if usual != now else 0.0,
     )
+
+
+def _inside(nodes: Sequence[Sequence[float]], middles: Sequence[float]) -> float:
+    """How devices scatter about the middle of their node, as a share: all nodes' devices together, as each has only a few."""
+    away = [
+        abs(value / middle - 1) for node, middle in zip(nodes, middles, strict=True) for value in node if middle > 0
+    ]
+    count = statistics.median(map(len, nodes))
+    return NORMAL_MAD * statistics.median(away) * count / max(1.0, count - 0.8) if away else 0.0
 
 
 def within(value: float, middle: float, share: float) -> float:
@@ -103,33 +114,53 @@ def fail_share(found: Level) -> float:
 
 
 class Fleet:
-    """What the others say, asked for one node."""
+    """What the others say, asked for one node and what it runs."""
 
-    def __init__(self, baseline: Baseline, node: str) -> None:
-        self._entries = {entry.key: entry for entry in baseline.entries}
-        self._node = node
-        self._levels: dict[Key, Level | None] = {}
+    def __init__(self, baseline: Baseline, node: str, software: str) -> None:
+        self._entries: dict[Key, list[Entry]] = defaultdict(list)
+        for entry in baseline.entries:
+            self._entries[entry.key].append(entry)
+        self._node, self._software = node, software
+        self._levels: dict[tuple[Key, str], tuple[Level, str] | None] = {}
 
     def scatter(self, key: Key, figure: Figure) -> float | None:
         """How devices of one node differ from each other, as a share; None where it isn't known."""
-        found = self._level(key, figure)
-        return found.inside if found else None
+        found = self._level(key, figure.unit)
+        return found[0].inside if found else None
 
     def bound(self, key: Key, figure: Figure) -> Bound | None:
-        """What other nodes of this product say of a figure; None for fewer than three, or another unit."""
-        found = self._level(key, figure)
+        """What other nodes of this product say of a figure; None for fewer than three, or another unit.
+
+        It decides if there are eight nodes at least. Nodes that ran other software hint only; those that have moved from their
+        level, but not so far that the figure is bad beside them, are witnesses.
+        """
+        found = self._level(key, figure.unit)
         if found is None:
             return None
-        share = fail_share(found)
-        words = f"{share:.0%} worse than the median of {found.nodes} other nodes, {said(found.usual)}"
-        expectation = bound(figure, Source.FLEET, found.usual, share, words)
-        return Bound(expectation=expectation, usual=found.usual, witnesses=found.nodes) if expectation else None
-
-    def _level(self, key: Key, figure: Figure) -> Level | None:
-        entry = self._entries.get(key)
-        if entry is None or not key.product or entry.unit != figure.unit:
+        at, software = found
+        share = fail_share(at)
+        words = f"{share:.0%} worse than the median of {at.nodes} other nodes, {said(at.usual)}"
+        expectation = bound(figure, Source.FLEET, at.usual, share, words)
+        if expectation is None:
             return None
-        if key not in self._levels:
-            self._levels[key] = level(entry, without=self._node)
-        found = self._levels[key]
-        return found if found and found.usual > 0 else None
+        word, doubt = Word.DECIDES, ""
+        moved = bound(figure, Source.FLEET, at.held, share, "") if at.held > 0 else None
+        if software != self._software:
+            word, doubt = Word.HINT, f"they ran {software or 'software they did not tell'}"
+        elif moved and not misses(figure.value, moved):
+            word, doubt = Word.WITNESS, f"these nodes reach {said(at.held)} by now: see why, then learn with --accept"
+        elif at.nodes < NODES_ALONE:
+            word, doubt = Word.WITNESS, f"{at.nodes} nodes are too few to fail by alone: learn from {NODES_ALONE}"
+        return Bound(expectation=expectation, usual=at.usual, witnesses=at.nodes, word=word, doubt=doubt)
+
+    def _level(self, key: Key, unit: str) -> tuple[Level, str] | None:
+        """The level of the nodes with our software, or of those with the software that most have; and which it is."""
+        if not key.product or key not in self._entries:
+            return None
+        if (key, unit) not in self._levels:
+            known = [(level(entry, self._node), entry.software) for entry in self._entries[key] if entry.unit == unit]
+            usable = [(at, software) for at, software in known if at and at.usual > 0]
+            self._levels[key, unit] = max(
+                usable, key=lambda each: (each[1] == self._software, each[0].nodes, each[1]), default=None
+            )
+        return self._levels[key, unit]

@@ -1,4 +1,4 @@
-"""What this very device reached in earlier passes. Pure. A second witness, never a judge: a slow start would excuse a slow device."""
+"""What this very device reached in earlier passes with the same software. Pure. A hint, never a judge: it knows one device only."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import msgspec
 
 from preflight.checks.context import Device
-from preflight.expect.bounds import Bound, behind, bound, named
-from preflight.expect.figures import Key, readings, said
-from preflight.results import Figure, Outcome, Result, Source
+from preflight.expect.bounds import Bound, Word, behind, bound, named
+from preflight.expect.figures import Key, readings, said, stack
+from preflight.results import Document, Figure, Outcome, Source
 
 RUNS_MIN = 3
 FIRST_KEPT = 8  # kept for ever, so that slow decay has something to be measured by
@@ -21,7 +21,10 @@ FAIL_SHARE = 0.10
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement of one device; `device` is its UUID, or its name where it has none. `at` is the newest run, UTC seconds."""
+    """One measurement of one device; `device` is its UUID, or its name where it has none. `at` is the newest run, UTC seconds.
+
+    `software` is what it ran then; with another everything begins anew.
+    """
 
     device: str
     product: str
@@ -29,6 +32,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     figure: str
     setting: str
     unit: str
+    software: str = ""
     at: float
     first: tuple[float, ...]
     last: tuple[float, ...] = ()
@@ -45,8 +49,8 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 class OwnPast:
     """What this node's devices reached before."""
 
-    def __init__(self, history: History, devices: Sequence[Device]) -> None:
-        self._pasts = {_place(past): past for past in history.pasts}
+    def __init__(self, history: History, devices: Sequence[Device], software: str) -> None:
+        self._pasts = {_place(past): past for past in history.pasts if past.software == software}
         self._ids = _ids(devices)
 
     def bound(self, key: Key, device: str, figure: Figure) -> Bound | None:
@@ -58,7 +62,9 @@ class OwnPast:
         usual = statistics.median(values)
         words = f"{FAIL_SHARE:.0%} worse than the median of its own {len(values)} passes, {said(usual)}"
         expectation = bound(figure, Source.HISTORY, usual, FAIL_SHARE, words)
-        return Bound(expectation=expectation, usual=usual, witnesses=len(values)) if expectation else None
+        return (
+            Bound(expectation=expectation, usual=usual, witnesses=len(values), word=Word.HINT) if expectation else None
+        )
 
 
 def remark(figure: Figure, own: Bound) -> str:
@@ -71,39 +77,40 @@ def remark(figure: Figure, own: Bound) -> str:
     )
 
 
-def record(history: History, results: Sequence[Result], devices: Sequence[Device], node: str, at: float) -> History:
-    """`history` with a run that passed. A history of another node is begun anew; a run that isn't newer changes nothing."""
-    if history.node != node:
-        history = History(node=node)
+def record(history: History, run: Document) -> History:
+    """`history` with a run that passed. One of another node is begun anew; a run that isn't newer changes nothing."""
+    if history.node != run.node:
+        history = History(node=run.node)
     pasts = {_place(past): past for past in history.pasts}
-    ids = _ids(devices)
+    ids = _ids(run.devices)
     taken: dict[tuple[str, Key], tuple[str, list[float]]] = {}
-    for key, device, figure in readings([r for r in results if r.outcome is Outcome.PASS], devices):
+    for key, device, figure in readings([r for r in run.results if r.outcome is Outcome.PASS], run.devices):
         taken.setdefault((ids.get(device, device), key), (figure.unit, []))[1].append(figure.value)
-    for place, (unit, values) in taken.items():
-        pasts[place] = _grown(pasts.get(place), place, unit, statistics.median(values), at)
-    newest = sorted(pasts.values(), key=lambda past: (-past.at, _place(past)))[:PASTS_KEPT]
-    return History(node=node, pasts=tuple(sorted(newest, key=_place)))
-
-
-def _grown(past: Past | None, place: tuple[str, Key], unit: str, value: float, at: float) -> Past:
-    device, key = place
-    if past is None or past.unit != unit:
-        return Past(
+    for (device, key), (unit, values) in taken.items():
+        now = Past(
             device=device,
             product=key.product,
             test=key.test,
             figure=key.figure,
             setting=key.setting,
             unit=unit,
-            at=at,
-            first=(value,),
+            software=stack(run.software),
+            at=run.started_at,
+            first=(statistics.median(values),),
         )
-    if at <= past.at:
+        pasts[device, key] = _grown(pasts.get((device, key)), now)
+    newest = sorted(pasts.values(), key=lambda past: (-past.at, _place(past)))[:PASTS_KEPT]
+    return History(node=run.node, pasts=tuple(sorted(newest, key=_place)))
+
+
+def _grown(past: Past | None, now: Past) -> Past:
+    if past is None or (past.unit, past.software) != (now.unit, now.software):
+        return now
+    if now.at <= past.at:
         return past
     if len(past.first) < FIRST_KEPT:
-        return msgspec.structs.replace(past, at=at, first=(*past.first, value))
-    return msgspec.structs.replace(past, at=at, last=(*past.last, value)[-LAST_KEPT:])
+        return msgspec.structs.replace(past, at=now.at, first=past.first + now.first)
+    return msgspec.structs.replace(past, at=now.at, last=(past.last + now.first)[-LAST_KEPT:])
 
 
 def _place(past: Past) -> tuple[str, Key]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from preflight.expect.figures import Key, readings, said
+from preflight.expect.figures import Key, readings, said, stack
 from preflight.expect.fleet import DRIFT_IN_ALL, Baseline, Entry, Seen, level
 from preflight.results import Document, Outcome, Verdict
 
 NODES_KEPT = 128  # of each entry, the newest; more make no median better
+SOFTWARE_KEPT = 3  # of each measurement, while a cluster is upgraded
+_Place = tuple[Key, str]
 
 
 def refusal(document: Document) -> str:
@@ -32,18 +34,28 @@ def learn(documents: Iterable[Document], old: Baseline | None = None, *, accept:
     `accept` lets levels go to where the nodes are now, however far that is: for a person who knows why.
     """
     old = old or Baseline()
-    taught: dict[Key, dict[str, Seen]] = {}
-    units: dict[Key, str] = {}
+    taught: dict[_Place, dict[str, Seen]] = {}
+    units: dict[_Place, str] = {}
     for document in sorted((d for d in documents if not refusal(d)), key=_age):
         for key, (unit, values) in _measured(document).items():
-            if units.setdefault(key, unit) == unit:
-                taught.setdefault(key, {})[document.node] = Seen(document.started_at, values)
-    entries = {entry.key: entry for entry in old.entries}
-    for key, nodes in taught.items():
-        entries[key] = _with(entries.get(key), key, units[key], nodes)
+            place = key, stack(document.software)
+            if units.setdefault(place, unit) == unit:
+                taught.setdefault(place, {})[document.node] = Seen(document.started_at, values)
+    entries = {(entry.key, entry.software): entry for entry in old.entries}
+    for place, nodes in taught.items():
+        entries[place] = _with(entries.get(place), place, units[place], nodes)
     if accept:
-        entries = {key: _accepted(entry) for key, entry in entries.items()}
-    return Baseline(entries=tuple(entries[key] for key in sorted(entries)))
+        entries = {place: _accepted(entry) for place, entry in entries.items()}
+    return Baseline(entries=tuple(entries[place] for place in _kept(entries)))
+
+
+def _kept(entries: Mapping[_Place, Entry]) -> list[_Place]:
+    """In order; of one measurement only those of the newest software, as an upgrade that nobody has any more says nothing."""
+    newest = sorted(entries, key=lambda place: (-max(seen.at for seen in entries[place].nodes.values()), place))
+    kept: dict[Key, list[_Place]] = {}
+    for place in newest:
+        kept.setdefault(place[0], []).append(place)
+    return sorted(place for places in kept.values() for place in places[:SOFTWARE_KEPT])
 
 
 def held(baseline: Baseline) -> list[str]:
@@ -79,10 +91,13 @@ def _measured(document: Document) -> dict[Key, tuple[str, tuple[float, ...]]]:
     return {key: (unit, tuple(sorted(values))) for key, (unit, values) in found.items() if values}
 
 
-def _with(entry: Entry | None, key: Key, unit: str, nodes: dict[str, Seen]) -> Entry:
+def _with(entry: Entry | None, place: _Place, unit: str, nodes: dict[str, Seen]) -> Entry:
     """The entry with these nodes; one in another unit is begun anew."""
     if entry is None or entry.unit != unit:
-        entry = Entry(product=key.product, test=key.test, figure=key.figure, setting=key.setting, unit=unit, nodes={})
+        product, test, figure, setting = place[0]
+        entry = Entry(
+            product=product, test=test, figure=figure, setting=setting, unit=unit, software=place[1], nodes={}
+        )
     known = entry.nodes
     newer = {name: seen for name, seen in nodes.items() if name not in known or known[name].at < seen.at}
     if not newer:

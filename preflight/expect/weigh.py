@@ -2,12 +2,13 @@
 
 A table can be wrong for a variant of a product, a fleet can be young, siblings can be slow together. So:
 
-1. What the test itself demands is decisive, and so is a fleet of at least eight other nodes.
-2. Siblings of the same run decide alone, unless the fleet finds the figure usual. Without a fleet, which knows how devices
-   scatter, they do so from 12 % on only.
-3. Else it takes two sources that agree, or one static bound missed by far. One alone proves nothing: no conclusion.
-4. A fleet that is content overrules table, link and history: then the table disagrees with the fleet, which is a remark.
-5. History never decides; a missed one is a second witness.
+1. What the test itself demands decides. So does a fleet of at least eight other nodes with the same software.
+2. So do siblings of the same run: from 9 % on where the fleet knows how devices scatter, else from 12 % on. Not where the fleet
+   finds the figure usual.
+3. So does a static bound (table, link) that is missed by far more than a table can be wrong.
+4. Else a witness takes a second source. One witness alone proves nothing: no conclusion. A hint alone is a remark.
+5. A fleet that is content overrules table, link and history: then the bound disagrees with the fleet, which is a remark.
+6. A static bound that the siblings miss too is no second source to them: that it is wrong would explain as much.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from preflight.expect.bounds import NAMES, Bound, behind, clause, margin, misses, misses_grossly, named
+from preflight.expect.bounds import NAMES, Bound, Word, behind, clause, margin, misses, misses_grossly, named
 from preflight.expect.figures import said
-from preflight.expect.fleet import NODES_ALONE
 from preflight.results import Expectation, Figure, Outcome, Source
 
 GROSS_SHARE = 0.4  # of a static bound: tables confuse one way with both ways (a half), hardly more
@@ -26,6 +26,7 @@ SIBLINGS_ALONE_SHARE = 0.12
 USUAL_SHARE = 0.05  # so little under the fleet's median is usual there
 _STATIC = (Source.PHYSICAL, Source.SKU)
 _OVERRULED = (*_STATIC, Source.HISTORY)
+Bounds = Mapping[Source, Bound]
 
 
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,23 +38,23 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[str, ...] = ()
 
 
-def weigh(figure: Figure, bounds: Mapping[Source, Bound]) -> Ruling:
+def weigh(figure: Figure, bounds: Bounds) -> Ruling:
     """The ruling over a figure that is a measurement. The expectations it comes with are its test's own demands."""
     own = [e for e in figure.expected if e.fails and misses(figure.value, e)]
     missed = [s for s, b in bounds.items() if b.expectation.fails and misses(figure.value, b.expectation)]
     overruled = [source for source in missed if _overruled(figure, source, bounds)]
     against = [source for source in missed if source not in overruled]
-    outcome = _outcome(figure, bounds, against)
-    weighed = _with(figure, bounds, overruled if outcome is not Outcome.PASS or own else missed)
-    remarks = tuple(_disagreement(figure, source, bounds) for source in overruled)
-    if own:
-        clauses = [clause(figure, e) for e in own] + [clause(figure, bounds[source].expectation) for source in against]
-        return Ruling(figure=weighed, outcome=Outcome.FAIL, reason=_sentence(figure, clauses), remarks=remarks)
-    reason = "" if outcome is Outcome.PASS else _reason(figure, bounds, against, outcome)
-    return Ruling(figure=weighed, outcome=outcome, reason=reason, remarks=remarks)
+    outcome = Outcome.FAIL if own else _outcome(figure, bounds, against)
+    harmless = missed if outcome is Outcome.PASS else overruled
+    remarks = [_disagreement(figure, source, bounds) for source in overruled]
+    if outcome is Outcome.PASS:
+        remarks += [_sentence(figure, [_clause(figure, source, bounds)]) for source in against if bounds[source].doubt]
+    clauses = [clause(figure, e) for e in own] + [_clause(figure, source, bounds) for source in against]
+    reason = "" if outcome is Outcome.PASS else _reason(figure, bounds, clauses, against, outcome)
+    return Ruling(figure=_with(figure, bounds, harmless), outcome=outcome, reason=reason, remarks=tuple(remarks))
 
 
-def _overruled(figure: Figure, source: Source, bounds: Mapping[Source, Bound]) -> bool:
+def _overruled(figure: Figure, source: Source, bounds: Bounds) -> bool:
     """Whether the fleet knows better than `source`."""
     fleet = bounds.get(Source.FLEET)
     if fleet is None or misses(figure.value, fleet.expectation):
@@ -61,22 +62,34 @@ def _overruled(figure: Figure, source: Source, bounds: Mapping[Source, Bound]) -
     return source in _OVERRULED or (source is Source.SIBLINGS and behind(figure, fleet.usual) <= USUAL_SHARE)
 
 
-def _outcome(figure: Figure, bounds: Mapping[Source, Bound], against: list[Source]) -> Outcome:
-    if not against:
-        return Outcome.PASS
-    fleet, siblings = bounds.get(Source.FLEET), bounds.get(Source.SIBLINGS)
-    alone = (fleet is not None and Source.FLEET in against and fleet.witnesses >= NODES_ALONE) or (
-        siblings is not None
-        and Source.SIBLINGS in against
-        and (fleet is not None or behind(figure, siblings.usual) >= SIBLINGS_ALONE_SHARE)
-    )
-    gross = any(misses_grossly(figure.value, bounds[s].expectation, GROSS_SHARE) for s in against if s in _STATIC)
-    if alone or gross or len(against) > 1:
+def _outcome(figure: Figure, bounds: Bounds, against: list[Source]) -> Outcome:
+    told = [(source, _word(figure, source, bounds)) for source in against]
+    words = [word for source, word in told if word is Word.DECIDES or not _doubted(source, bounds, against)]
+    if Word.DECIDES in words or (Word.WITNESS in words and len(words) > 1):
         return Outcome.FAIL
-    return Outcome.PASS if against == [Source.HISTORY] else Outcome.ERROR
+    return Outcome.PASS if not words or words == [Word.HINT] else Outcome.ERROR
 
 
-def _with(figure: Figure, bounds: Mapping[Source, Bound], harmless: list[Source]) -> Figure:
+def _word(figure: Figure, source: Source, bounds: Bounds) -> Word:
+    """What a missed bound is worth."""
+    bound, fleet = bounds[source], bounds.get(Source.FLEET)
+    if source in _STATIC and misses_grossly(figure.value, bound.expectation, GROSS_SHARE):
+        return Word.DECIDES
+    if source is Source.SIBLINGS:
+        scatter_known = fleet is not None and fleet.word is not Word.HINT
+        sure = scatter_known or behind(figure, bound.usual) >= SIBLINGS_ALONE_SHARE
+        return Word.DECIDES if sure else Word.WITNESS
+    return bound.word
+
+
+def _doubted(source: Source, bounds: Bounds, against: list[Source]) -> bool:
+    """Whether a static bound is missed by the usual sibling too, so that it adds nothing to what the siblings say."""
+    if source not in _STATIC or Source.SIBLINGS not in against:
+        return False
+    return misses(bounds[Source.SIBLINGS].usual, bounds[source].expectation)
+
+
+def _with(figure: Figure, bounds: Bounds, harmless: list[Source]) -> Figure:
     """The figure with everything that is expected of it. What does not count for this ruling fails nothing."""
     added = tuple(
         msgspec.structs.replace(b.expectation, fails=b.expectation.fails and s not in harmless)
@@ -87,25 +100,28 @@ def _with(figure: Figure, bounds: Mapping[Source, Bound], harmless: list[Source]
     return msgspec.structs.replace(figure, expected=expected, margin=min(margins) if margins else None)
 
 
-def _reason(figure: Figure, bounds: Mapping[Source, Bound], against: list[Source], outcome: Outcome) -> str:
-    words = _sentence(figure, [clause(figure, bounds[source].expectation) for source in against])
+def _reason(figure: Figure, bounds: Bounds, clauses: list[str], against: list[Source], outcome: Outcome) -> str:
+    words = _sentence(figure, clauses)
     if content := [_bound(s, b.expectation) for s, b in bounds.items() if s not in against and b.expectation.fails]:
         words += f"; met: {', '.join(content)}"
-    if outcome is Outcome.FAIL:
+    if outcome is Outcome.FAIL or any(bounds[source].doubt for source in against):
         return words
     if Source.SIBLINGS in against:
         return f"{words}. Devices may differ by so much, and no fleet baseline says whether these do"
-    if Source.FLEET in against:
-        return f"{words}. {bounds[Source.FLEET].witnesses} nodes are too few to fail by alone: learn from {NODES_ALONE}"
     return f"{words}. The machine or the bound is wrong, and no fleet baseline says which"
 
 
-def _disagreement(figure: Figure, source: Source, bounds: Mapping[Source, Bound]) -> str:
+def _disagreement(figure: Figure, source: Source, bounds: Bounds) -> str:
     fleet = bounds[Source.FLEET]
     return (
-        f"{_sentence(figure, [clause(figure, bounds[source].expectation)])}; but {fleet.witnesses} other nodes reach "
+        f"{_sentence(figure, [_clause(figure, source, bounds)])}; but {fleet.witnesses} other nodes reach "
         f"{said(fleet.usual)}: this bound disagrees with the fleet, which is believed"
     )
+
+
+def _clause(figure: Figure, source: Source, bounds: Bounds) -> str:
+    doubt = bounds[source].doubt
+    return clause(figure, bounds[source].expectation) + (f"; {doubt}" if doubt else "")
 
 
 def _sentence(figure: Figure, clauses: list[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,7 +23,8 @@ from preflight.baselines import (
 )
 from preflight.expect.learning import learn
 from preflight.expect.products import product_of
-from tests.unit.preflight.expect.runs import devices, document, results
+from preflight.results import Verdict
+from tests.unit.preflight.expect.runs import document
 
 SITE = """
 version: 1
@@ -38,7 +40,7 @@ products:
 
 
 def test_an_empty_folder_is_no_fault(tmp_path: Path) -> None:
-    known = knowledge(tmp_path / "none", "n1")
+    known = knowledge(tmp_path / "none", "n1", {})
     assert known.remarks == ()
     assert known.table.products
     assert not (tmp_path / "none").exists()
@@ -67,7 +69,7 @@ def test_a_bad_file_is_told_of_and_the_run_goes_on(tmp_path: Path, text: str, sa
     path.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(BaselineError, match=says):
         read_baseline(path)
-    known = knowledge(tmp_path, "n1")
+    known = knowledge(tmp_path, "n1", {})
     assert str(path) in known.remarks[0]
     assert "goes on without the fleet" in known.remarks[0]
     assert path.exists()
@@ -75,12 +77,12 @@ def test_a_bad_file_is_told_of_and_the_run_goes_on(tmp_path: Path, text: str, sa
 
 def test_a_folder_in_the_place_of_a_file_is_told_of(tmp_path: Path) -> None:
     (tmp_path / HISTORY).mkdir()
-    assert "Is a directory" in knowledge(tmp_path, "n1").remarks[0]
+    assert "Is a directory" in knowledge(tmp_path, "n1", {}).remarks[0]
 
 
 def test_a_sites_products_come_first(tmp_path: Path) -> None:
     (tmp_path / PRODUCTS).write_text(SITE)
-    table = knowledge(tmp_path, "n1").table
+    table = knowledge(tmp_path, "n1", {}).table
     mine = product_of(table, "NVIDIA H200")
     assert mine
     assert mine.product == "H200 of ours"
@@ -100,22 +102,28 @@ def test_a_sites_products_come_first(tmp_path: Path) -> None:
 )
 def test_a_bad_table_leaves_the_shipped_one(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / PRODUCTS).write_text(text)
-    known = knowledge(tmp_path, "n1")
+    known = knowledge(tmp_path, "n1", {})
     assert says in known.remarks[0]
     assert product_of(known.table, "NVIDIA H200")
 
 
 def test_history_grows_run_by_run(tmp_path: Path) -> None:
     for run in range(3):
-        remember(tmp_path, results([790.0]), devices(1), "n1", float(run + 1))
+        remember(tmp_path, document("n1", [790.0], float(run + 1)))
     (past,) = read_history(tmp_path / HISTORY).pasts
     assert past.first == (790.0, 790.0, 790.0)
+
+
+@pytest.mark.parametrize("spoilt", [{"verdict": Verdict.FAIL}, {"injected": ("matmul_repeat:nan",)}])
+def test_only_a_clean_pass_is_remembered(tmp_path: Path, spoilt: dict[str, Any]) -> None:
+    remember(tmp_path, document("n1", [790.0], **spoilt))
+    assert not (tmp_path / HISTORY).exists()
 
 
 def test_a_bad_history_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / HISTORY).write_text("{")
     with pytest.raises(BaselineError, match="move it away"):
-        remember(tmp_path, results([790.0]), devices(1), "n1", 1.0)
+        remember(tmp_path, document("n1", [790.0]))
     assert (tmp_path / HISTORY).read_text() == "{"
 
 
@@ -130,10 +138,10 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_the_usual_folder_is_not_made_by_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(baselines, "FOLDER", tmp_path / "lib")
-    remember(tmp_path / "lib", results([790.0]), devices(1), "n1", 1.0)
+    remember(tmp_path / "lib", document("n1", [790.0]))
     assert not (tmp_path / "lib").exists()
     (tmp_path / "lib").mkdir()
-    remember(tmp_path / "lib", results([790.0]), devices(1), "n1", 1.0)
+    remember(tmp_path / "lib", document("n1", [790.0]))
     assert (tmp_path / "lib" / HISTORY).exists()
 
 

@@ -53,6 +53,7 @@ def document(
     complete: bool = True,
     product: str = H200,
     figure: Figure | None = None,
+    software: dict[str, str] | None = None,
 ) -> Document:
     return Document(
         version=2,
@@ -67,6 +68,6 @@ def document(
         started_at=at,
         seconds=1.0,
         devices=devices(len(values), product, node),
-        software={},
+        software=software or {},
         results=results(values, figure),
     )

@@ -23,6 +23,7 @@ documents = st.lists(
         values,
         st.integers(min_value=0, max_value=5).map(float),
         product=st.sampled_from(["NVIDIA H200", "NVIDIA B200", ""]),
+        software=st.sampled_from([{"driver": "570"}, {"driver": "580"}]),
     ),
     max_size=12,
 )
@@ -78,10 +79,10 @@ def test_nothing_new_changes_nothing(first: list[Document], second: list[Documen
 def test_a_level_never_runs_away(batches: list[list[Document]]) -> None:
     baseline = Baseline()
     for batch in batches:
-        levels = {entry.key: level(entry) for entry in baseline.entries}
+        levels = {(entry.key, entry.software): level(entry) for entry in baseline.entries}
         baseline = learn(batch, baseline)
         for entry in baseline.entries:
-            was, now = levels.get(entry.key), level(entry)
+            was, now = levels.get((entry.key, entry.software)), level(entry)
             if was and now:
                 assert abs(now.usual / was.usual - 1) <= DRIFT_PER_LEARN + 1e-9
             if now and entry.first:
@@ -142,6 +143,18 @@ def test_an_entry_keeps_its_newest_nodes() -> None:
     assert len(entry.nodes) == NODES_KEPT
     assert "n0" not in entry.nodes
     assert f"n{NODES_KEPT + 2}" in entry.nodes
+
+
+def test_each_software_has_its_own_level_and_old_ones_go() -> None:
+    baseline = Baseline()
+    for at, driver in enumerate(("550", "560", "570", "580")):
+        new = [document(f"n{i}", [100.0 - at], float(at), software={"driver": driver}) for i in range(4)]
+        baseline = learn(new, baseline)
+    assert [(e.software, e.first, e.before) for e in baseline.entries] == [
+        ("driver 560", 99.0, 0.0),
+        ("driver 570", 98.0, 0.0),
+        ("driver 580", 97.0, 0.0),
+    ]
 
 
 def test_another_unit_begins_anew() -> None:

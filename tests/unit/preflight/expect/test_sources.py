@@ -14,7 +14,7 @@ from preflight.expect.figures import Better, better, nonsense, products, spread
 from preflight.expect.history import FIRST_KEPT, LAST_KEPT, History, record
 from preflight.expect.products import Product, Row, Table, faults, product_of, row_of
 from preflight.results import Figure, Outcome, Result, Source
-from tests.unit.preflight.expect.runs import devices, rate, results
+from tests.unit.preflight.expect.runs import devices, document, rate, results
 
 SHIPPED = table_of(None)
 
@@ -157,25 +157,35 @@ def test_a_fast_minority_makes_one_look_at_the_rest() -> None:
 def test_own_history_keeps_the_first_and_the_last_runs() -> None:
     past = History()
     for run in range(1, 40):
-        past = record(past, results([float(run)]), devices(1), "n1", float(run))
+        past = record(past, document("n1", [float(run)], float(run)))
     (found,) = past.pasts
     assert found.first == tuple(float(i) for i in range(1, FIRST_KEPT + 1))
     assert found.last == tuple(float(i) for i in range(40 - LAST_KEPT, 40))
-    assert record(past, results([5.0]), devices(1), "n1", 39.0) == past
+    assert record(past, document("n1", [5.0], 39.0)) == past
     assert msgspec.json.decode(msgspec.json.encode(past), type=History) == past
 
 
 def test_a_replaced_gpu_has_no_past() -> None:
     past = History()
     for run in range(5):
-        past = record(past, results([790.0]), devices(1, node="n1"), "n1", float(run + 1))
+        past = record(past, document("n1", [790.0], float(run + 1)))
     new = devices(1, node="spare")
     (found,) = expected(results([600.0]), new, Knowledge(node="n1", history=past))
     assert found.figures[0].expected == ()
     (same,) = expected(results([740.0]), devices(1, node="n1"), Knowledge(node="n1", history=past))
     assert [e.source for e in same.figures[0].expected] == [Source.HISTORY]
     assert "6.3% worse than this device's own 5 earlier passes" in same.remarks[0]
-    assert record(past, results([1.0]), devices(1), "another node", 9.0).node == "another node"
+    assert record(past, document("another node", [1.0], 9.0)).node == "another node"
+
+
+def test_other_software_begins_anew() -> None:
+    past = History()
+    for run in range(5):
+        past = record(past, document("n1", [790.0], float(run + 1), software={"driver": "570", "python": "3.11"}))
+    upgraded = Knowledge(node="n1", history=past, software="driver 580")
+    assert expected(results([600.0]), devices(1), upgraded)[0].figures[0].expected == ()
+    (new,) = record(past, document("n1", [600.0], 9.0, software={"driver": "580"})).pasts
+    assert (new.software, new.first) == ("driver 580", (600.0,))
 
 
 @given(

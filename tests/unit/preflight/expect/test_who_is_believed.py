@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.expect.apply import Knowledge, expected
-from preflight.expect.bounds import Bound, misses
+from preflight.expect.bounds import Bound, Word, misses
 from preflight.expect.fleet import Baseline
 from preflight.expect.history import History, record
 from preflight.expect.learning import learn
@@ -28,17 +28,26 @@ TABLE = Table(
 NODE = "judged"
 
 
-def fleet(nodes: int, value: float, spread: float = 0.01) -> Baseline:
+def fleet(nodes: int, value: float, spread: float = 0.01, driver: str = "") -> Baseline:
     """Every node at `value`, a little apart."""
     apart = (value * (1 + spread * (i - (nodes - 1) / 2) / max(1, nodes - 1)) for i in range(nodes))
-    return learn(document(f"other{i}", [reached] * 8, at=float(i)) for i, reached in enumerate(apart))
+    software = {"driver": driver} if driver else None
+    return learn(
+        document(f"other{i}", [reached] * 8, at=float(i), software=software) for i, reached in enumerate(apart)
+    )
 
 
 def history(value: float, runs: int = 5) -> History:
     past = History()
     for run in range(runs):
-        past = record(past, results([value] * 8), devices(8), NODE, float(run + 1))
+        past = record(past, document(NODE, [value] * 8, at=float(run + 1)))
     return past
+
+
+def moved(nodes: int, value: float, to: float) -> Baseline:
+    """A fleet that has learned `value`, and whose nodes reach `to` by now."""
+    new = [document(f"other{i}", [to] * 8, at=99.0) for i in range(nodes)]
+    return learn(new, fleet(nodes, value))
 
 
 def known(**what: object) -> Knowledge:
@@ -46,7 +55,7 @@ def known(**what: object) -> Knowledge:
 
 
 def judged(values: list[float], knowledge: Knowledge) -> tuple[Result, ...]:
-    return expected(results(values), devices(len(values)), knowledge)
+    return expected(results(values), devices(len(values), node=NODE), knowledge)
 
 
 SAME = [790.0, 791, 789, 790, 788, 792, 790, 790]
@@ -81,6 +90,20 @@ SCENES: dict[str, tuple[list[float], Knowledge, Outcome]] = {
     "far under the table, the fleet is the same": ([250.0], known(table=TABLE, baseline=fleet(12, 250)), PASS),
     "under three nodes, the table is content": ([710.0], known(table=TABLE, baseline=fleet(3, 790)), ERROR),
     "under the fleet, the table is content": ([710.0], known(table=TABLE, baseline=fleet(12, 790)), FAIL),
+    "under a fleet of other software": (ALL_SLOW, known(baseline=fleet(12, 790, driver="570")), PASS),
+    "under a fleet of other software, and the table": (
+        ALL_SLOW,
+        known(table=TABLE, baseline=fleet(12, 790, driver="570")),
+        FAIL,
+    ),
+    "under a fleet of other software, slower than it was": (
+        ALL_SLOW,
+        known(history=history(790), baseline=fleet(12, 790, driver="570")),
+        ERROR,
+    ),
+    "under the level of a fleet that has moved": (ALL_SLOW, known(baseline=moved(12, 790, 690)), ERROR),
+    "under a fleet that has moved": ([600.0], known(baseline=moved(12, 790, 690)), FAIL),
+    "siblings miss the table too": ([650.0] * 7 + [585.0], known(table=TABLE), ERROR),
     "under the fleet, no table": (ALL_SLOW, known(baseline=fleet(12, 790)), FAIL),
     "slower than it was, else unknown": (ALL_SLOW, known(history=history(790)), PASS),
     "slower than it was, and under the table": (ALL_SLOW, known(table=TABLE, history=history(790)), FAIL),
@@ -160,23 +183,22 @@ def test_what_could_not_be_read_is_said_once() -> None:
 rates = st.floats(min_value=1.0, max_value=2000.0)
 bounds = st.dictionaries(
     st.sampled_from([Source.PHYSICAL, Source.SKU, Source.SIBLINGS, Source.FLEET, Source.HISTORY]),
-    st.tuples(rates, st.integers(min_value=3, max_value=20)),
-)  # at least, and witnesses
+    st.tuples(rates, st.floats(min_value=1.0, max_value=3.0), st.sampled_from(Word)),
+)  # the least that is good, how much more is usual, what the word is worth
+Drawn = dict[Source, tuple[float, float, Word]]
 
 
-def _bounds(drawn: dict[Source, tuple[float, int]]) -> dict[Source, Bound]:
+def _bounds(drawn: Drawn) -> dict[Source, Bound]:
     return {
         source: Bound(
-            expectation=Expectation(source=source, words="", at_least=at_least), usual=at_least * 1.1, witnesses=count
+            expectation=Expectation(source=source, words="", at_least=least), usual=least * more, witnesses=9, word=word
         )
-        for source, (at_least, count) in drawn.items()
+        for source, (least, more, word) in drawn.items()
     }
 
 
 @given(rates, bounds)
-def test_a_margin_is_below_zero_exactly_if_something_follows(
-    value: float, drawn: dict[Source, tuple[float, int]]
-) -> None:
+def test_a_margin_is_below_zero_exactly_if_something_follows(value: float, drawn: Drawn) -> None:
     ruling = weigh(rate(value), _bounds(drawn))
     bad = ruling.figure.margin is not None and ruling.figure.margin < 0
     assert bad is (ruling.outcome is not PASS)
@@ -186,7 +208,7 @@ def test_a_margin_is_below_zero_exactly_if_something_follows(
 
 
 @given(rates, bounds)
-def test_a_content_fleet_leaves_only_siblings_to_fail_by(value: float, drawn: dict[Source, tuple[float, int]]) -> None:
+def test_a_content_fleet_leaves_only_siblings_to_fail_by(value: float, drawn: Drawn) -> None:
     given_bounds = _bounds(drawn)
     ruling = weigh(rate(value), given_bounds)
     fleet_bound = given_bounds.get(Source.FLEET)
@@ -195,9 +217,7 @@ def test_a_content_fleet_leaves_only_siblings_to_fail_by(value: float, drawn: di
 
 
 @given(rates, rates, bounds)
-def test_a_faster_device_is_never_judged_worse(
-    one: float, other: float, drawn: dict[Source, tuple[float, int]]
-) -> None:
+def test_a_faster_device_is_never_judged_worse(one: float, other: float, drawn: Drawn) -> None:
     order = [PASS, ERROR, FAIL]
     slow, fast = (weigh(rate(value), _bounds(drawn)).outcome for value in sorted((one, other)))
     assert order.index(fast) <= order.index(slow)
