@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import msgspec
 
 from preflight.checks.context import Context
+from preflight.host.installed import Gpu, Software
 from preflight.host.machine import Machine
-from preflight.host.software import Gpu, Software, read
+from preflight.host.software import read
 from preflight.host.states import State, facts, states
 from preflight.results import Outcome, Result
 

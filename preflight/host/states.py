@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 
-from preflight.host.software import Gpu, Software
+from preflight.host.installed import Gpu, Software
 from preflight.results import Evidence
 
 _DESKTOP = ("GeForce", "Quadro", "TITAN", "RTX")  # ECC off is how these are sold

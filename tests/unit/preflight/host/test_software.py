@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from preflight.across.versions import ABSENT, differences
 from preflight.checks.context import Context
 from preflight.checks.software import ALLOW_VARIABLE, FAULTS, run
+from preflight.host.installed import Gpu, Software
 from preflight.host.machine import Machine, numbers_listed
-from preflight.host.software import Gpu, Software, torch_build
+from preflight.host.software import torch_build
 from preflight.host.states import facts, states
 from preflight.results import Outcome, Result
 from tests.nodes.machines import dgx
