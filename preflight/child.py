@@ -1,82 +1,167 @@
 """The process that runs tests: the only one that may hang or crash.
 
-    python -m preflight.child TEST[:FAULT]...
+    python -m preflight.child PARENT
 
-Standard output carries one JSON message per line (`preflight.results.Message`); whatever a library prints there goes
-to standard error instead. It dies with its parent.
+Standard input carries one request per line, standard output one answer (`preflight.messages`); whatever a library prints
+there goes to standard error instead. It dies with its parent, and ends when nobody asks any more.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from preflight.results import STARTING, Done, Message, Now, Outcome, Result
+from preflight.checks.context import Context, Device
+from preflight.messages import STARTING, Answer, Do, Done, Group, Look, Now, Ready, Refused, Request, Take
+from preflight.results import Outcome, Result
 
 _PR_SET_PDEATHSIG = 1
-Send = Callable[[Message], None]
+_REQUEST: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+Send = Callable[[Answer], None]
 
 
-def main(arguments: list[str]) -> int:
-    """Run the tests in the order given."""
+def main(parent: int) -> None:
+    """Answer requests until there are no more."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a hung call would never see that nobody waits
+    if os.getppid() != parent:
+        return  # it died before we asked to die with it
     channel = os.dup(1)
     os.dup2(2, 1)
 
-    def send(message: Message) -> None:
-        line = msgspec.json.encode(message) + b"\n"
+    def send(answer: Answer) -> None:
+        line = msgspec.json.encode(answer) + b"\n"
         while line:
             line = line[os.write(channel, line) :]
 
-    for argument in arguments:
-        test, _, fault = argument.partition(":")
-        run_test(test, fault, send)
-    return 0
+    tester = Tester(send)
+    for line in sys.stdin.buffer:
+        tester.answer(_REQUEST.decode(line))
 
 
-def run_test(test: str, fault: str, send: Send) -> None:
-    """Run one test and send each result as it comes, then the mark that there are no more."""
-    began = time.perf_counter()
-    pending: Result | None = None
-    send(Now(test, STARTING))
-    try:
-        if fault == "hang":
-            send(Now(test, "an injected hang"))
-            signal.pause()
-        check = importlib.import_module(f"preflight.checks.{test}")
-        began = time.perf_counter()
-        for result in check.run(fault, lambda text: send(Now(test, text))):
+class Tester:
+    """What this process is: whose device it has, and whether it joined the others."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._device: Device | None = None
+        self._joined: Group | None = None
+        self._step = 0
+
+    def answer(self, request: Request) -> None:
+        """Do as asked, and say so."""
+        if isinstance(request, Look):
+            from preflight.inventory import inventory  # noqa: PLC0415 - only the node's process looks
+
+            self._send(inventory(self._note))
+        elif isinstance(request, Take):
+            self._send(self._take(request))
+        else:
+            self.run(request)
+
+    def run(self, do: Do) -> None:
+        """Run one test and send each result as it comes, then the mark that there are no more."""
+        pending: Result | None = None
+        self._step, raised = 0, False
+        self._send(Now(STARTING))
+        try:
+            for result in self._results(do):
+                if pending is not None:
+                    self._send(Done(pending, last=False))
+                pending = result
+            if self._device is not None:
+                self._settle(self._device)
+        except Exception as error:  # noqa: BLE001 - whatever a broken machine throws is a result
             if pending is not None:
-                send(Done(pending, last=False))
-            pending = msgspec.structs.replace(result, seconds=round(time.perf_counter() - began, 3))
-            began = time.perf_counter()
-    except Exception as error:  # noqa: BLE001 - whatever a broken machine throws is a result
-        if pending is not None:
-            send(Done(pending, last=False))
-        pending = of_exception(test, error)
-    send(Done(pending or Result(test=test, outcome=Outcome.ERROR, reason="the test had nothing to say"), last=True))
+                self._send(Done(pending, last=False))
+            pending, raised = of_exception(do.test, error, self._name), True
+        self._send(Done(pending, last=True, raised=raised))
+
+    def _results(self, do: Do) -> Iterator[Result]:
+        """The test's results as they come, each with its device and how long it took."""
+        if do.group is not None and do.group != self._joined:
+            self._join(do.group)
+        self._commit(do.fault)
+        check = importlib.import_module(f"preflight.checks.{do.test}")
+        context = Context(
+            device=self._device,
+            devices=do.devices,
+            level=do.level,
+            seconds=do.seconds,
+            fault=do.fault,
+            note=self._note,
+        )
+        began = time.perf_counter()
+        for result in check.run(context):
+            now = time.perf_counter()
+            seconds, began = round(now - began, 3), now
+            yield msgspec.structs.replace(result, device=result.device or self._name, seconds=seconds)
+
+    def _commit(self, fault: str) -> None:
+        """The faults that every test can be given: its process hangs, or crashes."""
+        if fault == "hang":
+            self._send(Now("an injected hang", self._step))
+            signal.pause()
+        if fault == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+
+    @property
+    def _name(self) -> str:
+        return self._device.name if self._device else ""
+
+    def _note(self, doing: str) -> None:
+        self._step += 1
+        self._send(Now(doing, self._step))
+
+    def _take(self, request: Take) -> Ready | Refused:
+        try:
+            from preflight.checks import devices  # noqa: PLC0415 - torch
+
+            taken = devices.take(request.seat)
+        except Exception as error:  # noqa: BLE001 - whatever a broken machine throws is an answer
+            failed = of_exception("", error, "")
+            return Refused(failed.outcome, failed.reason, misconfigured=failed.misconfigured)
+        if isinstance(taken, Ready):
+            self._device = taken.device
+        return taken
+
+    def _join(self, group: Group) -> None:
+        from preflight.checks import devices  # noqa: PLC0415 - torch
+
+        if self._device is None:
+            raise ValueError("a process without a device cannot join the others")
+        self._note("joining the other devices")
+        devices.join(group, self._device)
+        self._joined = group
+
+    def _settle(self, device: Device) -> None:
+        from preflight.checks import devices  # noqa: PLC0415 - torch
+
+        gc.collect()
+        devices.settle(device)
 
 
-def of_exception(test: str, error: Exception) -> Result:
+def of_exception(test: str, error: Exception, device: str) -> Result:
     """What an exception says of the machine: a device that throws is broken, one that is full is only busy."""
     words = " ".join(str(error).split())[:500] or type(error).__name__
+    outcome, reason, misconfigured = Outcome.ERROR, f"{type(error).__name__}: {words}", False
     if isinstance(error, ModuleNotFoundError):
         todo = "install it: pip install 'gpu-healthd[preflight]'"
-        reason = f"the module {error.name} is not here; {todo}"
-        return Result(test=test, outcome=Outcome.NOT_RUN, reason=reason, misconfigured=True)
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return Result(test=test, outcome=Outcome.ERROR, reason=f"not enough free memory: {words}")
-    if type(error).__name__ == "AcceleratorError" or "CUDA error" in words:
-        return Result(test=test, outcome=Outcome.FAIL, reason=f"the device failed: {words}")
-    return Result(test=test, outcome=Outcome.ERROR, reason=f"{type(error).__name__}: {words}")
+        outcome, reason, misconfigured = Outcome.NOT_RUN, f"the module {error.name} is not here; {todo}", True
+    elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        reason = f"not enough free memory: {words}"
+    elif type(error).__name__ == "AcceleratorError" or "CUDA error" in words:
+        outcome, reason = Outcome.FAIL, f"the device failed: {words}"
+    return Result(test=test, outcome=outcome, device=device, reason=reason, misconfigured=misconfigured)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(int(sys.argv[1]))
+    os._exit(0)  # what torch would tidy up may hang, and goes with the process anyway

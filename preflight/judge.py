@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from preflight.results import Outcome, Result, Verdict
 
@@ -10,27 +10,47 @@ _BAD = (Outcome.FAIL, Outcome.HANG)
 _OPEN = (Outcome.ERROR, Outcome.NOT_RUN)
 
 
-def judge(planned: Sequence[str], results: Sequence[Result]) -> tuple[Verdict, tuple[str, ...]]:
+def judge(
+    planned: Sequence[str], results: Sequence[Result], devices: Mapping[str, Sequence[str]] | None = None
+) -> tuple[Verdict, tuple[str, ...]]:
     """The verdict over all `planned` tests, and why; the reasons are empty only for a pass.
 
-    In order of weight: one failure or hang fails, whatever else is missing. Then what a person must put right.
-    Then anything that came to no conclusion, a test without a result among them. A pass needs every test to pass or
-    not to apply, and at least one to have passed.
+    `devices` names for a test the devices that have to have a result; of a test that isn't there, any one will do. In order of weight: one failure or
+    hang fails, whatever else is missing. Then what a person must put right. Then anything that came to no conclusion, a missing
+    result among them. A pass needs every test to pass or not to apply, and at least one to have passed. Remarks weigh nothing.
     """
-    if bad := [_sentence(r) for r in results if r.outcome in _BAD]:
-        return Verdict.FAIL, tuple(bad)
-    if wrong := [_sentence(r) for r in results if r.misconfigured]:
-        return Verdict.MISCONFIGURED, tuple(wrong)
-    unsure = [_sentence(r) for r in results if r.outcome in _OPEN]
-    seen = {r.test for r in results}
-    unsure += [f"{test}: no result" for test in planned if test not in seen]
+    if bad := _sentences(r for r in results if r.outcome in _BAD):
+        return Verdict.FAIL, bad
+    if wrong := _sentences(r for r in results if r.misconfigured):
+        return Verdict.MISCONFIGURED, wrong
+    unsure = _sentences(r for r in results if r.outcome in _OPEN) + _missing(planned, results, devices or {})
     if unsure:
-        return Verdict.INCONCLUSIVE, tuple(unsure)
+        return Verdict.INCONCLUSIVE, unsure
     if not any(r.outcome is Outcome.PASS for r in results):
         return Verdict.INCONCLUSIVE, ("no test applied to this machine, so nothing is proven",)
     return Verdict.PASS, ()
 
 
-def _sentence(result: Result) -> str:
-    where = f" on {result.device}" if result.device else ""
-    return f"{result.test}{where}: {result.reason or result.outcome.value}"
+def _missing(
+    planned: Sequence[str], results: Sequence[Result], devices: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    seen = {(r.test, r.device) for r in results}
+    missing = [f"{test}: no result" for test in planned if test not in {r.test for r in results}]
+    missing += [
+        f"{test} on {device}: no result"
+        for test, names in devices.items()
+        for device in names
+        if (test, device) not in seen
+    ]
+    return tuple(missing)
+
+
+def _sentences(results: Iterable[Result]) -> tuple[str, ...]:
+    """One sentence for each reason; tests that say the same of the same device share it."""
+    tests: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        tests.setdefault((result.device, result.reason or result.outcome.value), []).append(result.test)
+    return tuple(
+        f"{', '.join(dict.fromkeys(names))}{f' on {device}' if device else ''}: {reason}"
+        for (device, reason), names in tests.items()
+    )

@@ -1,7 +1,8 @@
-"""Which tests a level runs, in which order, and how long each may take. Pure."""
+"""Which tests a level runs, in which order, how long each may take, which faults are committed in them. Pure."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -11,41 +12,68 @@ class PlanError(ValueError):
     """The request makes no sense. The text names the word and lists the valid ones."""
 
 
-class Spec(msgspec.Struct, frozen=True):
-    """One test. Tests of one `part` share a process, so that torch is imported once.
+class Scope(str, enum.Enum):
+    """What a test is about, and so where it runs."""
 
-    `watchdog_s` is the longest a healthy machine may take for it; `faults` are what `--inject` can do to it.
+    NODE = "node"  # the machine: in one process without torch
+    DEVICE = "device"  # one device: in all devices' processes at once
+    PEERS = "peers"  # the devices together: in all their processes, with torch's default process group
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """One test.
+
+    `watchdog_s` is the longest a healthy machine may take for it; `faults` are what `--inject` can do to it beside `ANY_FAULT`;
+    `seconds` say for each level that runs it about how long it should take there.
     """
 
     test: str
-    part: str
+    scope: Scope
     watchdog_s: float
     faults: tuple[str, ...]
+    seconds: Mapping[str, float]
+
+
+class Injection(msgspec.Struct, frozen=True):
+    """A fault to commit, on one device; the last one if `device` is empty."""
+
+    fault: str
+    device: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to run, in order; `faults` maps a test to the fault to commit in it."""
+    """What to run, in order; `faults` maps a test to what to commit in it."""
 
     level: str
     specs: tuple[Spec, ...]
-    faults: Mapping[str, str]
+    faults: Mapping[str, Injection]
+
+    def needs(self, *scopes: Scope) -> bool:
+        """Whether any test has one of these scopes."""
+        return any(spec.scope in scopes for spec in self.specs)
 
 
 START_WATCHDOG_S = 120.0  # of a process, imports included: torch on a cold disk takes a minute
+# How long a level goes on: its tests run round after round, so that heat and chance get their turn, as long as another round
+# fits in. The first round that is no pass ends it; a plan without tests of devices has one.
+LASTS_S = {"gate": 0.0, "standard": 120.0, "burn-in": 1800.0}
+ANY_FAULT = ("hang", "crash")  # of the test's process; every test can be made to
+
+
+def _takes(gate: float | None = None, standard: float | None = None, burn_in: float | None = None) -> dict[str, float]:
+    asked = {"gate": gate, "standard": standard, "burn-in": burn_in}
+    return {level: seconds for level, seconds in asked.items() if seconds is not None}
+
 
 SPECS = {
     spec.test: spec
     for spec in (
-        Spec("gpu_state", "driver", 15.0, ("remap_pending", "lost", "hang")),
-        Spec("memory_pattern", "torch", 120.0, ("bit_flip", "hang")),
-        Spec("matmul_repeat", "torch", 120.0, ("one_output", "all_outputs", "nan", "hang")),
+        Spec("gpu_state", Scope.NODE, 15.0, ("remap_pending", "lost"), _takes(1, 1, 1)),
+        Spec("memory_pattern", Scope.DEVICE, 120.0, ("bit_flip",), _takes(1, 10, 60)),
+        Spec("matmul_repeat", Scope.DEVICE, 120.0, ("one_output", "all_outputs", "nan"), _takes(1, 20, 120)),
     )
 }
-_ALL = tuple(SPECS)
-LEVELS = {"gate": _ALL, "standard": _ALL, "burn-in": _ALL}
-# How long a level goes on: its tests run round after round, so that heat and chance get their turn. The first round that
-# is no pass ends it.
-LASTS_S = {"gate": 0.0, "standard": 120.0, "burn-in": 1800.0}
+LEVELS = {level: tuple(test for test, spec in SPECS.items() if level in spec.seconds) for level in LASTS_S}
 
 
 def plan(
@@ -54,7 +82,7 @@ def plan(
     inject: Sequence[str] = (),
     watchdogs: Mapping[str, float] | None = None,
 ) -> Plan:
-    """The plan for `level`; `only` leaves the other tests out, `inject` holds ``TEST:FAULT`` words.
+    """The plan for `level`; `only` leaves the other tests out, `inject` holds ``TEST:FAULT[@DEVICE]`` words.
 
     `watchdogs` gives single tests another time limit, in seconds.
 
@@ -74,19 +102,37 @@ def plan(
     return Plan(level, specs, _faults(inject, specs))
 
 
-def _faults(inject: Sequence[str], specs: Sequence[Spec]) -> dict[str, str]:
+def _faults(inject: Sequence[str], specs: Sequence[Spec]) -> dict[str, Injection]:
     running = {spec.test: spec for spec in specs}
-    faults: dict[str, str] = {}
+    faults: dict[str, Injection] = {}
     for word in inject:
-        test, _, fault = word.partition(":")
+        test, _, rest = word.partition(":")
+        fault, at, device = rest.partition("@")
         if test not in running:
             raise PlanError(f"cannot inject {word!r}: {test!r} does not run; {_listed(running)} would")
-        if fault not in running[test].faults:
-            raise PlanError(f"cannot inject {word!r}: {test} knows {_listed(running[test].faults)}")
+        known = (*running[test].faults, *ANY_FAULT)
+        if fault not in known:
+            raise PlanError(f"cannot inject {word!r}: {test} knows {_listed(known)}")
+        if at and running[test].scope is Scope.NODE:
+            raise PlanError(f"cannot inject {word!r}: {test} is about the node, leave @{device} out")
         if test in faults:
-            raise PlanError(f"cannot inject {word!r}: one fault for each test, and {faults[test]} is asked for already")
-        faults[test] = fault
+            raise PlanError(
+                f"cannot inject {word!r}: one fault for each test, and {faults[test].fault} is asked for already"
+            )
+        faults[test] = Injection(fault, device)
     return faults
+
+
+def check_devices(chosen: Plan, names: Sequence[str]) -> None:
+    """See that faults are committed on devices which exist; no names: nothing is known of them.
+
+    Raises:
+        PlanError: one does not.
+    """
+    for test, injection in chosen.faults.items():
+        if names and injection.device and injection.device not in names:
+            word = f"{test}:{injection.fault}@{injection.device}"
+            raise PlanError(f"cannot inject {word!r}: no such device; there is {_listed(names)}")
 
 
 def _listed(words: Sequence[str] | Mapping[str, object]) -> str:

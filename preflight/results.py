@@ -1,10 +1,12 @@
-"""What tests answer, what their process sends, and the document that comes out. Frozen records, JSON."""
+"""What tests answer, and the document that comes out. Frozen records, JSON."""
 
 from __future__ import annotations
 
 import enum
 
 import msgspec
+
+from preflight.checks.context import Device
 
 DOCUMENT_VERSION = 2
 Evidence = dict[str, str | int | float | bool]
@@ -90,24 +92,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     misconfigured: bool = False
 
 
-class Now(msgspec.Struct, frozen=True, tag="now"):
-    """From a test's process: what comes next. If nothing follows, it hangs there."""
-
-    test: str
-    doing: str
-
-
-class Done(msgspec.Struct, frozen=True, tag="done"):
-    """From a test's process: one result; `last` when the test has no further device."""
-
-    result: Result
-    last: bool
-
-
-Message = Now | Done
-STARTING = "starting"  # the first thing a test does: importing what it needs
-
-
 class Verdict(str, enum.Enum):
     """What the whole run says of the machine."""
 
@@ -129,7 +113,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of a run. Times are UTC seconds; `reasons` are empty only for a pass, `reason` is their sentence.
 
     `complete` is false if tests of the level were left out: a pass then speaks only for those that ran. `results` are those of
-    the last of the `rounds`; all before it passed.
+    the last of the `rounds`; all before it passed. `devices` are those that worked, at least at first, `software` the versions that results depend on.
     """
 
     version: int
@@ -143,4 +127,6 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     injected: tuple[str, ...]
     started_at: float
     seconds: float
+    devices: tuple[Device, ...]
+    software: dict[str, str]
     results: tuple[Result, ...]

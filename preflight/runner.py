@@ -1,175 +1,190 @@
-"""Runs a plan: one process for each part, a watchdog over each test. A hang or a crash is a result like any other."""
+"""Runs a plan: one process for each device and one for the node, in lockstep, a watchdog over each test.
+
+A hang or a crash is a result like any other: it names its device, and the other devices go on. Processes live as long as the
+run, so that torch, CUDA and the process group are set up once.
+"""
 
 from __future__ import annotations
 
-import os
-import select
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from itertools import groupby
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-import msgspec
-
-from preflight.plan import START_WATCHDOG_S, Plan, Spec
-from preflight.results import STARTING, Done, Message, Outcome, Result
+from preflight.checks.context import Device
+from preflight.crew import Crew, Member
+from preflight.endings import How, blamed, results_of, results_of_peers
+from preflight.lockstep import Turn, ending, hear_out
+from preflight.messages import Do, Group
+from preflight.plan import START_WATCHDOG_S, Plan, Scope, Spec, check_devices
+from preflight.results import Outcome, Result
+from preflight.seats import Unseated
 from vocabulary.clock import Clock
 
-EXIT_DEADLINE_S = 2.0  # from the end of its output to the end of a process
-REAP_DEADLINE_S = 5.0  # a process stuck in the driver may outlive SIGKILL; it must not take us along
-NOISE_BYTES_MAX = 4096
-LINE_BYTES_MAX = 1 << 20
-MACHINE_SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
-
 Progress = Callable[[str], None]
-_MESSAGE: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
-def run(plan: Plan, clock: Clock, progress: Progress) -> tuple[Result, ...]:
-    """Run all of `plan` and return one or more results for each of its tests, in order.
+class Runner:
+    """One run of a plan, of one or more rounds. A context: leaving it ends every process."""
 
-    `progress` gets a line whenever something begins or ends.
-    """
-    results: list[Result] = []
-    for _, part in groupby(plan.specs, key=lambda spec: spec.part):
-        results += _run_part(tuple(part), plan.faults, clock, progress)
-    return tuple(results)
+    def __init__(self, plan: Plan, clock: Clock, progress: Progress) -> None:
+        """Nothing starts yet. `progress` gets a line when a test begins, and one for each result."""
+        self._plan = plan
+        self._clock = clock
+        self._progress = progress
+        self._crew = Crew(clock)
+        self._told: set[str] = set()
+        self._group: Group | None = None
+        self._place, self._groups = "", 0
 
+    def __enter__(self) -> Runner:  # noqa: PYI034 - Self is not in Python 3.10
+        """Find the devices.
 
-def _run_part(specs: Sequence[Spec], faults: Mapping[str, str], clock: Clock, progress: Progress) -> list[Result]:
-    words = [f"{spec.test}:{faults.get(spec.test, '')}" for spec in specs]
-    results: list[Result] = []
-    with _Child(words, clock) as child:
-        for number, spec in enumerate(specs):
-            allowance = spec.watchdog_s + (START_WATCHDOG_S if number == 0 else 0.0)
-            found, whole = _follow(child, spec, allowance, progress)
-            results += found
-            for result in found:
-                progress(f"{result.test:<16} {result.outcome.value:<15} {result.device:<8} {result.reason}".rstrip())
-            if not whole:
-                results += [_not_run(later, spec) for later in specs[number + 1 :]]
-                break
-    return results
-
-
-def _not_run(spec: Spec, after: Spec) -> Result:
-    reason = f"{after.test} took its process down; run it again with --only {spec.test}"
-    return Result(test=spec.test, outcome=Outcome.NOT_RUN, reason=reason)
-
-
-def _follow(child: _Child, spec: Spec, allowance_s: float, progress: Progress) -> tuple[list[Result], bool]:
-    """The results of one test, and whether its process lives on to run the next."""
-    began = child.clock.monotonic()
-    deadline, doing = began + allowance_s, STARTING
-    results: list[Result] = []
-    try:
-        while (message := child.next_message(deadline)) is not None:
-            if isinstance(message, Done):
-                results.append(message.result)
-                if message.last:
-                    return results, True
-                continue
-            if doing == STARTING != message.doing:  # imports are over, the test begins
-                deadline = child.clock.monotonic() + spec.watchdog_s
-            doing = message.doing
-            progress(f"{spec.test:<16} {doing}")
-    except TimeoutError:
-        seconds = round(child.clock.monotonic() - began, 1)
-        reason = f"no end within {spec.watchdog_s:g} s; last seen at: {doing}"
-        return [*results, Result(test=spec.test, outcome=Outcome.HANG, reason=reason, seconds=seconds)], False
-    return [*results, _crash(spec, doing, child)], False
-
-
-def _crash(spec: Spec, doing: str, child: _Child) -> Result:
-    code = child.end()
-    how = f"ended with {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
-    reason = f"its process {how} at: {doing}; {child.noise() or 'it left no message'}"
-    outcome = Outcome.FAIL if -code in MACHINE_SIGNALS else Outcome.ERROR
-    return Result(test=spec.test, outcome=outcome, reason=reason)
-
-
-class _Child:
-    """The test process. Leaving the context ends it and everything it started."""
-
-    def __init__(self, words: Sequence[str], clock: Clock) -> None:
-        threads = str(len(os.sched_getaffinity(0)))
-        self.clock = clock
-        self._noise = b""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "preflight.child", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=os.environ | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
-            start_new_session=True,
-        )
-        assert self._process.stdout is not None  # noqa: S101 - we asked for pipes
-        assert self._process.stderr is not None  # noqa: S101 - likewise
-        self._out, self._err = self._process.stdout.fileno(), self._process.stderr.fileno()
-        self._open = {self._out, self._err}
-        self._line = b""
-
-    def __enter__(self) -> _Child:  # noqa: PYI034 - Self is not in Python 3.10
+        Raises:
+            PlanError: a fault is to be committed on a device that isn't there.
+        """
+        try:
+            if self._plan.needs(Scope.DEVICE, Scope.PEERS):
+                self._crew.assemble()
+            check_devices(self._plan, self.names)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end()
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
+        self._crew.close()
+        if self._place:
+            shutil.rmtree(self._place, ignore_errors=True)
 
-    def next_message(self, deadline: float) -> Message | None:
-        """The next thing the process sends; None once it has ended.
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all devices, tested or not; none if nothing is known of them."""
+        seated = [member.seat.name for member in self._crew.members]
+        return (*seated, *(unseated.name for unseated in self._crew.unseated if unseated.name))
 
-        Raises:
-            TimeoutError: it is `deadline` (monotonic), and there is nothing to read.
-        """
-        while True:
-            line, newline, rest = self._line.partition(b"\n")
-            if newline:
-                self._line = rest
-                try:
-                    return _MESSAGE.decode(line)
-                except msgspec.DecodeError:
-                    self._keep(line + b"\n")
-                    continue
-            left_s = deadline - self.clock.monotonic()
-            if left_s <= 0:
-                raise TimeoutError
-            if not self._read(left_s):
-                return None
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices that worked, at least at first, in order; known once a test of theirs has run."""
+        return tuple(member.device for member in self._crew.members if member.device is not None)
 
-    def _read(self, wait_s: float) -> bool:
-        """Take in what there is. False when no message can come any more."""
-        if self._out not in self._open or len(self._line) > LINE_BYTES_MAX:
-            return False
-        for descriptor in select.select(self._open, [], [], wait_s)[0]:
-            chunk = os.read(descriptor, 65536)
-            if not chunk:
-                self._open.discard(descriptor)
-            elif descriptor == self._out:
-                self._line += chunk
-            else:
-                self._keep(chunk)
-        return True
+    @property
+    def software(self) -> dict[str, str]:
+        """The versions that results depend on."""
+        return self._crew.software
 
-    def _keep(self, noise: bytes) -> None:
-        self._noise = (self._noise + noise)[-NOISE_BYTES_MAX:]
+    def round(self) -> tuple[Result, ...]:
+        """Run all of the plan once; one or more results for each of its tests and devices, in order."""
+        results: list[Result] = []
+        for spec in self._plan.specs:
+            self._progress(f"{spec.test:<18} begins")
+            found = self._node(spec) if spec.scope is Scope.NODE else self._on_devices(spec)
+            for result in found:
+                self._progress(
+                    f"{result.test:<18} {result.outcome.value:<15} {result.device:<8} {result.reason}".rstrip()
+                )
+            results += found
+        return tuple(results)
 
-    def noise(self) -> str:
-        """The last line it left on standard error."""
-        lines = self._noise.decode(errors="backslashreplace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    def _node(self, spec: Spec) -> tuple[Result, ...]:
+        turn = Turn(self._crew.node(), self._request(spec, ""), spec.watchdog_s, self._clock)
+        hear_out([turn], self._clock)
+        if turn.hung or turn.gone:
+            found = results_of(spec.test, ending(turn, self._clock))
+            self._crew.drop_node()
+            return found
+        return results_of(spec.test, ending(turn, self._clock))
 
-    def end(self) -> int:
-        """Kill what still runs; the exit code, or minus the signal it died of. Gives up on what cannot die."""
-        ended_itself = self._out not in self._open
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(EXIT_DEADLINE_S if ended_itself else 0.0)
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(REAP_DEADLINE_S)
-        return -signal.SIGKILL if self._process.returncode is None else self._process.returncode
+    def _on_devices(self, spec: Spec) -> tuple[Result, ...]:
+        present = self._crew.present()
+        absent = list(self._crew.unseated)
+        absent += [member.lost for member in self._crew.members if member.lost is not None]
+        missing = tuple(self._missing(spec, unseated) for unseated in absent)
+        if spec.scope is Scope.DEVICE:
+            order = ["", *self.names].index
+            return tuple(sorted((*missing, *self._each(spec, present)), key=lambda result: order(result.device)))
+        if missing:
+            return missing + tuple(_waits_for(spec, member, missing) for member in present)
+        if len(present) < 2 or any(member.seat.mig for member in present):
+            reason = "one device has no peers" if len(present) < 2 else "MIG instances are no peers"
+            return (Result(test=spec.test, outcome=Outcome.NOT_APPLICABLE, reason=reason),)
+        return self._peers(spec, present)
+
+    def _each(self, spec: Spec, present: Sequence[Member]) -> tuple[Result, ...]:
+        turns = self._turns(spec, present)
+        hear_out(turns, self._clock)
+        results: list[Result] = []
+        for member, turn in zip(present, turns, strict=True):
+            results += results_of(spec.test, ending(turn, self._clock))
+            if turn.hung or turn.gone:
+                member.lost = _lost(member, spec)
+        self._crew.dismiss([member for member in present if member.lost is not None])
+        return tuple(results)
+
+    def _peers(self, spec: Spec, present: Sequence[Member]) -> tuple[Result, ...]:
+        if self._group is None:
+            self._group = self._new_group(len(present))
+        turns = self._turns(spec, present)
+        hear_out(turns, self._clock, together=True)
+        endings = [ending(turn, self._clock) for turn in turns]
+        if at_fault := blamed(endings):  # what is left of their process group is good for nothing
+            for member, end_of in zip(present, endings, strict=True):
+                if end_of in at_fault and end_of.how is not How.RAISED:
+                    member.lost = _lost(member, spec)
+            self._crew.dismiss(present)
+            self._group = None
+        return results_of_peers(spec.test, endings)
+
+    def _turns(self, spec: Spec, present: Sequence[Member]) -> list[Turn]:
+        return [
+            Turn(member.process, self._request(spec, member.seat.name), spec.watchdog_s, self._clock)
+            for member in present
+            if member.process is not None
+        ]
+
+    def _request(self, spec: Spec, device: str) -> Do:
+        injected = self._plan.faults.get(spec.test)
+        here = injected is not None and (not device or device == (injected.device or self._crew.members[-1].seat.name))
+        return Do(
+            test=spec.test,
+            level=self._plan.level,
+            seconds=spec.seconds[self._plan.level],
+            fault=injected.fault if injected is not None and here else "",
+            devices=self.devices,
+            group=self._group if spec.scope is Scope.PEERS else None,
+        )
+
+    def _new_group(self, ranks: int) -> Group:
+        """A file that nobody met at before. Our watchdogs come first: they know who did not come."""
+        self._place = self._place or tempfile.mkdtemp(prefix="preflight-")
+        self._groups += 1
+        limit_s = max(spec.watchdog_s for spec in self._plan.specs) + START_WATCHDOG_S
+        return Group(str(Path(self._place) / f"group-{self._groups}"), ranks, limit_s)
+
+    def _missing(self, spec: Spec, why: Unseated) -> Result:
+        """What a device that cannot be tested says: what is wrong with it once, and then that it wasn't tested."""
+        outcome = Outcome.NOT_RUN if why.name in self._told and why.outcome is not Outcome.ERROR else why.outcome
+        self._told.add(why.name)
+        reason = f"{why.reason}; run it again with --only {spec.test}" if why.by_test else why.reason
+        return Result(test=spec.test, outcome=outcome, device=why.name, reason=reason, misconfigured=why.misconfigured)
+
+
+def run(plan: Plan, clock: Clock, progress: Progress) -> tuple[Result, ...]:
+    """Run all of `plan` once.
+
+    Raises:
+        PlanError: as `Runner`.
+    """
+    with Runner(plan, clock, progress) as runner:
+        return runner.round()
+
+
+def _lost(member: Member, spec: Spec) -> Unseated:
+    return Unseated(member.seat.name, Outcome.NOT_RUN, f"{spec.test} took its process down", by_test=True)
+
+
+def _waits_for(spec: Spec, member: Member, missing: Sequence[Result]) -> Result:
+    names = ", ".join(result.device or "all devices" for result in missing)
+    return Result(
+        test=spec.test, outcome=Outcome.NOT_RUN, device=member.seat.name, reason=f"it needs {names} as a peer"
+    )

@@ -1,59 +1,99 @@
-"""Which devices torch computes on here, and how much of each a test may use."""
+"""A device as torch takes it: which it is, how much of it a test may use, and the process group over all of them."""
 
 from __future__ import annotations
 
+import datetime as dt
 import os
+import platform
 from typing import Any
 
-import msgspec
 import torch
 
-from preflight.checks.gpu_state import gpus_on_bus
+from preflight.checks.context import Device
+from preflight.messages import Group, Ready, Refused, Seat
+from preflight.results import Outcome
 
-HOST_BYTES = 96 << 20  # enough to leave every cache of a processor, little enough for a gate of seconds
+HOST_BYTES = 64 << 20  # enough to leave most caches of a processor, little enough for a gate of seconds
 GPU_BLOCK_BYTES = 256 << 20
 GPU_SPARE_BYTES = 6 * GPU_BLOCK_BYTES + (512 << 20)  # patterns being computed, and what torch itself takes
 
 
-class Device(msgspec.Struct, frozen=True):
-    """One device; `label` says in words what is tested. `idle_gpus` counts GPUs that torch cannot compute on."""
-
-    name: str
-    label: str
-    memory_bytes: int
-    block_bytes: int
-    matmul_size: int
-    matmul_repeats: int
-    idle_gpus: int = 0
-
-    @property
-    def on_host(self) -> bool:
-        """Not a GPU: then host memory and the processor are what is tested."""
-        return self.name == "cpu"
-
-    def synchronize(self) -> None:
-        """Wait until everything asked of the device is done, so that its errors appear here."""
-        if not self.on_host:
-            torch.cuda.synchronize(self.name)
-
-
-def devices() -> list[Device]:
-    """All GPUs torch sees; the host, labelled as such, if there are none."""
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+def take(seat: Seat) -> Ready | Refused:
+    """Make this process the one of `seat`. CUDA must not have been used in it before: it sees what the seat may see from now on."""
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    os.environ["CUDA_VISIBLE_DEVICES"] = seat.visible
+    torch.set_num_threads(seat.threads)
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_tf32 = False
+    if seat.torch_name == "cpu":
+        return Ready(_device(seat, platform.machine(), HOST_BYTES), software())
+    if torch.version.cuda is None:
+        reason = f"torch {torch.__version__} here computes on processors only; install its CUDA build"
+        return Refused(Outcome.NOT_RUN, reason, misconfigured=True)
     if not torch.cuda.is_available():
-        return [Device("cpu", "host memory and processor", HOST_BYTES, 4 << 20, 384, 4, gpus_on_bus())]
-    return [_gpu(index) for index in range(torch.cuda.device_count())]
-
-
-def _gpu(index: int) -> Device:
-    free, _ = torch.cuda.mem_get_info(index)
+        reason = (
+            f"torch {torch.__version__} cannot use {seat.label}, which the driver shows; is the driver too old for it?"
+        )
+        return Refused(Outcome.ERROR, reason)
+    torch.cuda.set_device(seat.torch_name)
+    free, total = torch.cuda.mem_get_info(seat.torch_name)
     usable = free - GPU_SPARE_BYTES
     if usable < GPU_BLOCK_BYTES:
-        raise MemoryError(f"{free >> 20} MiB free on GPU {index}; end what uses it")
-    label = f"{torch.cuda.get_device_name(index)}, {usable >> 20} MiB"
-    return Device(f"cuda:{index}", label, usable, GPU_BLOCK_BYTES, 8192, 10)
+        reason = f"only {free >> 20} of {total >> 20} MiB are free; end what uses them"
+        return Refused(Outcome.NOT_RUN, reason, misconfigured=True)
+    product = seat.product or torch.cuda.get_device_name(seat.torch_name)
+    return Ready(_device(seat, product, usable), software())
+
+
+def _device(seat: Seat, product: str, memory_bytes: int) -> Device:
+    return Device(
+        name=seat.name,
+        torch_name=seat.torch_name,
+        index=seat.index,
+        label=seat.label,
+        uuid=seat.uuid,
+        product=product,
+        memory_bytes=memory_bytes,
+    )
+
+
+def software() -> dict[str, str]:
+    """The versions this process runs, those that results depend on."""
+    versions = {"python": platform.python_version(), "torch": str(torch.__version__)}
+    if torch.version.cuda is not None:
+        versions["cuda"] = str(torch.version.cuda)
+        versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+        versions["cudnn"] = str(torch.backends.cudnn.version())
+    try:
+        import triton  # noqa: PLC0415 - without it torch alone does the work
+    except ModuleNotFoundError:
+        return versions
+    return versions | {"triton": str(triton.__version__)}
+
+
+def join(group: Group, device: Device) -> None:
+    """Make torch's default process group over all devices."""
+    torch.distributed.init_process_group(
+        backend="gloo" if device.on_host else "nccl",
+        init_method=f"file://{group.path}",
+        rank=device.index,
+        world_size=group.ranks,
+        timeout=dt.timedelta(seconds=group.seconds),
+        device_id=None if device.on_host else torch.device(device.torch_name),
+    )
+
+
+def synchronize(device: Device) -> None:
+    """Wait until everything asked of the device is done, so that its errors appear here."""
+    if not device.on_host:
+        torch.cuda.synchronize(device.torch_name)
+
+
+def settle(device: Device) -> None:
+    """Wait for what a test left running, and give its memory back to the next."""
+    synchronize(device)
+    if not device.on_host:
+        torch.cuda.empty_cache()
 
 
 def as_bits(tensor: Any) -> Any:

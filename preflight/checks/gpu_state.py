@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from preflight.results import Evidence, Outcome, Result
+from preflight.checks.context import Context, Note
+from preflight.driver import NoDriverError, load
+from preflight.results import Location, Outcome, Result
 
 TEST = "gpu_state"
-LIBRARY_VARIABLE = "HEALTHD_NVML_LIBRARY"
-PCI_DEVICES = Path("/sys/bus/pci/devices")
-NVIDIA_VENDOR = "0x10de"
-GPU_CLASSES = ("0x0300", "0x0302")  # display controller, 3D controller
 RECOVERY_WORDS = {1: "reset the GPU", 2: "reboot the node", 3: "drain peer-to-peer", 4: "drain, then reset"}
-
-Note = Callable[[str], None]
 
 
 class GpuState(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,24 +42,21 @@ def faults_of(state: GpuState) -> list[str]:
     return faults
 
 
-def run(fault: str, note: Note) -> Iterator[Result]:
+def run(context: Context) -> Iterator[Result]:
     """One result for each GPU; one 'not applicable' where the machine has neither GPU nor driver."""
-    if fault == "hang":
-        note("an injected hang")
-        time.sleep(3600)
-    if fault in ("remap_pending", "lost"):
-        yield judge_state(GpuState(index=0, remap_pending=True, lost=fault == "lost"))
+    if context.fault:
+        yield judge_state(GpuState(index=0, remap_pending=True, lost=context.fault == "lost"))
         return
     try:
-        library = _load(note)
-    except _NoAnswerError as error:
-        yield error.result
+        library = load(context.note)
+    except NoDriverError as error:
+        yield Result(test=TEST, outcome=error.outcome, reason=error.reason, misconfigured=error.misconfigured)
         return
     count = library.nvmlDeviceGetCount()
     if not count:
         yield Result(test=TEST, outcome=Outcome.ERROR, reason="the driver is here but sees no GPU")
     for index in range(count):
-        yield judge_state(_read(library, index, note))
+        yield judge_state(_read(library, index, context.note))
 
 
 def judge_state(state: GpuState) -> Result:
@@ -78,60 +67,8 @@ def judge_state(state: GpuState) -> Result:
         outcome, reason = Outcome.FAIL, "; ".join(faults)
     elif state.unread:
         outcome, reason = Outcome.ERROR, f"could not read {', '.join(state.unread)}"
-    evidence: Evidence = {"uuid": state.uuid} if state.uuid else {}
-    return Result(test=TEST, outcome=outcome, device=f"GPU {state.index}", reason=reason, evidence=evidence)
-
-
-def gpus_on_bus(devices: Path = PCI_DEVICES) -> int:
-    """How many NVIDIA GPUs the PCI bus shows, whatever the driver thinks."""
-    return sum(
-        _word(device / "vendor") == NVIDIA_VENDOR and _word(device / "class").startswith(GPU_CLASSES)
-        for device in (devices.iterdir() if devices.is_dir() else ())
-    )
-
-
-def _word(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
-
-
-class _NoAnswerError(Exception):
-    """The driver can't be asked; carries what that means for the test."""
-
-    def __init__(self, outcome: Outcome, reason: str, *, misconfigured: bool = False) -> None:
-        super().__init__(reason)
-        self.result = Result(test=TEST, outcome=outcome, reason=reason, misconfigured=misconfigured)
-
-
-def _load(note: Note) -> Any:
-    """Load the library and initialise it. Where a library is, a GPU is expected, even if the bus shows none."""
-    import pynvml  # noqa: PLC0415 - absent packages are a result, not a crash
-
-    path = os.environ.get(LIBRARY_VARIABLE, "")
-    note(f"loading {path or 'the NVML library'}")
-    try:
-        if path:
-            pynvml.nvmlLib = ctypes.CDLL(path)  # a library that is already there pynvml takes as it is
-        note("nvmlInit")
-        pynvml.nvmlInit()
-    except OSError as error:
-        reason = f"{LIBRARY_VARIABLE} names a library that cannot be loaded: {error}"
-        raise _NoAnswerError(Outcome.NOT_RUN, reason, misconfigured=True) from error
-    except pynvml.NVMLError_LibraryNotFound as error:
-        raise _no_library(gpus_on_bus()) from error
-    except pynvml.NVMLError as error:
-        raise _NoAnswerError(Outcome.ERROR, f"the driver does not start: {error}") from error
-    return pynvml
-
-
-def _no_library(on_bus: int) -> _NoAnswerError:
-    if on_bus:
-        return _NoAnswerError(
-            Outcome.ERROR, f"{on_bus} GPUs on the PCI bus, but no NVML library to ask; is a driver installed?"
-        )
-    return _NoAnswerError(Outcome.NOT_APPLICABLE, "no GPU on the PCI bus, and no NVML library")
+    where = (Location(gpu=state.uuid),) if state.uuid else ()
+    return Result(test=TEST, outcome=outcome, device=f"GPU {state.index}", reason=reason, locations=where)
 
 
 def _read(library: Any, index: int, note: Note) -> GpuState:

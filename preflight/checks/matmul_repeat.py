@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from preflight.checks.devices import Device, as_bits, devices
-from preflight.checks.gpu_state import Note
+from preflight.checks.context import Context, Device, Note
+from preflight.checks.devices import as_bits, synchronize
 from preflight.results import Evidence, Outcome, Result
 
 TEST = "matmul_repeat"
@@ -25,10 +25,10 @@ ERRORS_LISTED = 8
 _ODD = -7046029254386353131
 
 
-def run(fault: str, note: Note) -> Iterator[Result]:
-    """One result for each device."""
-    for device in devices():
-        yield check(device, fault, note)
+def run(context: Context) -> Iterator[Result]:
+    """One result."""
+    if context.device is not None:
+        yield check(context.device, context.fault, context.note)
 
 
 def check(device: Device, fault: str, note: Note) -> Result:
@@ -40,17 +40,22 @@ def check(device: Device, fault: str, note: Note) -> Result:
                 return Result(
                     test=TEST, outcome=Outcome.FAIL, device=device.name, reason=_sentence(found), evidence=found
                 )
-            flops += 2 * device.matmul_size**3 * device.matmul_repeats
+            flops += 2 * _size(device) ** 3 * _repeats(device)
     evidence: Evidence = {
         "label": device.label,
-        "size": device.matmul_size,
-        "repeats": device.matmul_repeats * len(SEEDS) * len(TYPES),
+        "size": _size(device),
+        "repeats": _repeats(device) * len(SEEDS) * len(TYPES),
         "gigaflops": round(flops / (time.perf_counter() - began) / 1e9),
     }
-    if device.idle_gpus:
-        reason = f"{device.idle_gpus} GPUs on the PCI bus, but torch can use none; only the processor was tested"
-        return Result(test=TEST, outcome=Outcome.ERROR, device=device.name, reason=reason, evidence=evidence)
     return Result(test=TEST, outcome=Outcome.PASS, device=device.name, evidence=evidence)
+
+
+def _size(device: Device) -> int:
+    return 384 if device.on_host else 8192
+
+
+def _repeats(device: Device) -> int:
+    return 4 if device.on_host else 10
 
 
 def _check_one(device: Device, name: str, seed: int, fault: str, note: Note) -> Evidence:
@@ -59,7 +64,7 @@ def _check_one(device: Device, name: str, seed: int, fault: str, note: Note) -> 
     note(f"{device.name}: {name} products, seed {seed}")
     left, right = _operands(device, kind, seed)
     first, expected = None, 0
-    for repeat in range(device.matmul_repeats):
+    for repeat in range(_repeats(device)):
         output = left @ right
         _commit(fault, output, repeat)
         found = digest(output)
@@ -68,7 +73,7 @@ def _check_one(device: Device, name: str, seed: int, fault: str, note: Note) -> 
         elif found != expected:
             what: Evidence = {"type": name, "seed": seed, "repeat": repeat, "what": "differs from repeat 0"}
             return what | _differences(output, first, as_bits(output) != as_bits(first))
-    device.synchronize()
+    synchronize(device)
     note(f"{device.name}: {name} against double precision, seed {seed}")
     wrong = _beyond_rounding(left, right, first, name)
     if not bool(wrong.any()):
@@ -88,9 +93,9 @@ def digest(tensor: Any) -> int:
 
 def _operands(device: Device, kind: Any, seed: int) -> tuple[Any, Any]:
     """Two square matrices of normal numbers. Zeros or ones would leave most of the circuits idle."""
-    source = torch.Generator(device.name).manual_seed(seed)
-    shape = (device.matmul_size, device.matmul_size)
-    left, right = (torch.randn(shape, generator=source, device=device.name) for _ in range(2))
+    source = torch.Generator(device.torch_name).manual_seed(seed)
+    shape = (_size(device), _size(device))
+    left, right = (torch.randn(shape, generator=source, device=device.torch_name) for _ in range(2))
     return left.to(kind), right.to(kind)
 
 

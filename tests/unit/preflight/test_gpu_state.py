@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from preflight.checks.gpu_state import GpuState, _no_library, faults_of, gpus_on_bus, judge_state
+from preflight.checks.gpu_state import GpuState, faults_of, judge_state
+from preflight.driver import device_files, gpus_on_bus, no_library
 from preflight.results import Outcome
 
 
@@ -56,5 +57,12 @@ def test_gpus_are_counted_on_the_pci_bus(tmp_path: Path) -> None:
 
 
 def test_without_a_library_only_a_bus_without_gpus_excuses() -> None:
-    assert _no_library(0).result.outcome is Outcome.NOT_APPLICABLE
-    assert _no_library(8).result.outcome is Outcome.ERROR
+    assert no_library(0).outcome is Outcome.NOT_APPLICABLE
+    assert no_library(8).outcome is Outcome.ERROR
+
+
+def test_a_container_may_show_gpus_by_their_device_files_alone(tmp_path: Path) -> None:
+    for name in ("nvidia0", "nvidia11", "nvidiactl", "nvidia-uvm", "null"):
+        (tmp_path / name).touch()
+    assert device_files(tmp_path) == 2
+    assert device_files(tmp_path / "none") == 0

@@ -41,8 +41,9 @@ def test_a_watchdog_can_be_set_for_one_test() -> None:
     [
         ("gat", [], [], "no such level: 'gat'; there is gate, standard, burn-in"),
         ("gate", ["memory"], [], "no such test in level gate: 'memory'"),
-        ("gate", [], ["memory_pattern"], "memory_pattern knows bit_flip, hang"),
-        ("gate", [], ["memory_pattern:explode"], "memory_pattern knows bit_flip, hang"),
+        ("gate", [], ["memory_pattern"], "memory_pattern knows .*hang, crash"),
+        ("gate", [], ["memory_pattern:explode"], "memory_pattern knows .*hang, crash"),
+        ("gate", [], ["gpu_state:hang@cpu:0"], "gpu_state is about the node, leave @cpu:0 out"),
         ("gate", ["gpu_state"], ["memory_pattern:hang"], "'memory_pattern' does not run; gpu_state would"),
         ("gate", [], ["gpu_state:lost", "gpu_state:hang"], "one fault for each test"),
     ],

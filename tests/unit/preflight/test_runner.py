@@ -1,79 +1,148 @@
 from __future__ import annotations
 
-import json
 import os
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from preflight.checks.gpu_state import gpus_on_bus
 from preflight.child import of_exception
-from preflight.main import run_plan
-from preflight.plan import LASTS_S, Spec, plan
-from preflight.results import Done, Message, Now, Outcome, Result
-from preflight.runner import _Child, _follow, run
+from preflight.endings import results_of
+from preflight.lockstep import Turn, ending, hear_out
+from preflight.messages import Answer, Do, Done, Look, Now
+from preflight.plan import Injection, Plan, PlanError, Scope, Spec
+from preflight.process import TestProcess, end
+from preflight.results import Outcome, Result
+from preflight.runner import Runner, run
 from vocabulary.clock import SystemClock
 
-SPEC = Spec("gpu_state", "driver", 0.3, ())
+CLOCK = SystemClock()
+DO = Do(test="gpu_state", level="gate", seconds=1.0)
+
+# A test that the product doesn't have: its devices meet three times, and each fault keeps the last of them away.
+MEETS = """
+import os, signal
+from preflight.results import Outcome, Result
+
+def run(context):
+    import torch
+    for time in range(3):
+        context.note(f"going to meeting {time}")
+        if time == 1 and context.fault == "late":
+            signal.pause()
+        if time == 1 and context.fault == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if time == 1 and context.fault == "raises":
+            raise RuntimeError("CUDA error: of ours")
+        context.note(f"at meeting {time}")
+        torch.distributed.barrier()
+    yield Result(test="meets", outcome=Outcome.PASS, evidence={"rank": torch.distributed.get_rank(), "pid": os.getpid()})
+"""
+SPEAKS = """
+import os
+from preflight.results import Outcome, Result
+
+def run(context):
+    yield Result(test="speaks", outcome=Outcome.PASS, evidence={"pid": os.getpid(), "fault": context.fault})
+    if context.fault == "torn":
+        os.write(3, b'{"type": "done", ')
+"""
+
+
+@pytest.fixture
+def processes() -> Iterator[Callable[[], TestProcess]]:
+    started: list[TestProcess] = []
+
+    def start() -> TestProcess:
+        started.append(TestProcess("cpu:0", 1))
+        return started[-1]
+
+    yield start
+    end(started, CLOCK)
+
+
+@pytest.fixture
+def more_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test processes find `meets` and `speaks` beside the product's own tests."""
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks" / "meets.py").write_text(MEETS)
+    (tmp_path / "checks" / "speaks.py").write_text(SPEAKS)
+    place = str(tmp_path / "checks")
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import preflight.checks\npreflight.checks.__path__.append({place!r})\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    monkeypatch.setenv("HEALTHD_NVML_LIBRARY", "")
+
+
+def planned(*tests: tuple[str, Scope], watchdog_s: float = 60.0, **faults: str) -> Plan:
+    specs = tuple(Spec(test, scope, watchdog_s, (), {"gate": 1.0}) for test, scope in tests)
+    return Plan("gate", specs, {test: Injection(*fault.split("@")) for test, fault in faults.items()})
 
 
 def silent(_: str) -> None:
     pass
 
 
-def preflight(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "preflight", "run", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        env=os.environ | {"HEALTHD_NVML_LIBRARY": "", "CUDA_VISIBLE_DEVICES": ""} | env,
-    )
+def told(results: tuple[Result, ...]) -> list[tuple[str, str, str]]:
+    return [(result.test, result.device, result.outcome.value) for result in results]
 
 
-def test_a_hang_is_a_result_that_says_where_and_takes_the_rest_of_its_part_along() -> None:
-    results = run(
-        plan("gate", inject=["memory_pattern:hang"], watchdogs={"memory_pattern": 0.2}), SystemClock(), silent
-    )
-    assert [result.outcome for result in results[-2:]] == [Outcome.HANG, Outcome.NOT_RUN]
-    assert "last seen at: an injected hang" in results[-2].reason
-    assert "--only matmul_repeat" in results[-1].reason
-
-
-def test_the_process_of_a_hung_test_is_gone() -> None:
-    with _Child(["gpu_state:hang"], SystemClock()) as child:
-        results, alive = _follow(child, SPEC, 60.0, silent)
-        pid = child._process.pid
-    assert (results[0].outcome, alive) == (Outcome.HANG, False)
+def test_a_hang_is_a_result_that_says_where_and_its_process_is_gone(processes: Callable[[], TestProcess]) -> None:
+    process = processes()
+    turn = Turn(process, msgspec.structs.replace(DO, fault="hang"), 0.3, CLOCK)
+    hear_out([turn], CLOCK)
+    (result,) = results_of("gpu_state", ending(turn, CLOCK))
+    assert (result.outcome, result.device) == (Outcome.HANG, "cpu:0")
+    assert result.reason == "no end within 0.3 s; last seen at: an injected hang"
+    end([process], CLOCK)
     with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+        os.kill(process.pid, 0)
 
 
 @pytest.mark.parametrize(
     ("fatal", "outcome"),
     [(signal.SIGSEGV, Outcome.FAIL), (signal.SIGBUS, Outcome.FAIL), (signal.SIGKILL, Outcome.ERROR)],
 )
-def test_a_crash_is_a_result(fatal: signal.Signals, outcome: Outcome) -> None:
-    with _Child(["gpu_state:hang"], SystemClock()) as child:
-        assert child.next_message(child.clock.monotonic() + 60) == Now("gpu_state", "starting")
-        os.kill(child._process.pid, fatal)
-        results, alive = _follow(child, SPEC, 60.0, silent)
-    assert (results[0].outcome, alive) == (outcome, False)
-    assert fatal.name in results[0].reason
+def test_a_crash_is_a_result(processes: Callable[[], TestProcess], fatal: signal.Signals, outcome: Outcome) -> None:
+    process = processes()
+    turn = Turn(process, msgspec.structs.replace(DO, fault="hang"), 60.0, CLOCK)
+    os.kill(process.pid, fatal)
+    hear_out([turn], CLOCK)
+    (result,) = results_of("gpu_state", ending(turn, CLOCK))
+    assert result.outcome is outcome
+    assert f"was killed by {fatal.name} at: starting" in result.reason
 
 
-def test_a_test_that_does_not_exist_is_no_pass() -> None:
-    with _Child(["nonsense:"], SystemClock()) as child:
-        results, alive = _follow(child, SPEC, 60.0, silent)
-    assert alive
-    assert (results[0].outcome, results[0].misconfigured) == (Outcome.NOT_RUN, True)
+def test_a_process_that_is_gone_already_is_heard_out_at_once(processes: Callable[[], TestProcess]) -> None:
+    process = processes()
+    os.kill(process.pid, signal.SIGKILL)
+    for _ in range(2):
+        turn = Turn(process, Look(), 60.0, CLOCK)
+        hear_out([turn], CLOCK)
+        assert turn.gone
+
+
+def test_a_stopped_process_can_be_ended(processes: Callable[[], TestProcess]) -> None:
+    process = processes()
+    os.kill(process.pid, signal.SIGSTOP)
+    turn = Turn(process, Look(), 0.2, CLOCK)
+    hear_out([turn], CLOCK)
+    assert turn.hung
+    end([process], CLOCK)
+    with pytest.raises(ProcessLookupError):
+        os.kill(process.pid, 0)
+
+
+def test_a_test_that_does_not_exist_is_no_pass(processes: Callable[[], TestProcess]) -> None:
+    turn = Turn(processes(), msgspec.structs.replace(DO, test="nonsense"), 60.0, CLOCK)
+    hear_out([turn], CLOCK)
+    (result,) = results_of("nonsense", ending(turn, CLOCK))
+    assert (result.outcome, result.misconfigured) == (Outcome.NOT_RUN, True)
 
 
 @pytest.mark.parametrize(
@@ -86,15 +155,15 @@ def test_a_test_that_does_not_exist_is_no_pass() -> None:
     ],
 )
 def test_what_an_exception_says_of_the_machine(error: Exception, outcome: Outcome) -> None:
-    assert of_exception("matmul_repeat", error).outcome is outcome
+    assert of_exception("matmul_repeat", error, "cuda:3").outcome is outcome
 
 
 def test_messages_survive_the_pipe_whatever_they_hold() -> None:
-    messages: list[Message] = [
-        Now("a", "b\n\x00ü"),
+    messages: list[Answer] = [
+        Now("b\n\x00ü", 3),
         Done(Result(test="t", outcome=Outcome.FAIL, reason="x\ny"), last=True),
     ]
-    decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+    decoder: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
     for message in messages:
         line = msgspec.json.encode(message)
         assert b"\n" not in line
@@ -102,107 +171,85 @@ def test_messages_survive_the_pipe_whatever_they_hold() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.skipif(gpus_on_bus() > 0, reason="the golden document is that of a machine without a GPU")
-def test_a_healthy_machine_passes_the_gate_and_prints_one_document(golden: Callable[[str, str], None]) -> None:
-    pytest.importorskip("torch")
-    done = preflight("-o", "json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert all(line.startswith("preflight: ") for line in done.stderr.splitlines())
-    golden("preflight/pass.json", stable(done.stdout))
+def test_each_device_has_one_process_for_the_whole_run_and_only_the_last_gets_the_fault(more_tests: None) -> None:
+    with Runner(planned(("speaks", Scope.DEVICE), ("meets", Scope.PEERS), speaks="slow"), CLOCK, silent) as runner:
+        first, second = runner.round(), runner.round()
+        assert [device.name for device in runner.devices] == ["cpu:0", "cpu:1"]
+    pids = [result.evidence["pid"] for result in first]
+    assert pids == [result.evidence["pid"] for result in second]
+    assert pids[:2] == pids[2:]
+    assert [result.evidence["fault"] for result in first[:2]] == ["", "slow"]
+    assert [result.evidence["rank"] for result in first[2:]] == [0, 1]
 
 
 @pytest.mark.torch
-def test_a_fault_fails_the_gate_with_its_place(golden: Callable[[str, str], None]) -> None:
-    pytest.importorskip("torch")
-    done = preflight("-o", "json", "--inject", "memory_pattern:bit_flip", "--only", "memory_pattern")
-    assert done.returncode == 1
-    golden("preflight/bit_flip.json", stable(done.stdout))
-
-
-def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n")
-    done = preflight("-o", "json", "--only", "matmul_repeat", PYTHONPATH=str(tmp_path))
-    document = json.loads(done.stdout)
-    assert (done.returncode, document["verdict"], document["complete"]) == (2, "misconfigured", False)
-    assert "pip install 'gpu-healthd[preflight]'" in document["reason"]
-
-
-def test_a_configured_library_that_is_missing_must_be_put_right() -> None:
-    done = preflight("--only", "gpu_state", HEALTHD_NVML_LIBRARY="/nowhere/libnvidia-ml.so.1")
-    assert done.returncode == 2
-    assert "HEALTHD_NVML_LIBRARY names a library that cannot be loaded: /nowhere" in done.stdout
-
-
-DRIVER_SAYS = [
-    ("gpus 3", 0, "PASS"),
-    ("gpus 3\npending.1 1", 1, "gpu_state on GPU 1: a row remap waits for a GPU reset"),
-    ("gpus 3\nfailure.0 1", 1, "gpu_state on GPU 0: a row could not be remapped"),
-    ("gpus 3\nrecovery_action.2 2", 1, "gpu_state on GPU 2: the driver asks for recovery action 2 (reboot the node)"),
-    ("gpus 3\nlost 2", 1, "gpu_state on GPU 2: the driver has lost it"),
-    ("gpus 3\nhang 1", 1, "no end within 0.5 s; last seen at: GPU 1: handle"),
-    ("hang init", 1, "no end within 0.5 s; last seen at: nvmlInit"),
-    ("fail 999", 3, "the driver does not start: Unknown Error"),
-    ("gpus 0", 3, "the driver is here but sees no GPU"),
-]
-
-
-@pytest.fixture(scope="session")
-def fake_nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A driver library that says what a scenario file tells it to, built from C."""
-    nodes = Path(__file__).parents[2] / "nodes" / "fake_nvml" / "build.py"
-    command = [sys.executable, str(nodes), str(tmp_path_factory.mktemp("nvml"))]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-@pytest.mark.parametrize(("scenario", "code", "says"), DRIVER_SAYS)
-def test_what_the_driver_says_of_its_gpus(fake_nvml: str, tmp_path: Path, scenario: str, code: int, says: str) -> None:
-    (tmp_path / "scenario").write_text(f"{scenario}\n")
-    limit = 0.5 if "hang" in scenario else 60
-    env = {"HEALTHD_NVML_LIBRARY": fake_nvml, "FAKE_NVML_SCENARIO": str(tmp_path / "scenario")}
-    done = preflight("--only", "gpu_state", "--watchdog", f"gpu_state={limit}", **env)
-    assert done.returncode == code, done.stdout + done.stderr
-    assert says in done.stdout
-
-
-@pytest.mark.skipif(gpus_on_bus() > 0, reason="there is a GPU")
-def test_a_machine_where_nothing_applies_is_no_pass() -> None:
-    done = preflight("--only", "gpu_state")
-    assert done.returncode == 3
-    assert "nothing is proven" in done.stdout
-
-
 @pytest.mark.parametrize(
-    "arguments",
+    ("fault", "outcomes", "says"),
     [
-        ["--level", "x"],
-        ["--only", "x"],
-        ["--inject", "x"],
-        ["--watchdog", "gpu_state=-1"],
-        ["--watchdog", "gpu_state=nan"],
+        ("late", ["not_run", "hang"], "last seen at: going to meeting 1, while cpu:0 waited at: at meeting 1"),
+        ("killed", ["not_run", "error"], "was killed by SIGKILL at: going to meeting 1"),
+        ("raises", ["not_run", "fail"], "CUDA error: of ours"),
+        ("hang", ["not_run", "hang"], "last seen at: an injected hang"),
     ],
 )
-def test_wrong_usage_is_misconfigured_and_prints_no_document(arguments: list[str]) -> None:
-    done = preflight(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "Error: " in done.stderr
-
-
-def stable(document: str) -> str:
-    """The document without what differs from machine to machine."""
-    document = re.sub(r'("(?:started_at|seconds|gigabytes_per_s|gigaflops)": )[0-9.e+-]+', r"\g<1>0", document)
-    return re.sub(r'("node": )"[^"]*"', r'\1"this-node"', document)
-
-
-@pytest.mark.parametrize(
-    ("scenario", "verdict", "least", "most"), [("gpus 3", "pass", 2, 99), ("gpus 3\nlost 2", "fail", 1, 1)]
-)
-def test_a_longer_level_goes_round_after_round_until_one_is_no_pass(
-    fake_nvml: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str, verdict: str, least: int, most: int
+def test_of_devices_that_wait_for_each_other_the_one_that_keeps_them_waiting_is_named(
+    more_tests: None, monkeypatch: pytest.MonkeyPatch, fault: str, outcomes: list[str], says: str
 ) -> None:
-    (tmp_path / "scenario").write_text(f"{scenario}\n")
-    monkeypatch.setenv("HEALTHD_NVML_LIBRARY", fake_nvml)
-    monkeypatch.setenv("FAKE_NVML_SCENARIO", str(tmp_path / "scenario"))
-    monkeypatch.setitem(LASTS_S, "standard", 3.0)
-    document = run_plan(plan("standard", ["gpu_state"]), (), SystemClock())
-    assert document.verdict.value == verdict
-    assert least <= document.rounds <= most
+    monkeypatch.setattr("preflight.lockstep.PEER_GRACE_S", 0.5)
+    both = planned(("meets", Scope.PEERS), ("speaks", Scope.DEVICE), watchdog_s=3.0, meets=fault)
+    results = run(both, CLOCK, silent)
+    assert [result.outcome.value for result in results[:2]] == outcomes
+    assert says in results[1].reason
+    assert "it waited for cpu:1" in results[0].reason
+    # Who only waited is given a new process and goes on; so does who only raised an exception.
+    assert [result.outcome.value for result in results[2:]] == ["pass", "pass" if fault == "raises" else "not_run"]
+
+
+@pytest.mark.torch
+def test_a_device_that_is_gone_leaves_the_others_and_no_peers(more_tests: None) -> None:
+    three = planned(("speaks", Scope.DEVICE), ("meets", Scope.PEERS), ("gpu_state", Scope.NODE), speaks="crash@cpu:0")
+    results = run(three, CLOCK, silent)
+    assert told(results)[:4] == [
+        ("speaks", "cpu:0", "fail"),
+        ("speaks", "cpu:1", "pass"),
+        ("meets", "cpu:0", "not_run"),
+        ("meets", "cpu:1", "not_run"),
+    ]
+    assert results[2].reason == "speaks took its process down; run it again with --only meets"
+    assert results[3].reason == "it needs cpu:0 as a peer"
+    assert results[4].test == "gpu_state"
+
+
+def test_a_fault_on_a_device_that_is_not_there_is_refused_with_those_that_are(more_tests: None) -> None:
+    with pytest.raises(PlanError, match=r"speaks:slow@cuda:9.*: no such device; there is cpu:0, cpu:1"):
+        run(planned(("speaks", Scope.DEVICE), speaks="slow@cuda:9"), CLOCK, silent)
+
+
+def test_a_process_without_an_answer_to_its_parent_dies_with_it(tmp_path: Path) -> None:
+    script = (
+        "import sys, time\n"
+        "from preflight.process import TestProcess\n"
+        "from preflight.messages import Do\n"
+        "process = TestProcess('', 1)\n"
+        "process.ask(Do(test='gpu_state', level='gate', seconds=1.0, fault='hang'))\n"
+        "while 'hang' not in str(process.read([process._out])): pass\n"
+        "print(process.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.kill()
+    assert gone(pid)
+
+
+def gone(pid: int) -> bool:
+    """Wait, up to the test's own time limit, until there is no such process or only its remains."""
+    while True:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        os.sched_yield()

@@ -1,0 +1,84 @@
+"""The NVIDIA driver's library, loaded. Only test processes call this: a call into a broken driver may never return."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from preflight.results import Outcome
+
+LIBRARY_VARIABLE = "HEALTHD_NVML_LIBRARY"
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+DEVICE_FILES = Path("/dev")
+NVIDIA_VENDOR = "0x10de"
+GPU_CLASSES = ("0x0300", "0x0302")  # display controller, 3D controller
+
+
+class NoDriverError(Exception):
+    """The driver can't be asked; carries what that means for a test."""
+
+    def __init__(self, outcome: Outcome, reason: str, *, misconfigured: bool = False) -> None:
+        super().__init__(reason)
+        self.outcome, self.reason, self.misconfigured = outcome, reason, misconfigured
+
+
+def load(note: Callable[[str], None]) -> Any:
+    """The library, loaded and initialised. Where a library is, a GPU is expected, even if the bus shows none.
+
+    Raises:
+        NoDriverError: there is none, or it does not start.
+    """
+    import pynvml  # noqa: PLC0415 - absent packages are a result, not a crash
+
+    path = os.environ.get(LIBRARY_VARIABLE, "")
+    note(f"loading {path or 'the NVML library'}")
+    try:
+        if path:
+            pynvml.nvmlLib = ctypes.CDLL(path)  # a library that is already there pynvml takes as it is
+        note("nvmlInit")
+        pynvml.nvmlInit()
+    except OSError as error:
+        reason = f"{LIBRARY_VARIABLE} names a library that cannot be loaded: {error}"
+        raise NoDriverError(Outcome.NOT_RUN, reason, misconfigured=True) from error
+    except pynvml.NVMLError_LibraryNotFound as error:
+        raise no_library(gpus_here()) from error
+    except pynvml.NVMLError as error:
+        raise NoDriverError(Outcome.ERROR, f"the driver does not start: {error}") from error
+    return pynvml
+
+
+def no_library(gpus: int) -> NoDriverError:
+    """What it means that there is no library while the machine has so many GPUs."""
+    if gpus:
+        reason = f"{gpus} GPUs on the PCI bus, but no NVML library to ask; is a driver installed?"
+        return NoDriverError(Outcome.ERROR, reason)
+    return NoDriverError(Outcome.NOT_APPLICABLE, "no GPU on the PCI bus, and no NVML library")
+
+
+def gpus_here() -> int:
+    """How many GPUs this machine has, whatever the driver thinks: a container may hide the bus, or the device files."""
+    return max(gpus_on_bus(), device_files())
+
+
+def gpus_on_bus(devices: Path = PCI_DEVICES) -> int:
+    """How many NVIDIA GPUs the PCI bus shows, whatever the driver thinks."""
+    return sum(
+        _word(device / "vendor") == NVIDIA_VENDOR and _word(device / "class").startswith(GPU_CLASSES)
+        for device in (devices.iterdir() if devices.is_dir() else ())
+    )
+
+
+def device_files(directory: Path = DEVICE_FILES) -> int:
+    """How many GPUs the driver has given this machine, or container, a device file for."""
+    return sum(re.fullmatch(r"nvidia\d+", path.name) is not None for path in directory.glob("nvidia*"))
+
+
+def _word(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

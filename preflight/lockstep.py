@@ -1,0 +1,112 @@
+"""Asks several processes the same and hears them all out: until each has answered, ended, or is overdue."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Sequence
+
+from preflight.endings import Ending, How
+from preflight.messages import STARTING, Do, Done, Inventory, Now, Ready, Refused, Request
+from preflight.plan import START_WATCHDOG_S
+from preflight.process import TestProcess
+from preflight.results import Result
+from vocabulary.clock import Clock
+
+PEER_GRACE_S = 10.0  # what is left to a test's other devices after one of them is gone: they wait for it in vain
+
+
+class Turn:
+    """One process's part: a request, and what came of it."""
+
+    def __init__(self, process: TestProcess, request: Request, watchdog_s: float, clock: Clock) -> None:
+        """Ask. The watchdog runs from the first thing that is announced after starting, which has a limit of its own."""
+        self.process = process
+        self.watchdog_s = watchdog_s
+        self.doing = STARTING
+        self.step = 0
+        self.results: list[Result] = []
+        self.answer: Inventory | Ready | Refused | Done | None = None
+        self.hung = self.gone = False
+        self._clock = clock
+        self._started = not isinstance(request, Do)
+        self.began = clock.monotonic()
+        self.deadline = self.began + watchdog_s + (0.0 if self._started else START_WATCHDOG_S)
+        process.ask(request)
+
+    @property
+    def open(self) -> bool:
+        """Nothing final is known yet."""
+        return self.answer is None and not self.hung and not self.gone
+
+    @property
+    def broken(self) -> bool:
+        """Its process ended, or its test did by an exception: nobody need wait for it."""
+        return self.gone or (isinstance(self.answer, Done) and self.answer.raised)
+
+    def hear(self, ready: Sequence[int]) -> None:
+        """Take in what came."""
+        for said in self.process.read(ready):
+            if isinstance(said, Now):
+                self._now(said)
+            elif isinstance(said, Done):
+                if said.result is not None:
+                    self.results.append(said.result)
+                self.answer = said if said.last else None
+            else:
+                self.answer = said
+        if self.answer is None and self.process.silent:
+            self.gone = True
+
+    def _now(self, now: Now) -> None:
+        if not self._started and now.doing != STARTING:  # imports are over, the test begins
+            self._started = True
+            self.deadline = self._clock.monotonic() + self.watchdog_s
+        self.doing, self.step = now.doing, now.step
+
+    def hurry(self, seconds: float) -> None:
+        """Allow this much from now on, at most."""
+        self.deadline = min(self.deadline, self._clock.monotonic() + seconds)
+
+
+def hear_out(turns: Sequence[Turn], clock: Clock, *, together: bool = False) -> None:
+    """Return once no turn is open.
+
+    Args:
+        turns: what was asked.
+        clock: what deadlines are told by.
+        together: they wait for each other, so that where one breaks off the others get `PEER_GRACE_S` only.
+    """
+    hurried = False
+    while pending := [turn for turn in turns if turn.open]:
+        silent = any(turn.process.silent for turn in pending)
+        left_s = 0.0 if silent else min(turn.deadline for turn in pending) - clock.monotonic()
+        descriptors = [descriptor for turn in pending for descriptor in turn.process.readable]
+        ready = select.select(descriptors, [], [], max(0.0, left_s))[0]
+        for turn in pending:
+            turn.hear(ready)  # first: it may have answered while nobody listened
+            turn.hung = turn.open and clock.monotonic() >= turn.deadline
+        if together and not hurried and any(turn.broken for turn in turns):
+            hurried = True
+            for turn in pending:
+                turn.hurry(PEER_GRACE_S)
+
+
+def ending(turn: Turn, clock: Clock) -> Ending:
+    """How a turn that isn't open any more ended."""
+    if turn.hung:
+        how, code = How.HUNG, 0
+    elif turn.gone:
+        how, code = How.GONE, turn.process.code()
+    else:
+        how, code = (How.RAISED if turn.broken else How.DONE), 0
+    return Ending(
+        device=turn.process.name,
+        how=how,
+        results=tuple(turn.results),
+        doing=turn.doing,
+        step=turn.step,
+        seconds=round(clock.monotonic() - turn.began, 1),
+        watchdog_s=turn.watchdog_s,
+        code=code,
+        noise=turn.process.noise() if turn.gone else "",
+    )
