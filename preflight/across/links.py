@@ -17,10 +17,13 @@ TEST = "peer_links"
 HOST = "host"
 # The share lost that is worth a name. One dead NVLink of 18 costs 5.6 %, of which noise may hide a part. PCIe pairs differ by where they sit; processes on one host
 # share its processors, so only the gross is seen there.
-WORTH = {"nvlink": 0.04, HOST: 0.9}
+WORTH = {"nvlink": 0.04, HOST: 0.97}
 WORTH_ELSE = 0.3
-HOST_LEAST_GB_S = 0.02  # no processor that is fit for anything copies so slowly
-ONE_WAY_SHARE = {"nvlink": 0.9, HOST: 0.1}  # of the other way, where there are too few pairs to compare with each other
+HOST_LEAST_GB_S = 0.01  # no processor that is fit for anything copies so slowly
+ONE_WAY_SHARE = {
+    "nvlink": 0.9,
+    HOST: 0.03,
+}  # of the other way, where there are too few pairs to compare with each other
 ONE_WAY_ELSE = 0.7
 _PAIRS_MIN = 3  # fewer have no middle that a slow one would stand out from
 

@@ -16,7 +16,7 @@ WAYS = ("up", "down", "both")  # from the lower index to the higher, back, both 
 HOST_BYTES = 2 << 20
 GPU_BYTES = 256 << 20
 REPEATS = {"gate": 3, "standard": 8, "burn-in": 8}
-SLOW_S = 0.2  # what an injected slow end adds to one transfer
+SLOW_S = 0.3  # what an injected slow end adds to one transfer
 
 
 class Received(NamedTuple):

@@ -1,0 +1,213 @@
+"""The collectives a training step is made of, each with data that shows whose part was wrong.
+
+Reductions give every rank bits of its own in each word: the sum is then all their bits side by side, there is one right answer whatever the
+order, and a wrong bit says whose it is. What is only moved carries words hashed from who sent it to whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from preflight.checks.hashed_words import Wrong, fill, poison, seed_of, wrong_words
+from preflight.kernels.patterns import ALL_BITS, splitmix
+
+FLOATS = {
+    "bf16": (torch.bfloat16, 3),
+    "fp32": (torch.float32, 17),
+}  # bits of the values: their sum over 64 ranks is exact
+_FLOAT_ELEMENTS = 1 << 16
+
+
+class Fault(NamedTuple):
+    """Wrong words in what one rank got, and whose part of it they are; several if they cannot be told apart."""
+
+    senders: tuple[int, ...]
+    sentence: str
+
+
+class Group(NamedTuple):
+    """Which rank this is, of how many, and where its tensors are."""
+
+    rank: int
+    ranks: int
+    device: str
+
+
+def own_bits(rank: int, ranks: int) -> int:
+    """The bits of a word that are this rank's in a reduction. From 65 ranks on, rank 64 and later have none."""
+    width = max(1, 64 // ranks)
+    return (((1 << width) - 1) << (rank * width)) & ALL_BITS
+
+
+def senders_of(bits: int, ranks: int) -> tuple[int, ...]:
+    """Whose bits these are."""
+    return tuple(rank for rank in range(ranks) if bits & own_bits(rank, ranks))
+
+
+class Operation:
+    """One collective over `words` words: `send` and `receive` are its buffers, `perform` runs it, `faults` judges what came."""
+
+    name = ""
+    in_place = False
+    times_over = 1  # each part crosses to all others so often
+
+    def __init__(self, group: Group, words: int, seed: int) -> None:
+        self.group, self.seed = group, seed
+        self.words = max(1, words // group.ranks) * group.ranks
+        self.chunk = self.words // group.ranks
+        self.send, self.receive = self._buffers()
+
+    def ready(self) -> None:
+        """Make everything as before the first time."""
+        if self.in_place:
+            self.receive.copy_(self.send)
+        else:
+            poison(self.receive)
+
+    def perform(self) -> None:
+        """Run it once."""
+        self._perform()
+
+    def faults(self) -> Iterator[Fault]:
+        """What is wrong with what came."""
+        yield from self._faults()
+
+    def share(self) -> float:
+        """Bytes on the busiest link for each byte of the buffer, as nccl-tests count them."""
+        return self.times_over * (self.group.ranks - 1) / self.group.ranks
+
+    def _buffers(self) -> tuple[Any, Any]:
+        raise NotImplementedError
+
+    def _perform(self) -> None:
+        raise NotImplementedError
+
+    def _faults(self) -> Iterator[Fault]:
+        raise NotImplementedError
+
+    def _empty(self, words: int) -> Any:
+        return torch.empty(words, dtype=torch.int64, device=self.group.device)
+
+    def _parts(self, words: Any) -> Iterator[tuple[int, Any]]:
+        yield from enumerate(words.split(self.chunk))
+
+    @property
+    def _all_bits(self) -> int:
+        return sum(own_bits(rank, self.group.ranks) for rank in range(self.group.ranks))
+
+    def _whose(self, wrong: Wrong | None) -> Iterator[Fault]:
+        if wrong:
+            yield Fault(senders_of(wrong.bits, self.group.ranks), f"{self.name}: {wrong.sentence()}")
+
+    def _moved(self, sender: int, wrong: Wrong | None) -> Iterator[Fault]:
+        if wrong:
+            yield Fault((sender,), f"{self.name}: from rank {sender} {wrong.sentence()}")
+
+
+class AllReduce(Operation):
+    """Everybody gets the sum."""
+
+    name = "all_reduce"
+    in_place = True
+    times_over = 2
+
+    def _buffers(self) -> tuple[Any, Any]:
+        send = self._empty(self.words)
+        fill(send, self.seed, own_bits(self.group.rank, self.group.ranks))
+        return send, self._empty(self.words)
+
+    def _perform(self) -> None:
+        dist.all_reduce(self.receive)
+
+    def _faults(self) -> Iterator[Fault]:
+        yield from self._whose(wrong_words(self.receive, self.seed, self._all_bits))
+
+
+class ReduceScatter(Operation):
+    """Everybody gets a part of the sum."""
+
+    name = "reduce_scatter"
+
+    def _buffers(self) -> tuple[Any, Any]:
+        send = self._empty(self.words)
+        for part, words in self._parts(send):
+            fill(words, seed_of(self.seed, part), own_bits(self.group.rank, self.group.ranks))
+        return send, self._empty(self.chunk)
+
+    def _perform(self) -> None:
+        _single("reduce_scatter")(self.receive, self.send)
+
+    def _faults(self) -> Iterator[Fault]:
+        yield from self._whose(wrong_words(self.receive, seed_of(self.seed, self.group.rank), self._all_bits))
+
+
+class AllGather(Operation):
+    """Everybody gets what everybody has."""
+
+    name = "all_gather"
+
+    def _buffers(self) -> tuple[Any, Any]:
+        send = self._empty(self.chunk)
+        fill(send, seed_of(self.seed, self.group.rank))
+        return send, self._empty(self.words)
+
+    def _perform(self) -> None:
+        _single("all_gather")(self.receive, self.send)
+
+    def _faults(self) -> Iterator[Fault]:
+        for sender, words in self._parts(self.receive):
+            yield from self._moved(sender, wrong_words(words, seed_of(self.seed, sender)))
+
+
+class AllToAll(Operation):
+    """Everybody sends each a part of its own."""
+
+    name = "all_to_all"
+
+    def _buffers(self) -> tuple[Any, Any]:
+        send = self._empty(self.words)
+        for receiver, words in self._parts(send):
+            fill(words, seed_of(self.seed, self.group.rank, receiver))
+        return send, self._empty(self.words)
+
+    def _perform(self) -> None:
+        dist.all_to_all_single(self.receive, self.send)
+
+    def _faults(self) -> Iterator[Fault]:
+        for sender, words in self._parts(self.receive):
+            yield from self._moved(sender, wrong_words(words, seed_of(self.seed, sender, self.group.rank)))
+
+
+OPERATIONS: tuple[type[Operation], ...] = (AllReduce, AllGather, ReduceScatter, AllToAll)
+
+
+def float_faults(group: Group, seed: int, spoil: Callable[[Any], None]) -> Iterator[Fault]:
+    """Sums of small whole numbers as floats: each is exact in any order, so there is one right answer. They don't say who."""
+    for name, (kind, bits) in FLOATS.items():
+        parts = [_small_numbers(group, seed_of(seed, rank), bits) for rank in range(group.ranks)]
+        total = parts[group.rank].to(kind)
+        spoil(total)
+        dist.all_reduce(total)
+        wanted = torch.stack(parts).sum(dim=0)
+        places = (total.to(torch.float64) != wanted).nonzero().flatten()
+        if places.numel():
+            first = int(places[0])
+            numbers = f"first element {first}: {int(wanted[first])} expected, {float(total[first]):g} found"
+            yield Fault((), f"all_reduce of {name}: {places.numel()} wrong sums, {numbers}")
+
+
+def _small_numbers(group: Group, seed: int, bits: int) -> Any:
+    words = torch.empty(_FLOAT_ELEMENTS, dtype=torch.int64, device=group.device)
+    fill(words, splitmix(seed), (1 << bits) - 1)
+    return (words - (1 << (bits - 1))).to(torch.float64)
+
+
+def _single(name: str) -> Callable[[Any, Any], object]:
+    """The form that takes one tensor each; older releases of torch call it otherwise."""
+    older = {"all_gather": "all_gather_into_tensor", "reduce_scatter": "reduce_scatter_tensor"}[name]
+    found: Callable[[Any, Any], object] = getattr(dist, f"{name}_single", None) or getattr(dist, older)
+    return found

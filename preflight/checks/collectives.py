@@ -1,0 +1,157 @@
+"""Collectives over all devices: bit for bit right, how fast, how quick when small, and whether all come in time."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from preflight.checks.collective_ops import OPERATIONS, AllReduce, Fault, Group, Operation, float_faults, own_bits
+from preflight.checks.context import Context, Device
+from preflight.checks.exchange import longest, synchronize, together
+from preflight.checks.hashed_words import WORD_BYTES, fill, seed_of
+from preflight.results import Figure, Location, Outcome, Result
+
+TEST = "collectives"
+HOST_SIZES = {"gate": (1 << 20,), "standard": (1 << 20, 8 << 20), "burn-in": (1 << 20, 8 << 20)}
+GPU_SIZES = {"gate": (1 << 30,), "standard": (64 << 20, 1 << 30, 8 << 30), "burn-in": (64 << 20, 1 << 30, 8 << 30)}
+BUFFERS = 3  # of the size: sent, received, and what is computed on the way
+REPEATS = {"gate": 3, "standard": 8, "burn-in": 8}
+SMALL_REPEATS = 21
+ARRIVALS = 5
+LATE_S = 0.5  # by which an injected late rank comes late
+SLOW_S = 0.7  # which an injected slow one adds within an all_reduce
+
+
+def run(context: Context) -> Iterator[Result]:
+    """One result for each device; 'not applicable' where one is alone."""
+    device = context.device
+    if device is None:
+        raise ValueError("collectives is a test of peers: it needs a device")
+    if len(context.devices) < 2:
+        yield Result(test=TEST, outcome=Outcome.NOT_APPLICABLE, reason="one device alone has nobody to reduce with")
+        return
+    yield _Collectives(context, device).run()
+
+
+class _Collectives:
+    def __init__(self, context: Context, device: Device) -> None:
+        self._context, self._device = context, device
+        self._group = Group(device.index, len(context.devices), device.torch_name)
+        self._rates: dict[tuple[str, str, str], list[float]] = {}  # values by figure's name, unit, setting
+        self._faults: list[Fault] = []
+        self._pass = 0
+
+    def run(self) -> Result:
+        arrived_s = self._arrivals()
+        began = time.perf_counter()
+        while True:
+            self._once()
+            self._pass += 1
+            spent = longest(self._device, time.perf_counter() - began)
+            if self._context.level != "burn-in" or spent * (self._pass + 1) / self._pass > self._context.seconds:
+                break
+        return self._result(arrived_s)
+
+    def _arrivals(self) -> float:
+        """Seconds from a common start until this rank is ready to reduce, its input made; the same work on each. The median."""
+        words = torch.empty(self._sizes[0] // WORD_BYTES, dtype=torch.int64, device=self._group.device)
+        seconds = []
+        for number in range(ARRIVALS + 1):
+            self._context.note(f"arriving, time {number}")
+            together(self._device)
+            began = time.perf_counter()
+            fill(words, seed_of(number))
+            synchronize(self._device)
+            if self._context.fault == "late_rank":
+                time.sleep(LATE_S)
+            seconds.append(time.perf_counter() - began)
+        return statistics.median(seconds[1:])  # the first warms up
+
+    def _once(self) -> None:
+        for number, kind in enumerate(OPERATIONS):
+            for size in self._sizes:
+                self._context.note(f"{kind.name} of {_size(size)}")
+                operation = kind(self._group, size // WORD_BYTES, seed_of(self._pass, number, size))
+                self._spoil_words(operation)
+                self._timed(operation, REPEATS.get(self._context.level, 3))
+                del operation
+        self._context.note("all_reduce of floats")
+        self._faults += float_faults(self._group, seed_of(self._pass), self._spoil_sum)
+        self._context.note("small all_reduce")
+        self._timed(AllReduce(self._group, self._group.ranks, seed_of(self._pass)), SMALL_REPEATS, small=True)
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        sizes = (HOST_SIZES if self._device.on_host else GPU_SIZES).get(self._context.level, (1 << 20,))
+        free = min(d.memory_bytes for d in self._context.devices) or BUFFERS * sizes[0]  # the same on each device
+        return tuple(size for size in sizes if BUFFERS * size <= free) or (free // BUFFERS,)
+
+    def _timed(self, operation: Operation, repeats: int, *, small: bool = False) -> None:
+        seconds = []
+        for _ in range(repeats + 1):
+            operation.ready()
+            synchronize(self._device)
+            together(self._device)
+            began = time.perf_counter()
+            if self._context.fault == "slow" and operation.in_place and not small:
+                time.sleep(SLOW_S)
+            operation.perform()
+            synchronize(self._device)
+            seconds.append(time.perf_counter() - began)
+            self._faults += operation.faults()
+        middle = statistics.median(seconds[1:])  # the first sets up connections
+        size = operation.words * WORD_BYTES
+        setting = f"{operation.name}, {self._group.ranks} ranks, {_size(size)}, {dist.get_backend()}"
+        if algorithm := os.environ.get("NCCL_ALGO", ""):
+            setting += f", {algorithm}"
+        if small:
+            self._rates.setdefault(("collective_latency", "us", setting), []).append(middle * 1e6)
+        else:
+            rate = size / middle / 1e9 * operation.share()
+            self._rates.setdefault(("bus_rate", "GB/s", setting), []).append(rate)
+
+    def _spoil_words(self, operation: Operation) -> None:
+        if self._context.fault == "wrong_sum":
+            mine = own_bits(self._group.rank, self._group.ranks)
+            lowest = mine & -mine
+            operation.send[operation.send.numel() // 2] ^= lowest - (1 << 64) if lowest >> 63 else lowest
+
+    def _spoil_sum(self, values: Any) -> None:
+        if self._context.fault == "wrong_sum":
+            values[values.numel() // 2] += 1
+
+    def _result(self, arrived_s: float) -> Result:
+        names = [device.name for device in self._context.devices]
+        whose = dict.fromkeys(sender for fault in self._faults for sender in fault.senders)
+        sentences = dict.fromkeys(fault.sentence for fault in self._faults)
+        figures = [
+            Figure(name=name, value=round(statistics.median(values), 6), unit=unit, setting=setting)
+            for (name, unit, setting), values in self._rates.items()
+        ]
+        return Result(
+            test=TEST,
+            outcome=Outcome.FAIL if self._faults else Outcome.PASS,
+            device=self._device.name,
+            reason=next(iter(sentences), ""),
+            figures=tuple(figures),
+            locations=tuple(Location(gpu=self._device.name, peer=names[sender]) for sender in whose),
+            evidence={
+                "arrived_s": round(arrived_s, 6),
+                "passes": self._pass,
+                "wrong_kinds": len(sentences),
+                "backend": str(dist.get_backend()),
+            },
+        )
+
+
+def _size(size: int) -> str:
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return f"{size >> shift} {unit}"
+    return f"{size} B"
