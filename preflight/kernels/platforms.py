@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from importlib import metadata
 from pathlib import Path
@@ -23,7 +22,6 @@ SETTINGS = (
 )
 
 
-@functools.cache
 def platform(device: str) -> str:
     """The words under which digests of this device may be compared with others; equal words promise equal bits."""
     libraries = {"torch": str(torch.__version__)}

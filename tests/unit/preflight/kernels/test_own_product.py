@@ -5,7 +5,7 @@ import torch
 
 own_product = pytest.importorskip("preflight.kernels.own_product")
 
-from preflight.kernels import operands  # noqa: E402 - only where triton is
+from preflight.kernels import digest, elements, operands  # noqa: E402 - only where triton is
 from preflight.kernels.own_product import NOT_KNOWN, Disagreement, Tiles  # noqa: E402 - the same
 
 pytestmark = pytest.mark.torch
@@ -64,3 +64,20 @@ def test_tiles_have_digests_of_their_own() -> None:
     before = own_product._digests_of_tiles(output, 16)
     output.view(torch.int16)[17, 50] ^= 1
     assert (before != own_product._digests_of_tiles(output, 16)).nonzero().flatten().tolist() == [7]
+
+
+def test_triton_and_torch_digest_alike_and_set_the_same_blocks_aside() -> None:
+    output = operands.operand((64, 96), torch.bfloat16, 3, "cpu")
+    other = output.clone()
+    other.view(torch.int16)[[1, 40, 63], [2, 3, 95]] ^= 1 << 4
+    both = [digest.Digests(output, 2, 128, by_triton=by_triton) for by_triton in (True, False)]
+    for made in both:
+        made.add(0, output)
+        made.add(1, other)
+    assert torch.equal(both[0].of_blocks, both[1].of_blocks)
+    assert both[0].differing() == both[1].differing()
+    places = [
+        [(each.row, each.column, each.flipped) for each in elements.wrong_elements(made, output)] for made in both
+    ]
+    assert places == [[(1, 2, 16), (40, 3, 16), (63, 95, 16)]] * 2
+    assert digest.without_triton("cpu") == ""
