@@ -28,6 +28,7 @@ def test_a_row_shows_the_worst_of_several_results_of_one_device() -> None:
     results = [
         Result(test="t", outcome=Outcome.PASS, device="cuda:0", seconds=1.0),
         Result(test="t", outcome=Outcome.HANG, device="cuda:0", seconds=9.0),
+        Result(test="t", outcome=Outcome.PASS, device="cuda:0", seconds=2.0),
         Result(test="t", outcome=Outcome.NOT_APPLICABLE, device="cuda:1"),
     ]
     (row,) = rows(results)
