@@ -1,30 +1,68 @@
-"""The command line: ``python -m preflight run``. One document on standard output, progress on standard error."""
+"""The command line: ``python -m preflight``. A run prints one document on standard output, its progress on standard error."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import socket
 import sys
-from collections.abc import Sequence
+from pathlib import Path
 
 import click
 import msgspec
 
-from preflight.across.table import together
-from preflight.judge import judge
-from preflight.plan import LASTS_S, LEVELS, Plan, PlanError, Scope, plan
-from preflight.results import DOCUMENT_VERSION, Document, Verdict
-from preflight.runner import Progress, Runner
-from vocabulary.clock import Clock, SystemClock
+from preflight.baselines import BaselineError, folder, remember
+from preflight.plan import LEVELS, PlanError, plan
+from preflight.progress import progress
+from preflight.proof import prove
+from preflight.report.forms import Form, file_option, form_option, say
+from preflight.results import Document
+from preflight.telling import SOCKET, TellingError, tell
+from vocabulary.clock import SystemClock
+
+# Command → where it lives, and its line in the help: reading it there would import it.
+COMMANDS = {
+    "run": ("preflight.main:run", "Test this node."),
+    "group": ("preflight.group.command:group", "Test many nodes together, one process on each."),
+    "report": ("preflight.commands.report:report", "Show runs kept in files, as text, HTML or JUnit."),
+    "compare": ("preflight.commands.compare:compare", "What changed from one run to another."),
+    "baseline": ("preflight.commands.baseline:baseline", "What the nodes of a cluster reach: learn, show, check."),
+    "goldens": ("preflight.commands.goldens:goldens", "Digests of arithmetic that devices agree on: record, show."),
+    "tests": ("preflight.commands.tests:tests", "What each test proves, and the faults it can be tried with."),
+    "schema": ("preflight.commands.schema:schema", "The JSON Schema of a document."),
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """Each command is imported when it is asked for: a run must start at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        """Import it."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """The list in the help, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
     """Prove a node fit for work."""
 
 
-@cli.command()
+@click.command()
 @click.option("--level", default="gate", show_default=True, help=f"One of: {', '.join(LEVELS)}.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@form_option
+@file_option
 @click.option("--only", multiple=True, metavar="TEST", help="Leave all other tests out; may be repeated.")
 @click.option(
     "--inject",
@@ -33,80 +71,55 @@ def cli() -> None:
     help="Commit a fault, on the last device unless one is named, to see that the test finds it.",
 )
 @click.option("--watchdog", multiple=True, metavar="TEST=SECONDS", help="Give a test another time limit.")
-def run(level: str, output: str, only: tuple[str, ...], inject: tuple[str, ...], watchdog: tuple[str, ...]) -> None:
+@click.option(
+    "--baseline",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where it is kept what is usual.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
+)
+@click.option("--tell", "telling", is_flag=True, help="Hand the document to this node's healthd; by root.")
+@click.option("--socket", "path", default=SOCKET, show_default=True, help="healthd's UNIX socket; may hold {node}.")
+def run(
+    *,
+    level: str,
+    output: str,
+    file: Path | None,
+    only: tuple[str, ...],
+    inject: tuple[str, ...],
+    watchdog: tuple[str, ...],
+    baseline: Path | None,
+    telling: bool,
+    path: str,
+) -> None:
     """Test this node.
 
     Ends with 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive: only 0 says the node is fit.
     """
+    node = os.environ.get("HEALTHD_NODE") or socket.gethostname()
     try:
         chosen = plan(level, only, inject, dict(map(_limit, watchdog)))
-        document = run_plan(chosen, inject, SystemClock(), tell)
+        with progress(len(chosen.specs)) as listener:
+            document = prove(chosen, node, inject, folder(baseline), SystemClock(), listener)
     except PlanError as error:
         raise click.UsageError(str(error)) from None
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2) if output == "json" else page(document))
+    try:
+        remember(folder(baseline), document)
+    except BaselineError as error:
+        _note(f"this run is not remembered: {error}")
+    if telling:
+        _tell(document, path)
+    say([document], Form(output), file)
     sys.exit(document.verdict.exit_code)
 
 
-def tell(line: str) -> None:
-    """Progress, as lines on standard error."""
-    click.echo(f"preflight: {line}", err=True)
+def _tell(document: Document, path: str) -> None:
+    try:
+        _note(tell(msgspec.json.encode(document), path, document.node))
+    except TellingError as error:
+        _note(str(error))
 
 
-def run_plan(chosen: Plan, inject: tuple[str, ...], clock: Clock, progress: Progress) -> Document:
-    """Run a plan, round after round as its level asks, and judge it.
-
-    Raises:
-        PlanError: a fault is to be committed on a device that isn't there.
-    """
-    started_at, began = clock.wall(), clock.monotonic()
-    rounds, round_s, verdict = 0, 0.0, Verdict.PASS
-    with Runner(chosen, clock, progress) as runner:
-        lasts_s = LASTS_S[chosen.level] if chosen.needs(Scope.DEVICE, Scope.PEERS) else 0.0
-        while rounds == 0 or clock.monotonic() - began + round_s <= lasts_s:
-            round_began, rounds = clock.monotonic(), rounds + 1
-            results = together(runner.round(), runner.devices)
-            verdict, reasons = judge([spec.test for spec in chosen.specs], results, awaited(chosen, runner.names))
-            round_s = clock.monotonic() - round_began
-            if verdict is not Verdict.PASS:
-                break
-        devices, software = runner.devices, runner.software
-    return Document(
-        version=DOCUMENT_VERSION,
-        level=chosen.level,
-        node=socket.gethostname(),
-        rounds=rounds,
-        complete=len(chosen.specs) == len(LEVELS[chosen.level]),
-        verdict=verdict,
-        reason="; ".join(reasons),
-        reasons=reasons,
-        injected=inject,
-        started_at=started_at,
-        seconds=round(clock.monotonic() - began, 3),
-        devices=devices,
-        software=software,
-        results=results,
-    )
-
-
-def awaited(chosen: Plan, names: Sequence[str]) -> dict[str, Sequence[str]]:
-    """For each test of devices those that must have a result."""
-    return {spec.test: names for spec in chosen.specs if spec.scope is Scope.DEVICE}
-
-
-def page(document: Document) -> str:
-    """The document for people."""
-    lines = [
-        f"  {r.outcome.value:<15} {r.test:<16} {r.device:<8} {r.seconds:6.2f} s  {r.reason}".rstrip()
-        for r in document.results
-    ]
-    partly = "" if document.complete else " in part"
-    marked = f" (injected: {', '.join(document.injected)})" if document.injected else ""
-    rounds = f", {document.rounds} rounds" if document.rounds > 1 else ""
-    head = (
-        f"{document.node}: {document.verdict.value.upper()} at level {document.level}{partly} "
-        f"in {document.seconds:.1f} s{rounds}{marked}"
-    )
-    return "\n".join([head, *lines, *(f"because: {reason}" for reason in document.reasons)])
+def _note(text: str) -> None:
+    click.echo(f"preflight: {text}", err=True)
 
 
 def _limit(word: str) -> tuple[str, float]:
