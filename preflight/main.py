@@ -78,7 +78,7 @@ def cli() -> None:
 )
 @click.option("--tell", "telling", is_flag=True, help="Hand the document to this node's healthd; by root.")
 @click.option("--socket", "path", default=SOCKET, show_default=True, help="healthd's UNIX socket; may hold {node}.")
-def run(
+def run(  # noqa: PLR0913 - one for each option
     *,
     level: str,
     output: str,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from preflight.checks.context import Device
@@ -17,18 +17,17 @@ from preflight.endings import How, blamed, results_of, results_of_peers
 from preflight.lockstep import Turn, ending, hear_out
 from preflight.messages import Do, Group
 from preflight.plan import START_WATCHDOG_S, Plan, Scope, Spec, check_devices
+from preflight.progress import Progress
 from preflight.results import Outcome, Result
 from preflight.seats import Unseated
 from vocabulary.clock import Clock
-
-Progress = Callable[[str], None]
 
 
 class Runner:
     """One run of a plan, of one or more rounds. A context: leaving it ends every process."""
 
     def __init__(self, plan: Plan, clock: Clock, progress: Progress) -> None:
-        """Nothing starts yet. `progress` gets a line when a test begins, and one for each result."""
+        """Nothing starts yet. `progress` hears when a test begins and ends."""
         self._plan = plan
         self._clock = clock
         self._progress = progress
@@ -77,12 +76,9 @@ class Runner:
         """Run all of the plan once; one or more results for each of its tests and devices, in order."""
         results: list[Result] = []
         for spec in self._plan.specs:
-            self._progress(f"{spec.test:<18} begins")
+            self._progress.begins(spec.test)
             found = self._node(spec) if spec.scope is Scope.NODE else self._on_devices(spec)
-            for result in found:
-                self._progress(
-                    f"{result.test:<18} {result.outcome.value:<15} {result.device:<8} {result.reason}".rstrip()
-                )
+            self._progress.ended(found)
             results += found
         return tuple(results)
 
