@@ -50,6 +50,14 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(Device *device, unsigned link, PciInfo *
     return SUCCESS;
 }
 
+/* What kind of way (2: NVLink) there is from one GPU to another: 0 is yes, 1 and above why not. */
+int nvmlDeviceGetP2PStatus(Device *device, Device *other, unsigned kind, unsigned *status) {
+    int result = enter(device, "p2p");
+    if (result) return result;
+    *status = kind == 2 && (!number("nvlinks", (int)device->index, 0) || !number("nvlinks", (int)other->index, 0)) ? 5 : 0;
+    return SUCCESS;
+}
+
 int nvmlDeviceGetGpuFabricInfo(Device *device, Fabric *to) {
     int result = number_out(device, &to->state, "fabric_state", -1);
     return result ? result : number_out(device, &to->status, "fabric_status", 0);
@@ -65,7 +73,7 @@ int nvmlDeviceGetGpuFabricInfoV(Device *device, FabricV *to) {
 static const struct { unsigned field; const char *key; int of_link; } fields[] = {
     {29, "retired_corrected", 0}, {30, "retired_uncorrected", 0}, {31, "retirement_pending", 0},
     {74, "throttled_power_ns", 0}, {75, "throttled_thermal_ns", 0}, {76, "throttled_sync_ns", 0},
-    {82, "memory_temperature", 0}, {83, "energy_mj", 0}, {94, "pcie_replays", 0}, {230, "recovery_action", 0},
+    {82, "memory_temperature", 0}, {90, "nvlink_speed_mbps", 0}, {83, "energy_mj", 0}, {94, "pcie_replays", 0}, {230, "recovery_action", 0},
     {138, "nvlink_tx_kib", 1}, {139, "nvlink_rx_kib", 1},
     {161, "nvlink_replays", 1}, {162, "nvlink_recoveries", 1}, {163, "nvlink_crc", 1},
     {202, "nvlink_tx_bytes", 1}, {204, "nvlink_rx_bytes", 1}, {215, "nvlink5_recoveries", 1}, {221, "nvlink5_symbols", 1},

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import msgspec
+
+from preflight.across.collectives import collectives
+from preflight.checks.context import Device
+from preflight.results import Figure, Location, Outcome, Result
+
+NAMES = [f"cuda:{n}" for n in range(8)]
+DEVICES = tuple(Device(name=name, torch_name=name, index=n, label="GPU") for n, name in enumerate(NAMES))
+ALL = {(a, b) for a in NAMES for b in NAMES}
+
+
+def ranks(wrong: set[tuple[str, str]] | None = None, arrived: dict[str, float] | None = None) -> list[Result]:
+    """`wrong` holds (whose part, on which device)."""
+    results = []
+    for name in NAMES:
+        peers = sorted(sender for sender, receiver in wrong or () if receiver == name)
+        results.append(
+            Result(
+                test="collectives",
+                outcome=Outcome.FAIL if peers else Outcome.PASS,
+                device=name,
+                reason="all_reduce: 1 wrong words" if peers else "",
+                figures=(Figure(name="bus_rate", value=470.0, unit="GB/s", setting="all_reduce, 8 ranks, nccl"),),
+                locations=tuple(Location(gpu=name, peer=peer) for peer in peers),
+                evidence={"arrived_s": (arrived or {}).get(name, 0.01)},
+            )
+        )
+    return results
+
+
+def failed(results: list[Result]) -> dict[str, str]:
+    return {r.device: r.reason for r in collectives(results, DEVICES) if r.outcome is Outcome.FAIL}
+
+
+def test_right_and_in_time_accuses_nobody() -> None:
+    assert not failed(ranks())
+
+
+def test_a_part_that_is_wrong_everywhere_is_its_owners() -> None:
+    everywhere = {("cuda:5", name) for name in NAMES}
+    assert failed(ranks(everywhere)) == {"cuda:5": "its part was wrong on 8 of 8 devices; all_reduce: 1 wrong words"}
+    judged = {r.device: r for r in collectives(ranks(everywhere), DEVICES)}
+    assert "not at fault here" in judged["cuda:0"].remarks[0]
+    assert not judged["cuda:0"].locations
+
+
+def test_who_receives_wrong_from_many_is_named() -> None:
+    assert set(failed(ranks({(name, "cuda:2") for name in NAMES if name != "cuda:2"}))) == {"cuda:2"}
+
+
+def test_one_wrong_way_is_between_its_ends() -> None:
+    found = failed(ranks({("cuda:1", "cuda:6")}))
+    assert set(found) == {"cuda:1", "cuda:6"}
+    assert "wrong between cuda:1 and cuda:6; which end or the link this cannot tell" in found["cuda:1"]
+
+
+def test_parts_of_many_that_are_wrong_everywhere_name_nobody_but_fail() -> None:
+    found = failed(ranks(ALL))
+    assert set(found) == set(NAMES)
+    assert "the parts of many are wrong" in found["cuda:3"]
+
+
+def test_floats_that_are_wrong_fail_though_they_do_not_say_who() -> None:
+    results = ranks()
+    wrong = msgspec.structs.replace(results[4], outcome=Outcome.FAIL, reason="all_reduce of bf16: 3 wrong sums")
+    assert set(failed([*results[:4], wrong, *results[5:]])) == {"cuda:4"}
+
+
+def test_late_is_who_takes_several_times_as_long_and_long_enough() -> None:
+    assert set(failed(ranks(arrived={"cuda:7": 0.05}))) == {"cuda:7"}
+    assert not failed(ranks(arrived={"cuda:7": 0.025})), "three times as long, or next to nothing"
+    assert not failed(ranks(arrived=dict.fromkeys(NAMES, 5.0))), "all alike"
+
+
+def test_who_broke_off_leaves_the_others_unjudged_by_time() -> None:
+    hung = Result(test="collectives", outcome=Outcome.HANG, device="cuda:7", reason="did not arrive")
+    judged = collectives([*ranks(arrived={"cuda:0": 9.0})[:7], hung], DEVICES)
+    assert [r.outcome for r in judged] == [Outcome.PASS] * 7 + [Outcome.HANG]
