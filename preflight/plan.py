@@ -69,8 +69,37 @@ SPECS = {
     spec.test: spec
     for spec in (
         Spec("gpu_state", Scope.NODE, 15.0, ("remap_pending", "lost"), _takes(1, 1, 1)),
-        Spec("memory_pattern", Scope.DEVICE, 120.0, ("bit_flip",), _takes(1, 10, 60)),
-        Spec("matmul_repeat", Scope.DEVICE, 120.0, ("one_output", "all_outputs", "nan"), _takes(1, 20, 120)),
+        Spec("software", Scope.NODE, 30.0, ("ecc_off", "mig_on", "mismatch", "no_fabric_manager"), _takes(1, 1, 1)),
+        Spec("host_memory", Scope.NODE, 300.0, ("bit_flip", "slow"), _takes(None, 10, 60)),
+        Spec("storage", Scope.NODE, 240.0, ("wrong_bytes", "slow", "full"), _takes(None, 8, 30)),
+        Spec("host_link", Scope.DEVICE, 120.0, ("narrow", "slow", "corrupt"), _takes(1, 5, 20)),
+        Spec(
+            "memory_pattern", Scope.DEVICE, 240.0, ("bit_flip", "stuck_bit", "stuck_line", "alias"), _takes(1, 10, 60)
+        ),
+        Spec("memory_retention", Scope.DEVICE, 480.0, ("decay",), _takes(None, None, 120)),
+        Spec(
+            "memory_bandwidth",
+            Scope.DEVICE,
+            120.0,
+            ("slow_copy", "wrong_copy", "skipped_copy", "wrong_read"),
+            _takes(1, 4, 10),
+        ),
+        Spec("cache_pattern", Scope.DEVICE, 120.0, ("bit_flip", "stuck_bit"), _takes(None, 6, 30)),
+        Spec(
+            "matmul_repeat",
+            Scope.DEVICE,
+            360.0,
+            ("one_output", "all_outputs", "operand", "nan", "one_device", "slow"),
+            _takes(1, 20, 120),
+        ),
+        Spec(
+            "special_functions",
+            Scope.DEVICE,
+            180.0,
+            ("one_output", "all_outputs", "nan", "one_device"),
+            _takes(None, 5, 30),
+        ),
+        Spec("sustained_load", Scope.DEVICE, 480.0, ("throttle", "hot", "slow_one", "wrong"), _takes(None, 20, 240)),
     )
 }
 LEVELS = {level: tuple(test for test, spec in SPECS.items() if level in spec.seconds) for level in LASTS_S}

@@ -1,126 +1,112 @@
-"""Memory: write patterns over nearly all of it, then verify by computing each pattern again on the device.
+"""Memory: write patterns over nearly all of it, and verify each by computing it again on the device.
 
-Two kinds of pattern and the complement of each. *Address in address* finds words that answer to another's address;
-a *hash of the address* toggles every bit against its neighbours. All of it is written before any of it is read.
+All of a pattern is written before any of it is read; each is verified while the next is written. What fails is looked at a
+second time, with other random words, to tell a cell that is broken from one that was hit once.
 """
 
 from __future__ import annotations
 
+import itertools
+import statistics
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import NamedTuple
 
-import torch
-
-from preflight.checks.context import Context, Device, Note
-from preflight.checks.devices import GPU_BLOCK_BYTES, synchronize
-from preflight.results import Evidence, Outcome, Result
+from preflight.checks.context import Context, Device
+from preflight.checks.memory_faults import diagnose, failed
+from preflight.checks.memory_room import Room, enter, warm
+from preflight.checks.memory_spoil import Spoiler
+from preflight.kernels.patterns import FULL, GATE, Pattern, reseeded
+from preflight.kernels.sweeps import sweep, verify
+from preflight.kernels.wrong_words import Errors
+from preflight.results import Figure, Result
 
 TEST = "memory_pattern"
-WORD_BYTES = 8
-ERRORS_LISTED = 8
-PATTERNS = ("address", "address inverted", "hash", "hash inverted")
-_GOLDEN = -7046029254386353131  # 0x9e3779b97f4a7c15 as a signed word
-_MIX_1 = -4658895280553007687  # 0xbf58476d1ce4e5b9
-_MIX_2 = -7723592293110705685  # 0x94d049bb133111eb
 
 
-def pattern(kind: str, first_word: int, words: int, device: str) -> Any:
-    """`words` 64-bit words of a pattern, as an int64 tensor of shape [words], beginning at address `first_word`."""
-    address = torch.arange(first_word, first_word + words, dtype=torch.int64, device=device)
-    if kind.startswith("hash"):
-        _splitmix(address)
-    return address.bitwise_not_() if kind.endswith("inverted") else address
+class Swept(NamedTuple):
+    """What the rounds found, and when each pattern of the last stood in memory (seconds)."""
+
+    rounds: int
+    patterns: tuple[Pattern, ...]
+    found: list[Errors]
+    stood: list[float]
 
 
 def run(context: Context) -> Iterator[Result]:
-    """One result."""
+    """One result for this process's device."""
     if context.device is not None:
-        yield check(context.device, context.fault, context.note)
+        yield check(context, context.device)
 
 
-def check(device: Device, fault: str, note: Note) -> Result:
-    """Write and verify every pattern on one device."""
+def check(context: Context, device: Device) -> Result:
+    """Take the memory and go over it."""
+    room = enter(device, context.note)
+    return over(context, room) if room.pieces else room.empty(TEST)
+
+
+def over(context: Context, room: Room) -> Result:
+    """Rounds of all patterns of the level, as many as its seconds allow and at least one."""
+    device = room.device
+    patterns = GATE if context.level == "gate" else FULL
+    if not device.on_host:
+        context.note(f"making ready {len(patterns)} patterns")
+        warm(room.way, device, patterns)
+    rates, errors = _rates(room, patterns[1], context)
+    spoil = Spoiler(context.fault, room.pieces)
+    swept = Swept(0, patterns, [errors], []) if errors.wrong else _rounds(context, room, patterns, spoil)
+    evidence = room.evidence | {"patterns": len(patterns), "rounds": swept.rounds}
+    if not swept.found:
+        figures = (*room.figures, *rates, *_rewrite_rate(room, swept))
+        return room.passed(TEST, figures, evidence)
+    context.note(f"{device.name}: errors; looking a second time")
+    second = sweep(room.way, room.pieces, reseeded(patterns, swept.rounds + 1), spoil)
+    by_name = {pattern.name: pattern for pattern in swept.patterns}
+    diagnosis = diagnose(swept.found, second, by_name, room.words)
+    return failed(room.passed(TEST, (), evidence), swept.found, diagnosis)
+
+
+def _rounds(context: Context, room: Room, patterns: tuple[Pattern, ...], spoil: Spoiler) -> Swept:
     began = time.perf_counter()
-    note(f"taking {device.memory_bytes >> 20} MiB of {device.name}")
-    blocks = _allocate(device)
-    moved = 0
-    for kind in PATTERNS:
-        note(f"{device.name}: writing pattern {kind}")
-        for number, block in enumerate(blocks):
-            block.copy_(pattern(kind, number * block.numel(), block.numel(), device.torch_name))
-        synchronize(device)
-        if fault == "bit_flip" and kind == PATTERNS[-1]:
-            blocks[len(blocks) // 2][77] ^= 1 << 21
-        note(f"{device.name}: verifying pattern {kind}")
-        if found := _errors(blocks, kind, device):
-            return Result(test=TEST, outcome=Outcome.FAIL, device=device.name, reason=_sentence(found), evidence=found)
-        moved += 2 * sum(block.numel() for block in blocks) * WORD_BYTES
-    return _passed(device, moved, time.perf_counter() - began)
+    for number in itertools.count(1):
+        stood: list[float] = []
+
+        def standing(pattern: Pattern, number: int = number, stood: list[float] = stood) -> None:
+            context.note(f"{room.device.name}: round {number}, {pattern.name}")
+            spoil(pattern)
+            stood.append(time.perf_counter())
+
+        drawn = reseeded(patterns, number)
+        found = sweep(room.way, room.pieces, drawn, standing)
+        spent = time.perf_counter() - began
+        if found or spent * (number + 1) / number > context.seconds:
+            return Swept(number, drawn, found, stood)
+    raise AssertionError  # unreachable: the counter has no end
 
 
-def _passed(device: Device, moved: int, seconds: float) -> Result:
-    evidence: Evidence = {
-        "label": device.label,
-        "bytes": device.memory_bytes,
-        "patterns": len(PATTERNS),
-        "gigabytes_per_s": round(moved / seconds / 1e9, 2),
-    }
-    return Result(test=TEST, outcome=Outcome.PASS, device=device.name, evidence=evidence)
+def _rates(room: Room, pattern: Pattern, context: Context) -> tuple[tuple[Figure, ...], Errors]:
+    """How fast one pattern alone is written and verified, and what was wrong."""
+    context.note(f"{room.device.name}: rates of writing and verifying")
+    size, setting = room.taken.taken_bytes, f"{pattern.name}, {room.doing}"
 
+    def write() -> None:
+        for piece in room.pieces:
+            room.way.write(piece, pattern)
 
-def _block_bytes(device: Device) -> int:
-    return min(GPU_BLOCK_BYTES, device.memory_bytes // 16)
-
-
-def _allocate(device: Device) -> list[Any]:
-    words = _block_bytes(device) // WORD_BYTES
-    return [
-        torch.empty(words, dtype=torch.int64, device=device.torch_name)
-        for _ in range(device.memory_bytes // _block_bytes(device))
-    ]
-
-
-def _splitmix(words: Any) -> None:
-    """The finaliser of splitmix64, in place: neighbours differ in about half of their bits."""
-    words.mul_(_GOLDEN)
-    for shift, factor in ((30, _MIX_1), (27, _MIX_2)):
-        words.bitwise_xor_(_shifted(words, shift)).mul_(factor)
-    words.bitwise_xor_(_shifted(words, 31))
-
-
-def _shifted(words: Any, by: int) -> Any:
-    """Logical shift right: torch's own keeps the sign."""
-    return words.bitwise_right_shift(by).bitwise_and_((1 << (64 - by)) - 1)
-
-
-def _errors(blocks: list[Any], kind: str, device: Device) -> Evidence:
-    """Everything that differs: how many words, and address, expected and actual of the first ones."""
-    wrong = 0
-    listed: list[str] = []
-    bits = 0
-    for number, block in enumerate(blocks):
-        expected = pattern(kind, number * block.numel(), block.numel(), device.torch_name)
-        if torch.equal(block, expected):
-            continue
-        places = (block != expected).nonzero().flatten()
-        wrong += places.numel()
-        for place in places[: ERRORS_LISTED - len(listed)].tolist():
-            is_, want = int(block[place]) & _ALL, int(expected[place]) & _ALL
-            address = (number * block.numel() + place) * WORD_BYTES
-            bits |= is_ ^ want
-            listed.append(f"{address:#014x}: {want:#018x} expected, {is_:#018x} read")
+    writing, _ = room.timed(write)
+    verifying, errors = room.timed(lambda: verify(room.way, room.pieces, pattern))
     return (
-        {"pattern": kind, "wrong_words": wrong, "wrong_bits": f"{bits:#018x}", "errors": "; ".join(listed)}
-        if wrong
-        else {}
-    )
+        Figure(name="write_rate", value=size / writing / 1e9, unit="GB/s", setting=setting),
+        Figure(name="verify_rate", value=size / verifying / 1e9, unit="GB/s", setting=setting),
+    ), errors
 
 
-_ALL = (1 << 64) - 1
+def _rewrite_rate(room: Room, swept: Swept) -> tuple[Figure, ...]:
+    """Bytes read and written a second while a pattern is verified and the next takes its place: the usual pass.
 
-
-def _sentence(found: Evidence) -> str:
-    return (
-        f"{found['wrong_words']} wrong words in pattern {found['pattern']}, first {str(found['errors']).split('; ')[0]}"
-    )
+    The first pass is left out, because the device may still be writing when it is asked for.
+    """
+    passes = [after - before for before, after in itertools.pairwise(swept.stood)][1:]
+    rate = 2 * room.taken.taken_bytes / statistics.median(passes) / 1e9
+    setting = f"{len(swept.patterns)} patterns, {room.doing}"
+    return (Figure(name="rewrite_rate", value=rate, unit="GB/s", setting=setting),)

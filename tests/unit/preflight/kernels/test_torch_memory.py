@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from preflight.kernels import patterns as p
 from preflight.kernels import sweeps
-from preflight.kernels.torch_memory import TorchWay, fill
+from preflight.kernels.torch_memory import TorchWay, _blocks, fill
 from preflight.kernels.wrong_words import LISTED, Errors, Piece, signed
 
 pytestmark = pytest.mark.torch
@@ -121,6 +121,28 @@ def test_more_errors_than_there_is_room_for_are_counted_and_repeats_count_again(
     TorchWay().write(made, p.FULL[0])
     errors = sweeps.verify(TorchWay(), [made], p.FULL[1], repeats=3)
     assert (errors.wrong, len(errors.listed), sum(errors.bits)) == (3 * words, LISTED, 3 * words * 64)
+
+
+def test_a_word_read_many_times_is_listed_once() -> None:
+    made = piece(100)
+    TorchWay().write(made, p.FULL[0])
+    made.memory[7] ^= 1
+    errors = sweeps.verify(TorchWay(), [made], p.FULL[0], repeats=5)
+    assert (errors.wrong, errors.bits[0], [word.address for word in errors.listed]) == (5, 5, [7])
+
+
+@pytest.mark.parametrize(
+    ("order", "visited"),
+    [
+        (p.UP, [1000, 1010, 1020, 1030, 1040]),
+        (p.DOWN, [1000, 1040, 1030, 1020, 1010]),
+        (p.SCATTERED, [1000, 1030, 1010, 1040, 1020]),
+    ],
+)
+def test_blocks_are_visited_in_the_order_of_the_pattern(order: str, visited: list[int]) -> None:
+    blocks = list(_blocks(piece(45, 1000), order, 10))
+    assert [first for first, _ in blocks] == visited
+    assert sorted(block.numel() for _, block in blocks) == [5, 10, 10, 10, 10]
 
 
 def test_a_wrong_read_that_nobody_can_find_again_still_counts() -> None:
