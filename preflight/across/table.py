@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from preflight.across.majority import majority
 from preflight.checks.context import Device
 from preflight.results import Result
 
 # The results of one test, of all devices, in; the same with whatever they say together out: a failed device, a remark, one result more.
 Across = Callable[[Sequence[Result], Sequence[Device]], Sequence[Result]]
 
-TABLE: Mapping[str, Across] = {}
+TABLE: Mapping[str, Across] = {"matmul_repeat": majority, "special_functions": majority}
 
 
 def together(

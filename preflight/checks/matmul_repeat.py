@@ -1,133 +1,205 @@
-"""Arithmetic: the same product of random matrices again and again must give the same bits, and the right ones.
+"""Arithmetic: seeded products in every type the device has, again and again, must give the same bits, and the right ones.
 
-Equal digests prove that repeats agree; a comparison with double precision proves that they don't agree on something
-wrong; and since the inputs are finite, a NaN or infinity in the output is a fault of its own.
+Every output is digested on the device and compared with the first of its kind; every operand is verified; the first output of each
+work is judged by itself (`preflight.kernels.opinions`). Whether other devices compute the same bits is asked in
+`preflight.across.majority`, once all have answered.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
-
-from preflight.checks.context import Context, Device, Note
-from preflight.checks.devices import as_bits, synchronize
-from preflight.results import Evidence, Outcome, Result
+from preflight.checks.context import Context, Device
+from preflight.checks.known_bits import told
+from preflight.checks.matmul_works import Item, available, schedule
+from preflight.kernels.elements import bit_counts
+from preflight.kernels.opinions import Objection, faulty_multiprocessors, objections
+from preflight.kernels.products import Repeats, Work, refused, repeated
+from preflight.kernels.spoiling import OPERAND, spoil, spoil_operand
+from preflight.results import Evidence, Figure, Location, Outcome, Result
 
 TEST = "matmul_repeat"
-SEEDS = (20_241, 77_003)
-# Width of the type's fraction: the largest relative error of one rounding is 2^-(bits+1).
-TYPES = {"bf16": (torch.bfloat16, 7), "fp32": (torch.float32, 23)}
-SUM_BITS = 23  # products are summed in single precision by every device we know
-ERRORS_LISTED = 8
-_ODD = -7046029254386353131
+HOST_REPEATS, GPU_REPEATS = 4, 10
+LISTED = 8
+_UNAVAILABLE = (RuntimeError, NotImplementedError, ValueError)
+
+
+class Finding(NamedTuple):
+    """What is wrong with one work. `sms` are the multiprocessors known to have computed wrong."""
+
+    item: Item
+    what: str
+    evidence: Evidence
+    sms: list[int]
+
+
+class Visits:
+    """All that was seen of one device so far."""
+
+    def __init__(self, context: Context, device: Device) -> None:
+        self._context, self._device = context, device
+        self.kinds, self.lacks = available(device)
+        self.digests: dict[str, str] = {}
+        self.rates: dict[str, list[float]] = {}
+        self.outputs = 0
+        self.findings: list[Finding] = []
+
+    def visit(self, item: Item) -> None:
+        """Do one product a few times, and judge it."""
+        if item.kind.name in self.lacks:
+            return
+        device = self._device.torch_name
+        self._context.note(f"{self._device.name}: {item}")
+        try:
+            work = Work(item.kind, item.size, item.seed, device)
+        except _UNAVAILABLE as error:
+            if not refused(error):
+                raise
+            self.lacks[item.kind.name] = " ".join(str(error).split())[:200]
+            return
+        fault = spoil(self._context.fault, work.run)
+        if self._context.fault == OPERAND:
+            spoil_operand(work.left)
+        seen = repeated(work, HOST_REPEATS if self._device.on_host else GPU_REPEATS, fault)
+        self.outputs += seen.repeats
+        self.rates.setdefault(item.setting, []).append(2 * item.size**3 * seen.repeats / seen.seconds / 1e12)
+        first_time = str(item) not in self.digests
+        known = self.digests.setdefault(str(item), seen.digest)
+        found = _changed_operand(item, work) or _differing(item, seen, known)
+        if not found and first_time:
+            self._context.note(f"{self._device.name}: {item}, judged")
+            output = work.buffer()
+            work.run(output)
+            fault(0, output)
+            found = _objected(item, output, objections(work, output))
+        if found:
+            self.findings.append(found._replace(sms=sorted({*found.sms, *self._hunted(work, found)})))
+
+    def _hunted(self, work: Work, found: Finding) -> list[int]:
+        self._context.note(f"{self._device.name}: {found.item}, looking for the multiprocessor")
+        faulty = faulty_multiprocessors(work)
+        if faulty:
+            found.evidence["multiprocessors"] = ", ".join(
+                f"SM {sm}: {wrong} of {computed} tiles wrong" for sm, (wrong, computed) in faulty.items()
+            )
+        return list(faulty)
 
 
 def run(context: Context) -> Iterator[Result]:
-    """One result."""
-    if context.device is not None:
-        yield check(context.device, context.fault, context.note)
+    """One result. Each type is tried at least once; then further seeds until the time is over, or something is wrong."""
+    device = context.device
+    if device is None:
+        return
+    began = time.monotonic()
+    seen = Visits(context, device)
+    for number, item in enumerate(schedule(seen.kinds, device, context.level)):
+        tried = number >= len(seen.kinds)
+        if tried and (seen.findings or time.monotonic() - began > context.seconds):
+            break
+        seen.visit(item)
+    yield _result(device, seen)
 
 
-def check(device: Device, fault: str, note: Note) -> Result:
-    """All types and seeds on one device."""
-    began, flops = time.perf_counter(), 0
-    for name in TYPES:
-        for seed in SEEDS:
-            if found := _check_one(device, name, seed, fault, note):
-                return Result(
-                    test=TEST, outcome=Outcome.FAIL, device=device.name, reason=_sentence(found), evidence=found
-                )
-            flops += 2 * _size(device) ** 3 * _repeats(device)
-    evidence: Evidence = {
-        "label": device.label,
-        "size": _size(device),
-        "repeats": _repeats(device) * len(SEEDS) * len(TYPES),
-        "gigaflops": round(flops / (time.perf_counter() - began) / 1e9),
+def _result(device: Device, seen: Visits) -> Result:
+    evidence, remarks = told(device, seen.digests)
+    evidence |= {"label": device.label, "outputs": seen.outputs}
+    if seen.lacks:
+        evidence["lacks"] = "; ".join(f"{kind} ({why})" for kind, why in seen.lacks.items())
+    figures = tuple(
+        Figure(name="product_rate", value=_rate(rates), unit="TFLOP/s", setting=setting)
+        for setting, rates in seen.rates.items()
+    )
+    result = Result(
+        test=TEST, outcome=Outcome.PASS, device=device.name, figures=figures, remarks=remarks, evidence=evidence
+    )
+    if not seen.digests:
+        reason = f"no product could be computed: {evidence.get('lacks', 'torch has no types here')}"
+        return Result(test=TEST, outcome=Outcome.ERROR, device=device.name, reason=reason)
+    return _failed(result, device, seen.findings) if seen.findings else result
+
+
+def _failed(result: Result, device: Device, findings: list[Finding]) -> Result:
+    """The result with the first finding told in full, and the others by name."""
+    first = findings[0]
+    also = [str(found.item) for found in findings[1:]]
+    reason = f"{first.item}: {first.what}" + (f"; also {', '.join(also)}" if also else "")
+    evidence = result.evidence | first.evidence
+    evidence |= {
+        "type": first.item.kind.name,
+        "size": first.item.size,
+        "seed": first.item.seed,
+        "wrong_works": len(findings),
     }
-    return Result(test=TEST, outcome=Outcome.PASS, device=device.name, evidence=evidence)
+    gpu = device.uuid or device.name
+    sms = sorted({sm for found in findings for sm in found.sms})
+    locations = tuple(Location(gpu=gpu, sm=sm) for sm in sms) or (Location(gpu=gpu),)
+    return Result(
+        test=TEST,
+        outcome=Outcome.FAIL,
+        device=device.name,
+        reason=reason,
+        figures=result.figures,
+        remarks=result.remarks,
+        evidence=evidence,
+        locations=locations,
+    )
 
 
-def _size(device: Device) -> int:
-    return 384 if device.on_host else 8192
+def _rate(rates: list[float]) -> float:
+    """The usual rate, TFLOP/s; the first run warms up, where there are more."""
+    return float(f"{statistics.median(rates[1:] or rates):.4g}")
 
 
-def _repeats(device: Device) -> int:
-    return 4 if device.on_host else 10
+def _changed_operand(item: Item, work: Work) -> Finding | None:
+    for name, errors in work.operand_errors().items():
+        word = errors.listed[0]
+        evidence: Evidence = {
+            "operand": name,
+            "wrong_words": errors.wrong,
+            "bits": bit_counts(each.expected ^ each.actual for each in errors.listed),
+            "errors": "; ".join(map(str, errors.listed[:LISTED])),
+        }
+        what = f"its {name} operand changed in memory; {errors.wrong} wrong words, first {word}"
+        return Finding(item, what, evidence, [])
+    return None
 
 
-def _check_one(device: Device, name: str, seed: int, fault: str, note: Note) -> Evidence:
-    """One type, one seed: what is wrong, or nothing."""
-    kind, _ = TYPES[name]
-    note(f"{device.name}: {name} products, seed {seed}")
-    left, right = _operands(device, kind, seed)
-    first, expected = None, 0
-    for repeat in range(_repeats(device)):
-        output = left @ right
-        _commit(fault, output, repeat)
-        found = digest(output)
-        if first is None:
-            first, expected = output, found
-        elif found != expected:
-            what: Evidence = {"type": name, "seed": seed, "repeat": repeat, "what": "differs from repeat 0"}
-            return what | _differences(output, first, as_bits(output) != as_bits(first))
-    synchronize(device)
-    note(f"{device.name}: {name} against double precision, seed {seed}")
-    wrong = _beyond_rounding(left, right, first, name)
-    if not bool(wrong.any()):
-        return {}
-    same: Evidence = {"type": name, "seed": seed, "what": "wrong in every repeat"}
-    return same | _differences(first, left.double() @ right.double(), wrong)
+def _differing(item: Item, seen: Repeats, known: str) -> Finding | None:
+    if seen.differing:
+        evidence: Evidence = {
+            "repeat": seen.differing[0],
+            "differing_repeats": len(seen.differing),
+            "wrong_elements": len(seen.wrong),
+            "bits": bit_counts(each.flipped for each in seen.wrong),
+            "tiles": ", ".join(
+                f"[{row}, {column}]" for row, column in sorted({each.tile for each in seen.wrong})[:LISTED]
+            ),
+            "errors": "; ".join(seen.places),
+        }
+        what = f"repeats {seen.differing[:LISTED]} of {seen.repeats} differ from repeat 0, first {seen.places[0]}"
+        return Finding(item, what, evidence, [])
+    if seen.digest != known:
+        what = f"digest {seen.digest}, and it was {known} before, from the same operands"
+        return Finding(item, what, {"digest_before": known, "digest_now": seen.digest}, [])
+    return None
 
 
-def digest(tensor: Any) -> int:
-    """64 bits over all bits of a tensor and their places; computed on the device, the same for NaN and NaN."""
-    words = as_bits(tensor).flatten().to(torch.int64)
-    places = torch.arange(1, words.numel() + 1, dtype=torch.int64, device=words.device)
-    mixed = places.mul_(_ODD).add_(words).mul_(_ODD)  # never in place on `words`: that may be the tensor itself
-    mixed.bitwise_xor_(mixed.bitwise_right_shift(32))
-    return int(mixed.mul_(_ODD).sum())
-
-
-def _operands(device: Device, kind: Any, seed: int) -> tuple[Any, Any]:
-    """Two square matrices of normal numbers. Zeros or ones would leave most of the circuits idle."""
-    source = torch.Generator(device.torch_name).manual_seed(seed)
-    shape = (_size(device), _size(device))
-    left, right = (torch.randn(shape, generator=source, device=device.torch_name) for _ in range(2))
-    return left.to(kind), right.to(kind)
-
-
-def _beyond_rounding(left: Any, right: Any, output: Any, name: str) -> Any:
-    """Where the output is further from the true product than any order of summation explains; NaN is, always."""
-    _, fraction_bits = TYPES[name]
-    left, right = left.double(), right.double()
-    true = left @ right
-    scale = left.abs() @ right.abs()
-    allowed = true.abs() * 2.0 ** -(fraction_bits + 1) + scale * left.shape[1] * 2.0 ** -(SUM_BITS + 1)
-    return ~((output.double() - true).abs() <= 2 * allowed)
-
-
-def _commit(fault: str, output: Any, repeat: int) -> None:
-    """The injected fault: what a broken multiplier would do."""
-    middle = output.shape[0] // 2
-    if fault == "nan":
-        output[middle, middle] = float("nan")
-    elif fault == "all_outputs" or (fault == "one_output" and repeat == 1):
-        bits = as_bits(output)
-        bits[middle, middle] ^= 1 << (8 * output.element_size() - 3)  # a high bit of the exponent
-
-
-def _differences(output: Any, wanted: Any, wrong: Any) -> Evidence:
-    places = wrong.nonzero()
-    listed = [
-        f"[{row}, {column}]: {float(wanted[row, column]):g} expected, {float(output[row, column]):g} computed"
-        for row, column in places[:ERRORS_LISTED].tolist()
-    ]
-    return {"wrong_elements": int(places.shape[0]), "errors": "; ".join(listed)}
-
-
-def _sentence(found: Evidence) -> str:
-    first = str(found["errors"]).split("; ")[0]
-    return f"{found['type']} product {found['what']}: {found['wrong_elements']} wrong elements, first {first}"
+def _objected(item: Item, output: Any, said: list[Objection]) -> Finding | None:
+    if not said:
+        return None
+    first = (
+        said[-1] if said[0].by == "checksums" else said[0]
+    )  # checksums place by row and column, the others by element
+    evidence: Evidence = {
+        "judges": ", ".join(each.by for each in said),
+        "wrong_elements": first.elements,
+        "rows": ", ".join(map(str, first.rows)),
+        "columns": ", ".join(map(str, first.columns)),
+        "errors": "; ".join(f"{each.by}: {each.words}" for each in said),
+        "output": str(tuple(output.shape)),
+    }
+    what = f"wrong in every repeat; {first.by}: {first.elements} wrong, first {first.words}"
+    return Finding(item, what, evidence, sorted({sm for each in said for sm in each.sms}))

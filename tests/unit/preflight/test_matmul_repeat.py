@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from preflight.across.digests import computed
+from preflight.across.majority import majority
+from preflight.checks import known_bits, matmul_repeat, special_functions
+from preflight.checks.context import Context, Device
+from preflight.checks.matmul_works import SEEDS, SEEDS_OF_LEVEL, Item, schedule
+from preflight.kernels import goldens, spoiling
+from preflight.kernels.platforms import platform
+from preflight.kernels.products import KINDS, Kind
+from preflight.results import Outcome, Result
+
+pytestmark = pytest.mark.torch
+HOST = tuple(
+    Device(name=f"cpu:{i}", torch_name="cpu", index=i, label="host memory and processor", memory_bytes=64 << 20)
+    for i in (0, 1)
+)
+TYPES = ["bf16", "fp16", "fp32", "fp8", "int8", "fp64"]
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def context(fault: str = "", device: Device = HOST[0], **changes: object) -> Context:
+    made = Context(device=device, devices=HOST, level="gate", seconds=0.0, fault=fault, note=quiet)
+    return msgspec.structs.replace(made, **changes)
+
+
+def products(fault: str = "", device: Device = HOST[0], **changes: object) -> Result:
+    (result,) = matmul_repeat.run(context(fault, device, **changes))
+    return result
+
+
+def functions(fault: str = "", device: Device = HOST[0], **changes: object) -> Result:
+    (result,) = special_functions.run(context(fault, device, **changes))
+    return result
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As a device of two has it on a small machine; waiting for each other, threads take seconds where others compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def no_goldens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "goldens.json"
+    monkeypatch.setenv(goldens.SITE_VARIABLE, str(path))
+    return path
+
+
+def test_good_arithmetic_passes_with_a_rate_and_a_digest_for_each_type() -> None:
+    result = products()
+    assert (result.outcome, result.reason) == (Outcome.PASS, "")
+    assert [(figure.name, figure.unit) for figure in result.figures] == [("product_rate", "TFLOP/s")] * len(TYPES)
+    assert [figure.setting for figure in result.figures] == [f"{kind} 256" for kind in TYPES]
+    assert all(figure.value > 0 for figure in result.figures)
+    told = computed(result)
+    assert told is not None
+    assert list(told.digests) == [f"{kind} 256 seed {SEEDS[0]}" for kind in TYPES]
+    assert result.evidence["lacks"] == "tf32 (a processor has no tensor float)"
+
+
+FOUND = {
+    "one_output": (
+        "repeats [1] of 4 differ from repeat 0, first repeat 1 [85, 51]: bits 0x",
+        TYPES,
+        {"bits": "13: 1", "repeat": 1},
+    ),
+    "all_outputs": (
+        "wrong in every repeat; double precision: 1 wrong, first [85, 51]",
+        TYPES,
+        {"rows": "85", "columns": "51"},
+    ),
+    "operand": ("its left operand changed in memory; 1 wrong words", TYPES, {"operand": "left"}),
+    "nan": (
+        "wrong in every repeat; what is no number: 1 wrong, first [85, 51] is nan",
+        [*TYPES[:4], "fp64"],
+        {"rows": "85"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FOUND)
+def test_each_fault_of_arithmetic_is_found_in_every_type_and_placed(fault: str) -> None:
+    says, types, evidence = FOUND[fault]
+    result = products(fault)
+    assert result.outcome is Outcome.FAIL
+    assert result.reason.startswith(f"bf16 256 seed {SEEDS[0]}: {says}")
+    others = result.reason.rpartition("; also ")[2]
+    assert [word.partition(" ")[0] for word in others.split(", ")] == types[1:]
+    assert evidence.items() <= result.evidence.items()
+    assert [location.gpu for location in result.locations] == ["cpu:0"]
+
+
+def test_what_repeats_identically_is_seen_by_comparison_only() -> None:
+    good, odd = products(), products("one_device", HOST[1])
+    assert (good.outcome, odd.outcome) == (Outcome.PASS, Outcome.PASS)
+    both = majority([good, odd])
+    assert [each.outcome for each in both] == [Outcome.ERROR, Outcome.ERROR]
+    assert "cpu:0" in both[1].reason
+    third = msgspec.structs.replace(good, device="cpu:2")
+    assert [each.outcome for each in majority([good, third, odd])] == [Outcome.PASS, Outcome.PASS, Outcome.FAIL]
+    assert [each.outcome for each in majority([good, products("", HOST[1])])] == [Outcome.PASS, Outcome.PASS]
+
+
+def test_a_golden_convicts_one_of_two(no_goldens: Path) -> None:
+    told = computed(products())
+    assert told is not None
+    goldens.write(no_goldens, {told.platform: dict(told.digests)})
+    both = majority([products(), products("one_device", HOST[1])])
+    assert [each.outcome for each in both] == [Outcome.PASS, Outcome.FAIL]
+    assert "golden" in both[1].reason
+
+
+def test_a_broken_file_of_goldens_is_a_remark(no_goldens: Path) -> None:
+    no_goldens.write_text("[")
+    result = products()
+    assert result.outcome is Outcome.PASS
+    assert str(no_goldens) in result.remarks[0]
+
+
+def test_a_slow_device_does_its_work_three_times_and_computes_right() -> None:
+    done: list[int] = []
+    fault = spoiling.spoil("slow", lambda output: done.append(output.numel()))
+    for repeat in range(4):
+        fault(repeat, torch.zeros(8, 8))
+    assert len(done) == 4 * (spoiling.SLOWER - 1)
+    result = products("slow")
+    assert result.outcome is Outcome.PASS
+    assert computed(result) == computed(products())
+
+
+def test_time_that_is_left_goes_into_further_seeds_and_then_the_first_again() -> None:
+    works = [str(item) for item in islice(schedule(KINDS[:2], HOST[0], "gate"), 6)]
+    seeds = SEEDS[: SEEDS_OF_LEVEL["gate"]]
+    assert works[:4] == [f"{kind} 256 seed {seed}" for seed in seeds for kind in ("bf16", "fp16")]
+    assert works[4:] == works[:2]
+    assert list(schedule([], HOST[0], "gate")) == []
+    assert len({seed + right for seed in SEEDS for right in (0, 1)}) == 2 * len(SEEDS)
+
+
+def test_what_a_work_gave_before_is_remembered() -> None:
+    visits = matmul_repeat.Visits(context(), HOST[0])
+    item = next(schedule(KINDS, HOST[0], "gate"))
+    visits.visit(item)
+    visits.digests[str(item)] = "0" * 16
+    visits.visit(item)
+    (found,) = visits.findings
+    assert "0000000000000000 before, from the same operands" in found.what
+
+
+def test_a_type_that_the_library_refuses_is_lacking_and_what_fails_is_not() -> None:
+    visits = matmul_repeat.Visits(context(), HOST[0])
+    odd = Kind("odd", torch.int8, torch.float64)  # no library multiplies these
+    visits.visit(Item(odd, 64, 1))
+    assert list(visits.lacks) == ["tf32", "odd"]
+    assert visits.digests == {}
+
+
+def test_a_part_of_a_card_does_not_vote() -> None:
+    evidence, _ = known_bits.told(msgspec.structs.replace(HOST[0], uuid="MIG-1"), {"bf16": "aa"})
+    assert evidence["votes"] is False
+    assert evidence["platform"] == platform("cpu")
+
+
+@pytest.mark.parametrize("fault", ["one_output", "all_outputs", "nan"])
+def test_each_fault_of_special_functions_is_found(fault: str) -> None:
+    result = functions(fault)
+    assert result.outcome is Outcome.FAIL
+    assert result.reason.startswith("exp 256 seed")
+    assert result.evidence["wrong_works"] == 8
+    assert result.locations[0].gpu == "cpu:0"
+
+
+def test_special_functions_are_compared_like_products() -> None:
+    good, odd = functions(), functions("one_device", HOST[1])
+    assert good.outcome is Outcome.PASS
+    third = msgspec.structs.replace(good, device="cpu:2")
+    judged = majority([good, odd, third])
+    assert [each.outcome for each in judged] == [Outcome.PASS, Outcome.FAIL, Outcome.PASS]
+    assert judged[1].evidence["wrong_works"] == 8
