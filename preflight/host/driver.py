@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 from collections.abc import Callable
 from typing import Any
 
-LIBRARY_VARIABLE = "HEALTHD_NVML_LIBRARY"
+from preflight.driver import NoDriverError, load
+
+_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
 
 
 class NoDriver(Exception):
@@ -21,27 +21,18 @@ class NoDriver(Exception):
 class Driver:
     """An opened library. Every call may hang: note what is asked before asking."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[str], None] = lambda _: None) -> None:
         """Load and initialise it.
 
         Raises:
             NoDriver: no library, or it does not start; the text says which.
         """
         try:
-            import pynvml  # noqa: PLC0415 - absent packages are a result, not a crash
+            self.library: Any = load(note)
         except ModuleNotFoundError as error:
             raise NoDriver("the module pynvml is not here; install it: pip install nvidia-ml-py") from error
-        path = os.environ.get(LIBRARY_VARIABLE, "")
-        try:
-            if path:
-                pynvml.nvmlLib = ctypes.CDLL(path)  # a library that is already there pynvml takes as it is
-            pynvml.nvmlInit()
-        except OSError as error:
-            raise NoDriver(f"{LIBRARY_VARIABLE} names a library that cannot be loaded: {error}") from error
-        except pynvml.NVMLError as error:
-            mismatch = getattr(error, "value", None) == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
-            raise NoDriver(f"the driver's library does not start: {error}", mismatch=mismatch) from error
-        self.library: Any = pynvml
+        except NoDriverError as error:
+            raise NoDriver(error.reason, mismatch=getattr(error.__cause__, "value", None) == _MISMATCH) from error
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """What ``nvml<name>(*arguments)`` answers; None if there is no such thing, or it cannot be said now."""

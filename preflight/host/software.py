@@ -46,13 +46,12 @@ def read(machine: Machine, note: Note) -> Software:
     on_bus = [_pci_class(machine, address) for address in machine.names(_PCI)]
     found = Software(
         machine=facts,
-        gpus_on_bus=sum(kind in _GPU_CLASSES for kind in on_bus),
+        gpus_on_bus=max(sum(kind in _GPU_CLASSES for kind in on_bus), _device_files(machine)),
         switches_on_bus=sum(kind == _SWITCH_CLASS for kind in on_bus),
         fabric_manager=_fabric_manager(machine),
     )
-    note("opening the driver's library")
     try:
-        driver = Driver()
+        driver = Driver(note)
     except NoDriver as error:
         return msgspec.structs.replace(found, no_driver=str(error), driver_mismatch=error.mismatch)
     cuda = driver.number("SystemGetCudaDriverVersion_v2")
@@ -181,6 +180,11 @@ def _fabric_manager(machine: Machine) -> bool | None:
     if any(machine.text(f"/proc/{pid}/comm") == _FABRIC_MANAGER for pid in machine.names("/proc") if pid.isdecimal()):
         return True
     return False if machine.text("/proc/1/comm") in _INITS else None
+
+
+def _device_files(machine: Machine) -> int:
+    """A container may hide the bus; a GPU that it may use has a file all the same."""
+    return sum(re.fullmatch(r"nvidia\d+", name) is not None for name in machine.names("/dev"))
 
 
 def _pci_class(machine: Machine, address: str) -> int:

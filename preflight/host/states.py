@@ -117,9 +117,8 @@ def _driver(software: Software) -> Iterator[State]:
             "the driver was upgraded under way; reboot the node",
         )
     elif software.no_driver and software.gpus_on_bus:
-        yield State(
-            "no_driver", f"{software.gpus_on_bus} GPUs on the PCI bus, but {software.no_driver}; install the driver"
-        )
+        says = f"this machine has GPUs, and no driver answers: {software.no_driver}"
+        yield State("no_driver", says)
     seen = len(software.gpus)
     if seen and software.gpus_on_bus > seen:
         says = f"the PCI bus shows {software.gpus_on_bus} GPUs, the driver gives {seen}: only those are tested"
@@ -128,8 +127,8 @@ def _driver(software: Software) -> Iterator[State]:
 
 def _libraries(software: Software) -> Iterator[State]:
     built, has = str(software.machine.get("torch_cuda", "")), str(software.machine.get("cuda_driver", ""))
-    if not software.gpus:
-        return
+    if not software.gpus or not software.gpus_on_bus:
+        return  # a driver that is only played has nothing that torch could use
     if "torch" in software.machine and not built:
         yield State("torch_without_cuda", "torch is built without CUDA: it can use no GPU; install a build for CUDA")
     if built and has and _major(built) > _major(has):

@@ -16,7 +16,8 @@ def result(test: str, outcome: Outcome, reason: str = "", *, misconfigured: bool
 
 
 def test_a_level_runs_its_tests_in_order() -> None:
-    assert tuple(spec.test for spec in plan("gate").specs) == LEVELS["gate"] == TESTS
+    assert tuple(spec.test for spec in plan("gate").specs) == LEVELS["gate"]
+    assert tuple(test for test in LEVELS["gate"] if test in TESTS) == TESTS
 
 
 def test_every_test_of_every_level_exists_and_can_be_made_to_fail() -> None:

@@ -32,13 +32,19 @@ def the(fault: str, machine: Machine) -> Result:
     return result
 
 
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    files = {"/proc/1/comm": "systemd", "/proc/99/comm": "nv-fabricmanage"}
+    return Machine(dgx.build(tmp_path_factory.mktemp("node"), files))
+
+
 @pytest.fixture
-def play(driver_says: Callable[[Sequence[str]], None], tmp_path: Path) -> Play:
+def play(driver_says: Callable[[Sequence[str]], None], node: Machine) -> Play:
     """A node of eight H200, and what `lines` change about it."""
 
     def with_lines(lines: Sequence[str]) -> Machine:
         driver_says(lines)
-        return Machine(dgx.build(tmp_path / "root", {"/proc/1/comm": "systemd", "/proc/99/comm": "nv-fabricmanage"}))
+        return node
 
     return with_lines
 
@@ -115,20 +121,20 @@ def test_gpus_without_a_driver_and_a_driver_of_two_versions(tmp_path: Path, monk
     monkeypatch.setenv("HEALTHD_NVML_LIBRARY", str(tmp_path / "none.so"))
     result = the("", Machine(dgx.build(tmp_path / "root")))
     assert result.misconfigured
-    assert "8 GPUs on the PCI bus, but HEALTHD_NVML_LIBRARY names a library that cannot be loaded" in result.reason
+    assert "no driver answers: HEALTHD_NVML_LIBRARY names a library that cannot be loaded" in result.reason
     assert the("", Machine(tmp_path / "nothing")).outcome is Outcome.PASS
     two = Software(machine={"driver": "570.86.15", "driver_module": "570.124.06"})
     assert [state.name for state in states(two)] == ["driver_mismatch"]
 
 
-def test_the_module_of_the_kernel_is_read_as_the_driver_writes_it(play: Play) -> None:
-    machine = play(())
+def test_the_module_of_the_kernel_is_read_as_the_driver_writes_it(play: Play, tmp_path: Path) -> None:
+    play(())
     dgx.write(
-        machine.root,
+        tmp_path,
         "/proc/driver/nvidia/version",
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs@x)\nGCC version: 12.2.0",
     )
-    assert the("", machine).evidence["driver_module"] == "570.86.15"
+    assert the("", Machine(tmp_path)).evidence["driver_module"] == "570.86.15"
 
 
 def switched(joined: int | None, runs: bool | None) -> Software:  # noqa: FBT001 - a table below names them
@@ -152,10 +158,12 @@ def test_the_fabric_has_two_witnesses(software: Software, names: list[tuple[str,
 
 def test_a_torch_newer_than_the_driver_is_said_and_a_newer_minor_is_not() -> None:
     def node(built: str) -> Software:
-        return Software(machine={"torch": "2", "torch_cuda": built, "cuda_driver": "12.8"}, gpus=(Gpu(index=0),))
+        facts: dict[str, str | int] = {"torch": "2", "torch_cuda": built, "cuda_driver": "12.8"}
+        return Software(machine=facts, gpus=(Gpu(index=0),), gpus_on_bus=1)
 
     assert [state.name for state in states(node("13.0"))] == ["torch_too_new"]
     assert states(node("12.9")) == ()
+    assert states(msgspec.structs.replace(node("13.0"), gpus_on_bus=0)) == ()
     desktop = Software(machine={}, gpus=(Gpu(index=0, product="NVIDIA GeForce RTX 4090", ecc=False),))
     assert states(desktop) == ()
 
