@@ -63,12 +63,23 @@ def length(seconds: float) -> str:
 
 
 def number(value: float) -> str:
-    """Four digits that mean something, and no exponent where none is needed.
+    """Four digits that mean something, three below a tenth, and no exponent where none is needed.
 
-    >>> [number(v) for v in (4533.62, 789.04, 55.3, 0.01234, -3.0, 1.25e-7, 3e15)]
-    ['4534', '789', '55.3', '0.01234', '-3', '1.25e-07', '3e+15']
+    >>> [number(v) for v in (4533.62, 789.04, 55.3, 0.012345, -3.0, 1.25e-7, 3e15)]
+    ['4534', '789', '55.3', '0.0123', '-3', '1.25e-07', '3e+15']
     """
-    return f"{value:.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+    if 1000 <= abs(value) < 1e9:
+        return f"{value:.0f}"
+    return f"{value:.4g}" if abs(value) >= 0.1 else f"{value:.3g}"
+
+
+def roughly(value: float) -> str:
+    """Three digits, for the end of a scale.
+
+    >>> [roughly(v) for v in (4876.2, 59.52, 0.00053, -1.0)]
+    ['4876', '59.5', '0.00053', '-1']
+    """
+    return number(value) if abs(value) >= 100 else f"{value:.3g}"
 
 
 def share(margin: float) -> str:
