@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from preflight.baselines import BaselineError, folder, remember
+from preflight.commands.table import COMMANDS
 from preflight.plan import LEVELS, PlanError, plan
 from preflight.progress import progress
 from preflight.proof import prove
@@ -19,18 +20,6 @@ from preflight.report.forms import Form, file_option, form_option, say
 from preflight.results import Document
 from preflight.telling import SOCKET, TellingError, tell
 from vocabulary.clock import SystemClock
-
-# Command → where it lives, and its line in the help: reading it there would import it.
-COMMANDS = {
-    "run": ("preflight.main:run", "Test this node."),
-    "group": ("preflight.group.command:group", "Test many nodes together, one process on each."),
-    "report": ("preflight.commands.report:report", "Show runs kept in files, as text, HTML or JUnit."),
-    "compare": ("preflight.commands.compare:compare", "What changed from one run to another."),
-    "baseline": ("preflight.commands.baseline:baseline", "What the nodes of a cluster reach: learn, show, check."),
-    "goldens": ("preflight.commands.goldens:goldens", "Digests of arithmetic that devices agree on: record, show."),
-    "tests": ("preflight.commands.tests:tests", "What each test proves, and the faults it can be tried with."),
-    "schema": ("preflight.commands.schema:schema", "The JSON Schema of a document."),
-}
 
 
 class Commands(click.Group):

@@ -11,8 +11,8 @@ import click.testing
 import msgspec
 import pytest
 
-from healthctl.commands.preflight import COMMANDS
 from healthctl.main import cli
+from preflight.commands.table import COMMANDS
 from preflight.commands.tests import proves
 from preflight.plan import SPECS
 from preflight.results import Document, Figure, Result
