@@ -15,6 +15,7 @@ from healthctl.main import cli
 from preflight.commands.table import COMMANDS
 from preflight.commands.tests import proves
 from preflight.plan import SPECS
+from preflight.report.reading import read
 from preflight.results import Document, Figure, Result
 from preflight.schema import schema_text
 
@@ -188,3 +189,32 @@ def test_a_broken_baseline_is_named(ask: Ask, kept: Kept, huge: Document, tmp_pa
         done = ask("baseline", *words, "--baseline", str(tmp_path / "kept"))
         assert done.exit_code == 3
         assert "baseline.json" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("form", "begins"), [("text", ""), ("json", "{"), ("junit", "<?xml"), ("html", "<!DOCTYPE html>")]
+)
+def test_a_run_ends_as_its_verdict_says_in_every_form(ask: Ask, tmp_path: Path, form: str, begins: str) -> None:
+    target, at = tmp_path / "report", str(tmp_path / "known")
+    done = ask(
+        "run", "--only", "gpu_state", "--inject", "gpu_state:crash", "--baseline", at, "-o", form, "-f", str(target)
+    )
+    assert done.exit_code != 0
+    assert not done.stdout
+    assert "preflight: gpu_state" in done.stderr
+    written = target.read_text()
+    assert written.startswith(begins)
+    assert "gpu_state:crash" in written
+    assert form != "json" or read(written.encode()).verdict.exit_code == done.exit_code
+
+
+def test_a_run_whose_report_cannot_be_written_is_not_known_to_be_good(ask: Ask, tmp_path: Path) -> None:
+    done = ask("run", "--only", "gpu_state", "--baseline", str(tmp_path), "-f", str(tmp_path / "no" / "folder"))
+    assert done.exit_code == 3
+    assert "cannot be written" in done.stderr
+
+
+def test_wrong_usage_of_a_run_ends_with_two_and_runs_nothing(ask: Ask, tmp_path: Path) -> None:
+    for words in (("--level", "bogus"), ("--only", "bogus"), ("--inject", "gpu_state:bogus"), ("-o", "bogus")):
+        assert ask("run", *words, "-f", str(tmp_path / "report")).exit_code == 2
+    assert not (tmp_path / "report").exists()
