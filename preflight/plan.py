@@ -72,6 +72,7 @@ SPECS = {
         Spec("software", Scope.NODE, 30.0, ("ecc_off", "mig_on", "mismatch", "no_fabric_manager"), _takes(1, 1, 1)),
         Spec("host_memory", Scope.NODE, 300.0, ("bit_flip", "slow"), _takes(None, 10, 60)),
         Spec("storage", Scope.NODE, 240.0, ("wrong_bytes", "slow", "full"), _takes(None, 8, 30)),
+        Spec("nic_rails", Scope.NODE, 180.0, ("down", "slow", "corrupt"), _takes(None, 5, 15)),
         Spec("host_link", Scope.DEVICE, 120.0, ("narrow", "slow", "corrupt"), _takes(1, 5, 20)),
         Spec(
             "memory_pattern", Scope.DEVICE, 240.0, ("bit_flip", "stuck_bit", "stuck_line", "alias"), _takes(1, 10, 60)
@@ -99,6 +100,14 @@ SPECS = {
             ("one_output", "all_outputs", "nan", "one_device"),
             _takes(None, 5, 30),
         ),
+        Spec(
+            "peer_links",
+            Scope.PEERS,
+            240.0,
+            ("corrupt", "slow_link", "slow_device", "silent", "nvlink_down"),
+            _takes(1, 8, 60),
+        ),
+        Spec("collectives", Scope.PEERS, 240.0, ("wrong_sum", "late_rank", "slow"), _takes(1, 8, 60)),
         Spec("sustained_load", Scope.DEVICE, 480.0, ("throttle", "hot", "slow_one", "wrong"), _takes(None, 20, 240)),
     )
 }

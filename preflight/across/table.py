@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from preflight.across.collectives import collectives
+from preflight.across.links import peer_links
 from preflight.across.majority import majority
 from preflight.checks.context import Device
 from preflight.results import Result
@@ -11,7 +13,12 @@ from preflight.results import Result
 # The results of one test, of all devices, in; the same with whatever they say together out: a failed device, a remark, one result more.
 Across = Callable[[Sequence[Result], Sequence[Device]], Sequence[Result]]
 
-TABLE: Mapping[str, Across] = {"matmul_repeat": majority, "special_functions": majority}
+TABLE: Mapping[str, Across] = {
+    "matmul_repeat": majority,
+    "special_functions": majority,
+    "peer_links": peer_links,
+    "collectives": collectives,
+}
 
 
 def together(

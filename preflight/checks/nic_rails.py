@@ -1,0 +1,199 @@
+"""The node's network ports: state, rate, PCIe width, errors, and words sent over each as far as there is something to send them to."""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from preflight.checks.context import Context
+from preflight.host import rail_traffic, rails
+from preflight.host.machine import Machine
+from preflight.host.rails import Rail, Wanted
+from preflight.results import Evidence, Figure, Location, Outcome, Result
+
+TEST = "nic_rails"
+WANTED_VARIABLE = "HEALTHD_PREFLIGHT_RAILS"
+PEERS_VARIABLE = "HEALTHD_PREFLIGHT_RAIL_PEERS"
+LEAST_GB_S = 0.02  # of any network worth training on; what TCP and Python reach says little more
+LOOP_SHARE = 0.5  # of what other RDMA ports of the node reach with themselves
+SECONDS = {"standard": 1.0, "burn-in": 5.0}
+SLOW_S = 0.3
+_LOOP_PORT = 18515
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """Who answers at the other end of a rail."""
+
+    rail: str
+    address: tuple[str, int]
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """One rail, tested."""
+
+    rail: Rail
+    faults: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+
+def run(context: Context, machine: Machine | None = None, environ: Mapping[str, str] | None = None) -> Iterator[Result]:
+    """One result for each rail; 'not applicable' where the machine has none."""
+    machine, environ = machine or Machine(), os.environ if environ is None else environ
+    try:
+        names, peers = rails.wanted(environ.get(WANTED_VARIABLE, "")), peers_of(environ.get(PEERS_VARIABLE, ""))
+    except ValueError as error:
+        reason = f"{WANTED_VARIABLE} or {PEERS_VARIABLE}: {error}"
+        yield Result(test=TEST, outcome=Outcome.NOT_RUN, reason=reason, misconfigured=True)
+        return
+    context.note("reading the state of the network ports")
+    if context.fault:
+        yield from _pretended(context)
+        return
+    there = list(rails.read(machine))
+    for each in (*names, *(Wanted(peer.rail) for peer in peers)):
+        if not rails.chosen(there, (each,)) and (found := rails.interface(machine, each.name)):
+            there.append(found)  # named by a person: then it need not look like an adapter
+    for name in rails.missing(there, names):
+        yield Result(
+            test=TEST,
+            outcome=Outcome.FAIL,
+            device=name,
+            reason="no such port on this machine",
+            locations=(Location(nic=name),),
+        )
+    tested = rails.chosen(there, (*names, *(Wanted(peer.rail) for peer in peers)) if names else ())
+    tested += tuple(rail for peer in peers for rail in rails.chosen(there, (Wanted(peer.rail),)) if rail not in tested)
+    if not tested and not names:
+        yield Result(test=TEST, outcome=Outcome.NOT_APPLICABLE, reason="no network adapter that could be a rail")
+        return
+    yield from _compared([_seen(context, machine, rail, tested, names, peers) for rail in tested])
+
+
+def peers_of(text: str) -> tuple[Peer, ...]:
+    """``eth1=10.0.0.2:18600,…``.
+
+    Raises:
+        ValueError: a word of another form; the text names it.
+    """
+    found = []
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        match = re.fullmatch(r"([^=\s]+)=([0-9.]+):(\d{1,5})", word)
+        if match is None:
+            raise ValueError(f"{word!r} is no peer: write INTERFACE=ADDRESS:PORT, e.g. eth1=10.0.0.2:18600")
+        found.append(Peer(match[1], (match[2], int(match[3]))))
+    return tuple(found)
+
+
+def _seen(
+    context: Context,
+    machine: Machine,
+    rail: Rail,
+    tested: tuple[Rail, ...],
+    names: tuple[Wanted, ...],
+    peers: tuple[Peer, ...],
+) -> _Seen:
+    faults, remarks = rails.faults_of(rail, tested, names)
+    seen = _Seen(rail, tuple(faults), (), tuple(remarks))
+    if rail.up is False:
+        return seen
+    if "/" in rail.name:
+        seen = _looped(context, seen, _LOOP_PORT + tested.index(rail))
+    for peer in peers:
+        if peer.rail in (rail.name, rail.interface):
+            seen = _sent(context, seen, peer)
+    after = next((each for each in rails.read(machine) if each.name == rail.name), None)
+    grown = tuple(rails.grown(rail, after)) if after else ()
+    return msgspec.structs.replace(seen, faults=seen.faults + grown)
+
+
+def _looped(context: Context, seen: _Seen, tcp_port: int) -> _Seen:
+    device, _, port = seen.rail.name.partition("/")
+    context.note(f"{seen.rail.name}: words through its own loop")
+    try:
+        rate = rail_traffic.rdma_loop(device, port, tcp_port)
+    except OSError as error:
+        return msgspec.structs.replace(seen, unsure=(*seen.unsure, str(error)))
+    if rate is None:
+        words = (
+            f"{rail_traffic.RDMA_TOOL} is not installed, so nothing was sent through {seen.rail.name}; install perftest"
+        )
+        return msgspec.structs.replace(seen, remarks=(*seen.remarks, words))
+    return msgspec.structs.replace(seen, figures=(*seen.figures, _rate(rate, "loop")))
+
+
+def _sent(context: Context, seen: _Seen, peer: Peer, *, spoil: bool = False, slow_s: float = 0.0) -> _Seen:
+    where = f"{peer.address[0]}:{peer.address[1]}"
+    context.note(f"{seen.rail.name}: words to {where} and back")
+    seconds = SECONDS.get(context.level, 1.0)
+    try:
+        carried = rail_traffic.over(seen.rail.interface, peer.address, seconds, spoil=spoil, slow_s=slow_s)
+    except OSError as error:
+        words = f"no answer from {where}: {error}; this end, the other or what is between them"
+        return msgspec.structs.replace(seen, unsure=(*seen.unsure, words))
+    faults = seen.faults
+    if carried.wrong:
+        faults += (
+            f"{carried.wrong} of {carried.total} bytes came back wrong from {where}, the first is byte {carried.first}",
+        )
+    if carried.rate < LEAST_GB_S:
+        faults += (f"carries {carried.rate:.2g} GB/s to {where} and back, less than {LEAST_GB_S:g}",)
+    return msgspec.structs.replace(
+        seen, faults=faults, figures=(*seen.figures, _rate(carried.rate, "TCP, there and back"))
+    )
+
+
+def _rate(value: float, setting: str) -> Figure:
+    return Figure(name="rail_rate", value=round(value, 4), unit="GB/s", setting=setting)
+
+
+def _compared(seen: list[_Seen]) -> Iterator[Result]:
+    """Each rail, and its loop against the loops of others of its board."""
+    loops = {each.rail.name: f.value for each in seen for f in each.figures if f.setting == "loop"}
+    for each in seen:
+        others = [
+            loops[o.rail.name]
+            for o in seen
+            if o.rail.name in loops and o is not each and o.rail.board == each.rail.board
+        ]
+        mine = loops.get(each.rail.name)
+        slow: tuple[str, ...] = ()
+        if mine is not None and len(others) >= rails.SIBLINGS_MIN and mine < LOOP_SHARE * statistics.median(others):
+            slow = (
+                f"carries {mine:.3g} GB/s through its own loop, others of its kind {statistics.median(others):.3g}",
+            )
+        yield _result(msgspec.structs.replace(each, faults=each.faults + slow))
+
+
+def _result(seen: _Seen) -> Result:
+    outcome = Outcome.FAIL if seen.faults else Outcome.ERROR if seen.unsure else Outcome.PASS
+    evidence: Evidence = {"kind": seen.rail.kind, "state": seen.rail.words}
+    known = {"rate_gbps": seen.rail.rate, "pcie_width": seen.rail.width, "pcie_width_max": seen.rail.width_max}
+    evidence |= {name: value for name, value in known.items() if value is not None}
+    return Result(
+        test=TEST,
+        outcome=outcome,
+        device=seen.rail.name,
+        reason="; ".join(seen.faults + seen.unsure),
+        figures=seen.figures,
+        locations=(Location(nic=seen.rail.name),) if seen.faults else (),
+        remarks=seen.remarks,
+        evidence=evidence,
+    )
+
+
+def _pretended(context: Context) -> Iterator[Result]:
+    """An injected fault on a rail that is only pretended: the words go to this very process and back, which proves the detection alone."""
+    rail = Rail(name="pretended", kind="pretended", up=context.fault != "down", words="pretended")
+    faults, _ = rails.faults_of(rail, (rail,), (Wanted(rail.name),))
+    seen = _Seen(rail, tuple(faults))
+    if rail.up:
+        with rail_traffic.answering(("127.0.0.1", 0)) as address:
+            slow_s = SLOW_S if context.fault == "slow" else 0.0
+            seen = _sent(context, seen, Peer(rail.name, address), spoil=context.fault == "corrupt", slow_s=slow_s)
+    yield _result(seen)

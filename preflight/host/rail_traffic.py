@@ -1,0 +1,185 @@
+"""Words over one rail, to a peer that sends back what it gets: TCP over one interface, or an RDMA port's own loop.
+
+    python -m preflight.host.rail_traffic ADDRESS:PORT
+
+answers on the peer's side until it is ended. A node cannot do without a peer: what it sends to its own address never leaves it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+BLOCK_BYTES = 1 << 20
+TIMEOUT_S = 10.0
+RDMA_TOOL = "ib_write_bw"
+RDMA_SECONDS = 2
+_RDMA_ROW = re.compile(r"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)", re.MULTILINE)
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """What came back: GB/s one way while both ways were used, and how many bytes of how many were wrong, the first at `first`."""
+
+    rate: float
+    total: int
+    wrong: int = 0
+    first: int = -1
+
+
+def over(
+    interface: str, address: tuple[str, int], seconds: float, *, spoil: bool = False, slow_s: float = 0.0
+) -> Carried:
+    """Send blocks over `interface` ("" for any) to `address` for about `seconds`, and compare what comes back.
+
+    `spoil` and `slow_s` commit faults: a flipped bit in what came, so much waiting for each block.
+
+    Raises:
+        OSError: no way there, no answer in time, or no right to choose the interface (that takes CAP_NET_RAW on old kernels).
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as link:
+        link.settimeout(TIMEOUT_S)
+        if interface:
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+        link.connect(address)
+        began, spent, number, wrong, first = time.perf_counter(), 0.0, 0, 0, -1
+        while number == 0 or time.perf_counter() - began < seconds:
+            sent = _block(number)
+            started = time.perf_counter()
+            time.sleep(slow_s)
+            back = _through(link, sent)
+            spent += time.perf_counter() - started
+            if spoil:
+                back[BLOCK_BYTES // 2] ^= 4
+            if back != sent:
+                places = [place for place, (a, b) in enumerate(zip(back, sent, strict=True)) if a != b]
+                first = number * BLOCK_BYTES + places[0] if first < 0 else first
+                wrong += len(places)
+            number += 1
+    return Carried(number * BLOCK_BYTES / spent / 1e9, number * BLOCK_BYTES, wrong, first)
+
+
+def _block(number: int) -> bytes:
+    """Bytes that differ from block to block, without a pattern: made by one call, so that making them is not what is measured."""
+    return hashlib.shake_128(number.to_bytes(8, "little")).digest(4096) * (BLOCK_BYTES // 4096)
+
+
+def _through(link: socket.socket, sent: bytes) -> bytearray:
+    """Both ways at once: who sent all first and read then would wait for a peer that waits for it."""
+    failure: list[OSError] = []
+
+    def send() -> None:
+        try:
+            link.sendall(sent)
+        except OSError as error:
+            failure.append(error)
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    back, view = bytearray(len(sent)), 0
+    window = memoryview(back)
+    while view < len(sent):
+        if not (got := link.recv_into(window[view:])):
+            raise ConnectionResetError(f"the peer closed the connection after {view} bytes of a block")
+        view += got
+    sender.join()
+    if failure:
+        raise failure[0]
+    return back
+
+
+@contextmanager
+def answering(address: tuple[str, int]) -> Iterator[tuple[str, int]]:
+    """Send back whatever comes, one connection after the other, while inside; gives the address, its port chosen if it was 0."""
+    with socket.create_server(address) as server:
+        threading.Thread(target=_answer, args=(server,), daemon=True).start()
+        try:
+            yield server.getsockname()[:2]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+
+
+def _answer(server: socket.socket) -> None:
+    while True:
+        try:
+            link, _ = server.accept()
+        except OSError:
+            return
+        with link:
+            try:
+                while data := link.recv(BLOCK_BYTES):
+                    link.sendall(data)
+            except OSError:
+                continue
+
+
+def rdma_loop(device: str, port: str, tcp_port: int) -> float | None:
+    """GB/s of an RDMA port with itself, by perftest; None where its tool is not installed.
+
+    The words go through the adapter and PCIe both ways, not through the cable. Not run on an RDMA adapter so far.
+
+    Raises:
+        OSError: the tool failed; the text holds its last words.
+    """
+    if shutil.which(RDMA_TOOL) is None:
+        return None
+    command = [
+        RDMA_TOOL,
+        "-d",
+        device,
+        "-i",
+        port,
+        "-F",
+        "--report_gbits",
+        "-D",
+        str(RDMA_SECONDS),
+        "-p",
+        str(tcp_port),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            done = _client([*command, "127.0.0.1"])
+        finally:
+            server.kill()
+    gigabits = average_gigabits(done.stdout)
+    if done.returncode or gigabits is None:
+        words = " ".join((done.stderr or done.stdout).split())[-200:]
+        raise OSError(f"{RDMA_TOOL} ended with {done.returncode}: {words}")
+    return gigabits / 8
+
+
+def _client(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Ask until the other side listens, but not for ever."""
+    until = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=RDMA_SECONDS + TIMEOUT_S
+            )
+        except subprocess.TimeoutExpired as error:
+            raise OSError(f"{RDMA_TOOL} did not end within {error.timeout:g} s") from error
+        if done.returncode == 0 or time.monotonic() > until:
+            return done
+        time.sleep(0.2)
+
+
+def average_gigabits(text: str) -> float | None:
+    """The average of the last row of perftest's table, in Gb/s; None if there is no row."""
+    rows = _RDMA_ROW.findall(text)
+    return float(rows[-1]) if rows else None
+
+
+if __name__ == "__main__":
+    host, _, number = sys.argv[1].rpartition(":")
+    with answering((host, int(number))) as here:
+        print(f"answering on {here[0]}:{here[1]}", flush=True)  # noqa: T201 - who started it waits for this line
+        threading.Event().wait()
