@@ -124,7 +124,7 @@ def _result(device: Device, seen: Visits) -> Result:
 def _failed(result: Result, device: Device, findings: list[Finding]) -> Result:
     """The result with the first finding told in full, and the others by name."""
     first = findings[0]
-    also = [str(found.item) for found in findings[1:]]
+    also = dict.fromkeys(found.item.kind.name for found in findings if found.item.kind != first.item.kind)
     reason = f"{first.item}: {first.what}" + (f"; also {', '.join(also)}" if also else "")
     evidence = result.evidence | first.evidence
     evidence |= {
@@ -162,7 +162,10 @@ def _changed_operand(item: Item, work: Work) -> Finding | None:
             "bits": bit_counts(each.expected ^ each.actual for each in errors.listed),
             "errors": "; ".join(map(str, errors.listed[:LISTED])),
         }
-        what = f"its {name} operand changed in memory; {errors.wrong} wrong words, first {word}"
+        what = (
+            f"its {name} operand changed in memory; {errors.wrong} wrong words, first at byte {word.offset_bytes:#x}: "
+            f"{word.expected:#018x} written, {word.actual:#018x} read ({word.kind})"
+        )
         return Finding(item, what, evidence, [])
     return None
 

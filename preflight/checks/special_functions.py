@@ -63,7 +63,7 @@ def _result(device: Device, digests: dict[str, str], wrong: list[tuple[str, Answ
     if not wrong:
         return Result(test=TEST, outcome=Outcome.PASS, device=device.name, remarks=remarks, evidence=evidence)
     work, answers = wrong[0]
-    also = [name for name, _ in wrong[1:]]
+    also = dict.fromkeys(other.name for _, other in wrong if other.name != answers.name)
     reason = f"{work}: {_sentence(work, answers, digests)}" + (f"; also {', '.join(also)}" if also else "")
     return Result(
         test=TEST,
