@@ -35,7 +35,7 @@ def _gpu(library: Any, index: int, note: Note) -> Gpu:
     try:
         handle = library.nvmlDeviceGetHandleByIndex(index)
         uuid, product = library.nvmlDeviceGetUUID(handle), library.nvmlDeviceGetName(handle)
-        memory = library.nvmlDeviceGetMemoryInfo(handle)
+        total, free = _memory(library, handle)
     except library.NVMLError_GpuIsLost:
         return Gpu(index=index, unread="the driver has lost it")
     except library.NVMLError as error:
@@ -45,12 +45,21 @@ def _gpu(library: Any, index: int, note: Note) -> Gpu:
         index=index,
         uuid=uuid,
         product=product,
-        memory_total=memory.total,
-        memory_free=memory.free,
+        memory_total=total,
+        memory_free=free,
         processes=_processes(library, handle),
         mig=mig,
         instances=_instances(library, handle) if mig else (),
     )
+
+
+def _memory(library: Any, handle: Any) -> tuple[int, int]:
+    """Bytes, all and free; none where the GPU shares the host's."""
+    try:
+        memory = library.nvmlDeviceGetMemoryInfo(handle)
+    except library.NVMLError_NotSupported:
+        return 0, 0
+    return memory.total, memory.free
 
 
 def _processes(library: Any, handle: Any) -> tuple[Process, ...]:

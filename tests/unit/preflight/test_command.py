@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 
 from preflight.driver import gpus_here
+from preflight.plan import plan
+from preflight.progress import Silence
+from preflight.proof import prove
+from preflight.results import Verdict
+from vocabulary.clock import SystemClock
 
 QUIET = {"HEALTHD_NVML_LIBRARY": "", "CUDA_VISIBLE_DEVICES": ""}
 
@@ -63,13 +68,13 @@ def test_a_configured_library_that_is_missing_must_be_put_right() -> None:
 
 
 DRIVER_SAYS = [
-    ("gpus 3", 0, "PASS"),
+    ("gpus 3", 0, ""),
     ("gpus 3\npending.1 1", 1, "gpu_state on GPU 1: a row remap waits for a GPU reset"),
     ("gpus 3\nfailure.0 1", 1, "gpu_state on GPU 0: a row could not be remapped"),
     ("gpus 3\nrecovery_action.2 2", 1, "gpu_state on GPU 2: the driver asks for recovery action 2 (reboot the node)"),
     ("gpus 3\nlost 2", 1, "gpu_state on GPU 2: the driver has lost it"),
-    ("gpus 3\nhang 1", 1, "no end within 0.5 s; last seen at: GPU 1: handle"),
-    ("hang init", 1, "no end within 0.5 s; last seen at: nvmlInit"),
+    ("gpus 3\nhang 1", 1, "no end within 2 s; last seen at: GPU 1: handle"),
+    ("hang init", 1, "no end within 2 s; last seen at: nvmlInit"),
     ("fail 999", 3, "the driver does not start: Unknown Error"),
     ("gpus 0", 3, "the driver is here but sees no GPU"),
 ]
@@ -86,11 +91,34 @@ def fake_nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(("scenario", "code", "says"), DRIVER_SAYS)
 def test_what_the_driver_says_of_its_gpus(fake_nvml: str, tmp_path: Path, scenario: str, code: int, says: str) -> None:
     (tmp_path / "scenario").write_text(f"{scenario}\n")
-    limit = 0.5 if "hang" in scenario else 60
+    limit = 2 if "hang" in scenario else 60
     env = {"HEALTHD_NVML_LIBRARY": fake_nvml, "FAKE_NVML_SCENARIO": str(tmp_path / "scenario")}
-    done = preflight("--only", "gpu_state", "--watchdog", f"gpu_state={limit}", **env)
+    done = preflight("--only", "gpu_state", "--watchdog", f"gpu_state={limit}", "-o", "json", **env)
     assert done.returncode == code, done.stdout + done.stderr
-    assert says in done.stdout
+    assert says in json.loads(done.stdout)["reason"]
+
+
+def test_a_gpu_that_somebody_computes_on_is_not_tested(fake_nvml: str, tmp_path: Path) -> None:
+    (tmp_path / "scenario").write_text(f"gpus 2\nprocess.1 {os.getpid()} 1048576\n")
+    env = {"HEALTHD_NVML_LIBRARY": fake_nvml, "FAKE_NVML_SCENARIO": str(tmp_path / "scenario")}
+    done = preflight("--only", "memory_pattern", "-o", "json", **env)
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["verdict"]) == (2, "misconfigured")
+    assert f"GPU 1 is busy with process {os.getpid()} (" in document["reason"]
+    assert document["devices"] == []
+
+
+@pytest.mark.parametrize("scenario", ["gpus 2\nhang 1", "hang init"])
+def test_a_driver_that_does_not_say_which_gpus_are_here_fails_the_devices(
+    fake_nvml: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str
+) -> None:
+    (tmp_path / "scenario").write_text(f"{scenario}\n")
+    monkeypatch.setenv("HEALTHD_NVML_LIBRARY", fake_nvml)
+    monkeypatch.setenv("FAKE_NVML_SCENARIO", str(tmp_path / "scenario"))
+    monkeypatch.setattr("preflight.crew.LOOK_WATCHDOG_S", 2.0)
+    document = prove(plan("gate", ["memory_pattern"]), "n1", (), tmp_path, SystemClock(), Silence())
+    assert document.verdict is Verdict.FAIL
+    assert "the driver does not say which GPUs are here: no end within 2 s; last seen at: " in document.reason
 
 
 @pytest.mark.skipif(gpus_here() > 0, reason="there is a GPU")
