@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
+from preflight.report.tables import Wrong, bad
 from preflight.results import Document, Outcome, Result, Verdict
 
 _REPLACE_GPU = (
@@ -12,6 +13,10 @@ _REPLACE_GPU = (
 _CORRUPT = (
     "Keep the node out of work, and doubt what was computed on this GPU since it last passed. "
     "Test again at level burn-in; if it fails again, replace the GPU."
+)
+_HOST = (
+    "Keep the node out of work. Look for memory and machine-check errors in the kernel log, and test again at level burn-in; "
+    "if it fails again, replace the module or the processor."
 )
 _FAILED = {
     "gpu_state": "Do what the driver asks: reset the GPU, or replace it, as the reason says. Then test again.",
@@ -32,36 +37,42 @@ _FAILED = {
 _DEFAULT = {
     Outcome.FAIL: "Keep the node out of work, and test again at level burn-in.",
     Outcome.HANG: "Reboot the node, since what hangs in the driver cannot be ended; then test again.",
-    Outcome.ERROR: "Nothing is proven. Read the reason, then run it again with --only {test}.",
-    Outcome.NOT_RUN: "Nothing is proven. Run it again with --only {test}.",
+    Outcome.ERROR: "Nothing is proven. Read the reason, then run it again with {only}.",
+    Outcome.NOT_RUN: "Nothing is proven. Run it again with {only}.",
 }
-_RETEST = "The node is not condemned by this, and not proven fit: test it again before it gets work."
+RETEST = "The node is not condemned by this, and not proven fit: test it again before it gets work."
 
 
-def advice(result: Result) -> str:
-    """What to do about one result; "" if nothing is to be done."""
+def advice(result: Result, tests: Sequence[str] = ()) -> str:
+    """What to do about one result, or about several `tests` that say the same; "" if nothing is to be done."""
+    only = " ".join(f"--only {test}" for test in tests or (result.test,))
     if result.misconfigured:
-        return f"Put right what the reason names, then run it again with --only {result.test}."
+        return f"Put right what the reason names, then run it again with {only}."
     if result.outcome is Outcome.FAIL and result.test in _FAILED:
-        return _FAILED[result.test]
-    return _DEFAULT.get(result.outcome, "").format(test=result.test)
+        return _HOST if result.device.startswith("cpu:") else _FAILED[result.test]
+    return _DEFAULT.get(result.outcome, "").format(only=only)
 
 
 def next_steps(document: Document) -> tuple[str, ...]:
     """What to do about the whole document, the most pressing first, each once; empty for a pass."""
-    return tuple(dict.fromkeys(_steps(document)))
-
-
-def _steps(document: Document) -> Iterator[str]:
     if document.verdict is Verdict.PASS:
-        return
+        return ()
+    steps = []
     if document.injected:
-        yield "A fault was committed on request: nothing of this says that the machine is broken."
-    weights = (Outcome.FAIL, Outcome.HANG, Outcome.NOT_RUN, Outcome.ERROR)
-    for outcome in weights if document.verdict is not Verdict.FAIL else weights[:2]:
-        for result in document.results:
-            if result.outcome is outcome:
-                devices = f" on {result.device}" if result.device else ""
-                yield f"{result.test}{devices}: {advice(result)}"
-    if document.verdict in {Verdict.INCONCLUSIVE, Verdict.MISCONFIGURED}:
-        yield _RETEST
+        steps.append("A fault was committed on request: nothing of this says that the machine is broken.")
+    grave, rest = told(document)
+    steps += [f"{wrong.where}: {advice(wrong.first, wrong.tests)}" for wrong in grave or rest]
+    if document.verdict is not Verdict.FAIL:
+        steps.append(RETEST)
+    return tuple(dict.fromkeys(steps))
+
+
+def told(document: Document) -> tuple[tuple[Wrong, ...], tuple[Wrong, ...]]:
+    """What decided the verdict, to be told in full, and what else is not proven: where a test failed, what did not run is aside."""
+    found = bad(document)
+    if document.verdict is not Verdict.FAIL:
+        return found, ()
+    decided = (Outcome.FAIL, Outcome.HANG)
+    return tuple(w for w in found if w.first.outcome in decided), tuple(
+        w for w in found if w.first.outcome not in decided
+    )

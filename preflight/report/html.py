@@ -16,7 +16,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
 from preflight.report import charts, dates, tables, wording
-from preflight.report.advice import advice, next_steps
+from preflight.report.advice import RETEST, advice, told
 from preflight.report.pairs import pairs, without_pairs
 from preflight.results import Document
 
@@ -46,13 +46,14 @@ def _view(document: Document, mark: str) -> dict[str, Any]:
     matrices = pairs(results)
     figures = without_pairs(tables.groups(results), matrices)
     found = tables.rows(results)
+    grave, rest = told(document)
     names = list(tables.device_names(result.device for result in results))
     return {
         "doc": document,
         "mark": mark,
-        "bad": tables.bad(document),
+        "grave": grave,
+        "rest": rest,
         "counted": tables.counted(results),
-        "steps": next_steps(document),
         "names": [*names, *([wording.THE_NODE] if any(wording.THE_NODE in row.cells for row in found) else [])],
         "count": len(document.devices) or len(names),
         "kinds": tables.kinds(document.devices),
@@ -120,5 +121,6 @@ def _environment() -> ImmutableSandboxedEnvironment:
         "words": wording.OUTCOMES,
         "signs": wording.SIGNS,
         "most": LOCATIONS_SHOWN,
+        "retest": RETEST,
     }
     return environment

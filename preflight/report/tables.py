@@ -109,7 +109,7 @@ def kinds(devices: Iterable[Device]) -> tuple[tuple[str, tuple[Device, ...]], ..
     """The devices by what they are: product, or what stands in for one."""
     found: dict[str, list[Device]] = {}
     for device in devices:
-        kind = f"no GPU, {device.label} ({device.product})" if device.on_host else device.product or device.label
+        kind = f"{device.label} ({device.product}), no GPU" if device.on_host else device.product or device.label
         found.setdefault(kind, []).append(device)
     return tuple((kind, tuple(same)) for kind, same in found.items())
 

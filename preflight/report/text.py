@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from preflight.report.advice import advice
+from preflight.report.advice import advice, told
 from preflight.report.columns import columns
 from preflight.report.dates import moment
 from preflight.report.pairs import Pairs, pairs, without_pairs
@@ -35,11 +35,12 @@ _UNSURE = "yellow"
 
 def page(document: Document, *, colour: bool = False, width: int = WIDTH) -> str:
     """The document as text without a final line break. Nothing in it can steer a terminal but our own colours."""
+    grave, rest = told(document)
     matrices = pairs(document.results)
     parts = [
         "\n".join((_head(document, colour=colour), *_tested(document, width))),
-        *_wrong(bad(document), colour=colour, width=width),
-        "\n".join(_unsaid(document, width)),
+        *_wrong(grave, colour=colour, width=width),
+        "\n".join(_aside(document, rest, width)),
         "\n".join(_grid(document, colour=colour)),
         *("\n".join(_matrix(each)) for each in matrices),
         "\n".join(_figures(without_pairs(groups(document.results), matrices), colour=colour)),
@@ -83,16 +84,18 @@ def _wrong(found: Sequence[Wrong], *, colour: bool, width: int) -> Iterator[str]
             lines += _field("where", place(location), width)
         if (more := len(result.locations) - LOCATIONS_SHOWN) > 0:
             lines += _field("", f"and {more} more places", width)
-        yield "\n".join([*lines, *_field("do", advice(result), width)])
+        yield "\n".join([*lines, *_field("do", advice(result, wrong.tests), width)])
     if len(found) > WRONG_SHOWN:
         yield f"and {len(found) - WRONG_SHOWN} more"
 
 
-def _unsaid(document: Document, width: int) -> Iterator[str]:
-    """Reasons of the verdict that belong to no result, such as a test without any."""
-    told = tuple(wrong.first.reason or wrong.first.outcome.value for wrong in bad(document))
+def _aside(document: Document, rest: Sequence[Wrong], width: int) -> Iterator[str]:
+    """What is not proven besides, and reasons of the verdict that belong to no result, such as a test without any."""
+    for wrong in rest[:WRONG_SHOWN]:
+        yield from _field(OUTCOMES[wrong.first.outcome], f"{wrong.where}: {wrong.first.reason}", width)
+    reasons = tuple(wrong.first.reason or wrong.first.outcome.value for wrong in bad(document))
     for reason in document.reasons:
-        if not reason.endswith(told):
+        if not reason.endswith(reasons):
             yield from _field("because", reason, width)
 
 
@@ -155,17 +158,17 @@ def _line(group: Group) -> tuple[str, ...]:
     several = len(group.readings) > 1
     return (
         named,
-        _with_device(group.lowest, several=several),
+        _with_device(group.lowest),
         number(group.median) if several else "",
-        _with_device(group.highest, several=several) if several else "",
+        _with_device(group.highest) if several else "",
         clean(group.unit),
         said,
         f"{margin} {clean(worst.device)}" if worst.missed and several else margin,
     )
 
 
-def _with_device(reading: Reading, *, several: bool) -> str:
-    return f"{number(reading.figure.value)}{f' {clean(reading.device)}' if several else ''}"
+def _with_device(reading: Reading) -> str:
+    return number(reading.figure.value) + (f" {clean(reading.device)}" if reading.device != THE_NODE else "")
 
 
 def _ink_of(group: Group) -> str:

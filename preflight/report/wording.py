@@ -126,7 +126,7 @@ def place(location: Location) -> str:
         location.gpu,
         f"SM {location.sm}" if location.sm is not None else "",
         f"address {location.address}" if location.address else "",
-        f"page {location.page}" if location.page else "",
+        f"page {location.page}" if location.page[:1].isdigit() else location.page,
         f"link {location.link}" if location.link is not None else "",
         f"to {location.peer}" if location.peer else "",
         f"NIC {location.nic}" if location.nic else "",

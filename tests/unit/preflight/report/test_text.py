@@ -6,6 +6,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from preflight.report.advice import advice, next_steps
 from preflight.report.text import page
 from preflight.results import Document, Outcome, Result, Verdict
 
@@ -64,3 +65,24 @@ def test_a_flood_of_failures_is_cut_and_counted(failing: Document) -> None:
 def test_a_document_of_nothing_is_a_page(passing: Document) -> None:
     empty = msgspec.structs.replace(passing, results=(), devices=(), software={}, seconds=float("nan"))
     assert page(empty).startswith("gpu-node-17: PASS")
+
+
+def test_what_did_not_run_is_told_in_full_where_nothing_failed(hanging: Document) -> None:
+    unsure = tuple(result for result in hanging.results if result.outcome is not Outcome.HANG)
+    text = page(msgspec.structs.replace(hanging, results=unsure, verdict=Verdict.INCONCLUSIVE, reasons=()))
+    assert "error host_memory\n  why     MemoryError: 8 GiB asked for\n  do" in text
+
+
+def test_a_host_is_not_told_to_replace_its_gpu(failing: Document) -> None:
+    wrong = Result(test="memory_pattern", outcome=Outcome.FAIL, device="cpu:0", reason="1 wrong word")
+    assert "GPU" not in advice(wrong)
+    assert "replace the GPU" in advice(msgspec.structs.replace(wrong, device="cuda:0"))
+
+
+def test_what_is_misconfigured_is_put_right_and_not_condemned(passing: Document) -> None:
+    busy = Result(test="gpu_state", outcome=Outcome.NOT_RUN, reason="pid 7 of ann computes there", misconfigured=True)
+    document = msgspec.structs.replace(passing, results=(busy,), verdict=Verdict.MISCONFIGURED, reasons=())
+    steps = next_steps(document)
+    assert steps[0] == "gpu_state: Put right what the reason names, then run it again with --only gpu_state."
+    assert "not condemned" in steps[-1]
+    assert not next_steps(passing)
