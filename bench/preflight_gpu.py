@@ -64,16 +64,17 @@ def _no_gpu(number: int) -> str:
 
 def _measured(scale: Scale) -> Iterator[Row]:
     import torch  # noqa: PLC0415 - looked for first
-    from gpu import arithmetic_rows as arithmetic  # noqa: PLC0415 - the same
     from gpu.readings import Readings  # noqa: PLC0415 - the same
     from gpu.table import Row  # noqa: PLC0415 - the same
+
+    from preflight.kernels.platforms import platform  # noqa: PLC0415 - the same
 
     name, uuid = "processor, interpreted", ""
     if scale.device.startswith("cuda"):
         about = torch.cuda.get_device_properties(scale.device)
         name, uuid = about.name, f"GPU-{getattr(about, 'uuid', '')}"
     readings = Readings(uuid)
-    yield Row("device", name, note=arithmetic.platform(scale.device))
+    yield Row("device", name, note=platform(scale.device))
     if said := readings.neighbours():
         yield Row("device", "", note=said)
     sections = (("memory", _memory(scale)), ("products", _products(scale)), ("other arithmetic", _other(scale)))

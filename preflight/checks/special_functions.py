@@ -78,8 +78,8 @@ def _result(device: Device, digests: dict[str, str], wrong: list[tuple[str, Answ
 
 def _sentence(work: str, answers: Answers, digests: dict[str, str]) -> str:
     if answers.differing:
-        places = answers.places or ["not known: repeat 0 is the odd one"]
-        return f"repeats {answers.differing[:LISTED]} differ from repeat 0, first {places[0]}"
+        first = str(answers.places[0]) if answers.places else "not known: repeat 0 is the odd one"
+        return f"repeats {answers.differing[:LISTED]} differ from repeat 0, first {first}"
     if answers.wrong:
         return f"wrong in every repeat; double precision: {answers.wrong} wrong, first {answers.first}"
     return f"digest {answers.digest}, and it was {digests[work]} before, of the same numbers"

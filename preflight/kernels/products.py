@@ -168,7 +168,7 @@ def _in_turn(
             ended.record()
             digests.add(repeat, output)
         torch.cuda.synchronize(work.device)
-    return sum(began.elapsed_time(ended) for began, ended in marks) / 1e3
+    return float(sum(began.elapsed_time(ended) for began, ended in marks)) / 1e3
 
 
 def _overlapped(
