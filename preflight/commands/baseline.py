@@ -36,6 +36,7 @@ class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
     figure: str
     setting: str
     unit: str
+    software: str
     usual: float | None
     spread: float | None
     nodes: int
@@ -99,6 +100,7 @@ def show(at: Path | None, output: str) -> None:
                 figure=entry.figure,
                 setting=entry.setting,
                 unit=entry.unit,
+                software=entry.software,
                 usual=reached.usual if reached else None,
                 spread=reached.spread if reached else None,
                 nodes=len(entry.nodes),
@@ -110,7 +112,7 @@ def show(at: Path | None, output: str) -> None:
     if not rows:
         click.echo("nothing is learned yet: give documents of passed runs to 'baseline learn'")
         return
-    lines = [("product", "figure", "usual", "unit", "scatter", "nodes"), *map(_line, rows)]
+    lines = [("product", "figure", "usual", "unit", "scatter", "nodes", "software"), *map(_line, rows)]
     click.echo("\n".join(columns(lines, right={2, 4, 5})))
     if any(row.usual is None for row in rows):
         click.echo(f"\n–: no level yet, it takes {NODES_MIN} nodes")
@@ -152,4 +154,5 @@ def _line(row: LevelRow) -> tuple[str, ...]:
         clean(row.unit),
         "–" if row.spread is None else f"{row.spread * 100:.1f} %",
         str(row.nodes),
+        clean(row.software),
     )

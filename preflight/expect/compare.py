@@ -57,13 +57,15 @@ def compare(a: Document | Baseline, b: Document) -> tuple[Row, ...]:
 
 
 def _with_fleet(baseline: Baseline, measured: Sequence[Reading], software: str) -> tuple[Row, ...]:
-    fits = sorted(baseline.entries, key=lambda entry: (entry.software == software, len(entry.nodes)))
-    entries = {entry.key: entry for entry in fits}  # the last of a key holds: that of our software
+    known = [(entry, at) for entry in baseline.entries if (at := level(entry))]
+    known.sort(key=lambda each: (each[0].software == software, each[1].nodes))
+    levels = {entry.key: (entry.unit, at) for entry, at in known}  # the last of a key holds: that of our software
     found = []
     units = {(r.device, r.key): r.figure.unit for r in measured}
     for place, value in _by_place(measured).items():
-        entry = entries.get(place[1])
-        at = level(entry) if entry and entry.unit == units[place] else None
+        of_unit, at = levels.get(place[1], ("", None))
+        if of_unit != units[place]:
+            at = None
         found.append(_row(place, units[place], at.usual if at else None, value, at.spread if at else 0.0))
     return tuple(found)
 

@@ -48,6 +48,14 @@ def test_beside_the_fleet_every_device_has_its_level() -> None:
     assert (unknown.a, unknown.b, unknown.beyond) == (None, 102.0, False)
 
 
+def test_the_fleet_speaks_by_our_software_or_else_by_what_it_has() -> None:
+    old = [document(f"n{i}", [100.0], software={"driver": "570"}) for i in range(5)]
+    new = [document(f"m{i}", [90.0], software={"driver": "580"}) for i in range(3)]
+    mine = document("n9", [90.0], software={"driver": "580"})
+    assert [row.a for row in compare(learn(old + new), mine)] == [90.0]
+    assert [row.a for row in compare(learn(old + new[:2]), mine)] == [100.0]
+
+
 rates = st.lists(st.floats(min_value=1.0, max_value=1000.0), min_size=1, max_size=8)
 
 
