@@ -55,24 +55,26 @@ def run(context: Context, machine: Machine | None = None, environ: Mapping[str, 
     if context.fault:
         yield from _pretended(context)
         return
-    there = list(rails.read(machine))
-    for each in (*names, *(Wanted(peer.rail) for peer in peers)):
-        if not rails.chosen(there, (each,)) and (found := rails.interface(machine, each.name)):
-            there.append(found)  # named by a person: then it need not look like an adapter
-    for name in rails.missing(there, names):
-        yield Result(
-            test=TEST,
-            outcome=Outcome.FAIL,
-            device=name,
-            reason="no such port on this machine",
-            locations=(Location(nic=name),),
-        )
-    tested = rails.chosen(there, (*names, *(Wanted(peer.rail) for peer in peers)) if names else ())
-    tested += tuple(rail for peer in peers for rail in rails.chosen(there, (Wanted(peer.rail),)) if rail not in tested)
-    if not tested and not names:
+    tested, missing = _tested(machine, names, peers)
+    for name in missing:
+        reason = "no such port on this machine"
+        yield Result(test=TEST, outcome=Outcome.FAIL, device=name, reason=reason, locations=(Location(nic=name),))
+    if not tested and not missing:
         yield Result(test=TEST, outcome=Outcome.NOT_APPLICABLE, reason="no network adapter that could be a rail")
         return
     yield from _compared([_seen(context, machine, rail, tested, names, peers) for rail in tested])
+
+
+def _tested(
+    machine: Machine, names: tuple[Wanted, ...], peers: tuple[Peer, ...]
+) -> tuple[tuple[Rail, ...], tuple[str, ...]]:
+    """The rails to test, and what is wanted and not there. What a person names need not look like an adapter."""
+    there = list(rails.read(machine))
+    asked = (*names, *(Wanted(peer.rail) for peer in peers))
+    found = (rails.interface(machine, name) for name in rails.missing(there, asked))
+    there += [rail for rail in found if rail]
+    every = (*rails.chosen(there, names), *(rails.chosen(there, asked) if asked else ()))
+    return tuple({rail.name: rail for rail in every}.values()), rails.missing(there, asked)
 
 
 def peers_of(text: str) -> tuple[Peer, ...]:
@@ -107,7 +109,7 @@ def _seen(
     for peer in peers:
         if peer.rail in (rail.name, rail.interface):
             seen = _sent(context, seen, peer)
-    after = next((each for each in rails.read(machine) if each.name == rail.name), None)
+    after = next((each for each in rails.read(machine) if each.name == rail.name), rails.interface(machine, rail.name))
     grown = tuple(rails.grown(rail, after)) if after else ()
     return msgspec.structs.replace(seen, faults=seen.faults + grown)
 

@@ -32,6 +32,7 @@ class Rail(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: str
     up: bool | None
+    switched_on: bool = True
     words: str = ""
     rate: float | None = None
     interface: str = ""
@@ -89,7 +90,7 @@ def chosen(rails: Sequence[Rail], names: Sequence[Wanted]) -> tuple[Rail, ...]:
     if names:
         return tuple(rail for each in names if (rail := _found(rails, each)))
     rdma = tuple(rail for rail in rails if rail.kind != "ethernet interface")
-    return rdma or tuple(rail for rail in rails if rail.up is not None)
+    return rdma or tuple(rail for rail in rails if rail.switched_on)
 
 
 def missing(rails: Sequence[Rail], names: Sequence[Wanted]) -> tuple[str, ...]:
@@ -173,11 +174,12 @@ def _interface(machine: Machine, name: str) -> Rail:
     state = machine.text(f"{where}/operstate") or ""
     carrier = machine.number(f"{where}/carrier")
     speed = machine.number(f"{where}/speed")
-    up = state == "up" or (state == "unknown" and carrier == 1)
+    up = bool(on) and (state == "up" or (state == "unknown" and carrier == 1))
     return Rail(
         name=name,
         kind="ethernet interface",
-        up=up if on else None,
+        up=up,
+        switched_on=bool(on),
         words=state if on else "switched off",
         rate=speed / 1000 if speed and speed > 0 else None,
         interface=name,

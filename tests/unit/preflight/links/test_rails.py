@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from preflight.checks import nic_rails
+from preflight.checks.context import Context
+from preflight.host.machine import Machine
+from preflight.host.rail_traffic import BLOCK_BYTES, answering, average_gigabits, over
+from preflight.host.rails import Rail, Wanted, chosen, faults_of, grown, read, wanted
+from preflight.results import Outcome, Result
+
+ROOT = Path(__file__).parents[4]
+NETWORKS = os.geteuid() == 0 and shutil.which("ip") is not None
+
+
+def put(root: Path, path: str, text: object) -> None:
+    file = root / path.lstrip("/")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{text}\n")
+
+
+def rdma(root: Path, number: int, rate: int = 400, state: str = "4: ACTIVE", width: int = 16) -> None:
+    where = f"/sys/class/infiniband/mlx5_{number}"
+    for name, text in {"state": state, "phys_state": "5: LinkUp", "link_layer": "InfiniBand"}.items():
+        put(root, f"{where}/ports/1/{name}", text)
+    put(root, f"{where}/ports/1/rate", f"{rate} Gb/sec (4X NDR)")
+    put(root, f"{where}/ports/1/counters/link_downed", 1)
+    put(root, f"{where}/board_id", "MT_0000000838")
+    put(root, f"{where}/device/current_link_width", width)
+    put(root, f"{where}/device/max_link_width", 16)
+    put(root, f"{where}/device/net/ib{number}/mtu", 2044)
+
+
+def ethernet(root: Path, name: str, **files: object) -> None:
+    usual = {"flags": "0x1003", "operstate": "up", "carrier": 1, "speed": 25000, "type": 1}
+    for file, text in (usual | files).items():
+        put(root, f"/sys/class/net/{name}/{file}", text)
+    put(root, f"/sys/class/net/{name}/device/vendor", "0x15b3")
+
+
+def ran(root: Path | None = None, fault: str = "", **environ: str) -> list[Result]:
+    context = Context(device=None, devices=(), level="standard", seconds=1.0, fault=fault, note=lambda _: None)
+    return list(nic_rails.run(context, Machine(root) if root else None, environ))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    for number in range(4):
+        rdma(tmp_path, number)
+        ethernet(tmp_path, f"ib{number}", type=32)
+    ethernet(tmp_path, "eth0")
+    put(tmp_path, "/sys/class/net/lo/operstate", "unknown")
+    return tmp_path
+
+
+def test_rdma_ports_are_the_rails_where_there_are_any(node: Path) -> None:
+    rails = read(Machine(node))
+    assert [rail.name for rail in rails] == ["mlx5_0/1", "mlx5_1/1", "mlx5_2/1", "mlx5_3/1", "eth0"]
+    first = rails[0]
+    assert (first.up, first.rate, first.width, first.interface, first.kind) == (True, 400.0, 16, "ib0", "InfiniBand")
+    assert [rail.name for rail in chosen(rails, ())] == [f"mlx5_{n}/1" for n in range(4)]
+    assert [rail.name for rail in chosen(rails, (Wanted("eth0"), Wanted("ib2")))] == ["eth0", "mlx5_2/1"]
+
+
+def test_a_rail_slower_or_narrower_than_its_siblings_fails_alone(node: Path) -> None:
+    rdma(node, 2, rate=200, width=8)
+    results = {r.device: r for r in ran(node)}
+    assert {name for name, r in results.items() if r.outcome is Outcome.FAIL} == {"mlx5_2/1"}
+    assert results["mlx5_2/1"].reason == (
+        "runs at 200 Gb/s, others of its kind at 400; has 8 PCIe lanes, others of its kind 16"
+    )
+    assert results["mlx5_2/1"].locations[0].nic == "mlx5_2/1"
+
+
+def test_a_port_that_is_down_fails_only_where_it_is_wanted(node: Path) -> None:
+    rdma(node, 3, state="1: DOWN")
+    assert {r.outcome for r in ran(node)} == {Outcome.PASS}
+    assert "name it as wanted" in next(r for r in ran(node) if r.device == "mlx5_3/1").remarks[0]
+    (result,) = ran(node, HEALTHD_PREFLIGHT_RAILS="mlx5_3")
+    assert (result.outcome, result.reason) == (Outcome.FAIL, "is down (DOWN, LinkUp)")
+
+
+def test_what_is_wanted_and_not_there_or_too_slow_fails(node: Path) -> None:
+    results = ran(node, HEALTHD_PREFLIGHT_RAILS="mlx5_0:800, mlx5_9")
+    assert {(r.device, r.reason) for r in results} == {
+        ("mlx5_9", "no such port on this machine"),
+        ("mlx5_0/1", "runs at 400 Gb/s, 800 wanted"),
+    }
+
+
+@pytest.mark.parametrize("text", ["mlx5_0:fast", "a b", ":400"])
+def test_words_that_are_no_rail_are_the_persons_to_put_right(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ValueError, match="is no rail"):
+        wanted(text)
+    (result,) = ran(tmp_path, HEALTHD_PREFLIGHT_RAILS=text)
+    assert result.misconfigured
+    (result,) = ran(tmp_path, HEALTHD_PREFLIGHT_RAIL_PEERS="eth0=nowhere")
+    assert "write INTERFACE=ADDRESS:PORT" in result.reason
+
+
+def test_without_adapters_there_is_nothing_to_test(tmp_path: Path) -> None:
+    put(tmp_path, "/sys/class/net/lo/operstate", "unknown")
+    put(tmp_path, "/sys/class/net/docker0/operstate", "up")
+    assert [r.outcome for r in ran(tmp_path)] == [Outcome.NOT_APPLICABLE]
+
+
+def test_an_interface_that_is_switched_off_is_nobodys_rail(tmp_path: Path) -> None:
+    ethernet(tmp_path, "eth0")
+    ethernet(tmp_path, "eth1", flags="0x1002", operstate="down")
+    assert [r.device for r in ran(tmp_path)] == ["eth0"]
+
+
+def test_two_siblings_set_no_standard() -> None:
+    rails = [Rail(name=f"r{n}", kind="", up=True, rate=400, board="b") for n in range(2)]
+    slow = Rail(name="slow", kind="", up=True, rate=100, board="b")
+    assert faults_of(slow, [*rails, slow], ()) == ([], [])
+
+
+def test_errors_count_by_what_the_traffic_added() -> None:
+    before = Rail(name="r", kind="", up=True, counters={"link_downed": 7, "symbol_error": 1000})
+    after = msgspec.structs.replace(before, counters={"link_downed": 8, "symbol_error": 1050})
+    assert grown(before, after) == ["link_downed grew by 1 during the test"]
+
+
+def test_the_average_is_read_from_the_last_row_of_the_tools_table() -> None:
+    table = " #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n 65536 742000 0.00 388.71 0.741412\n"
+    assert average_gigabits(table) == 388.71
+    assert average_gigabits("Couldn't connect to 127.0.0.1:18515") is None
+
+
+@pytest.mark.parametrize(("fault", "words"), [("down", "is down"), ("slow", "carries"), ("corrupt", "came back wrong")])
+def test_each_injected_fault_is_found(fault: str, words: str) -> None:
+    (result,) = ran(fault=fault)
+    assert result.outcome is Outcome.FAIL
+    assert words in result.reason
+
+
+def test_a_peer_that_changes_a_byte_is_noticed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def spoil() -> None:
+            link, _ = server.accept()
+            with link:
+                seen = 0
+                while data := bytearray(link.recv(BLOCK_BYTES)):
+                    if seen <= 77 < seen + len(data):
+                        data[77 - seen] ^= 1
+                    seen += len(data)
+                    link.sendall(data)
+
+        thread = threading.Thread(target=spoil)
+        thread.start()
+        carried = over("", server.getsockname()[:2], 0.0)
+        thread.join()
+    assert (carried.wrong, carried.first, carried.total) == (1, 77, BLOCK_BYTES)
+
+
+def test_a_peer_that_hangs_up_is_no_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()[:2]
+
+        def hang_up() -> None:
+            server.accept()[0].close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        with pytest.raises(OSError, match=r"closed|reset|pipe"):
+            over("", address, 0.0)
+        thread.join()
+
+
+@pytest.fixture
+def rail() -> Iterator[tuple[str, str]]:
+    """A real link: this end's interface, and the address at which the other end, in a network of its own, answers."""
+    own, far, space = f"pf{os.getpid() % 10**6}a", f"pf{os.getpid() % 10**6}b", f"pf{os.getpid()}"
+    third = os.getpid() % 250
+    commands = [
+        f"ip netns add {space}",
+        f"ip link add {own} type veth peer name {far}",
+        f"ip link set {far} netns {space}",
+        f"ip addr add 198.18.{third}.1/30 dev {own}",
+        f"ip link set {own} up",
+        f"ip -n {space} addr add 198.18.{third}.2/30 dev {far}",
+        f"ip -n {space} link set {far} up",
+    ]
+    try:
+        for command in commands:
+            if subprocess.run(command.split(), capture_output=True, check=False).returncode:
+                pytest.skip(f"no right to make networks here: {command}")
+        listen = [sys.executable, "-m", "preflight.host.rail_traffic", f"198.18.{third}.2:18600"]
+        with subprocess.Popen(
+            ["ip", "netns", "exec", space, *listen], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        ) as peer:
+            assert peer.stdout
+            assert "answering" in peer.stdout.readline()
+            yield own, f"198.18.{third}.2:18600"
+            peer.terminate()
+    finally:
+        subprocess.run(["ip", "link", "del", own], capture_output=True, check=False)
+        subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
+
+
+@pytest.mark.skipif(not NETWORKS, reason="needs root and iproute2 to make a network")
+def test_words_cross_a_real_link_and_none_when_it_is_down(rail: tuple[str, str]) -> None:
+    name, address = rail
+    (result,) = ran(HEALTHD_PREFLIGHT_RAILS=name, HEALTHD_PREFLIGHT_RAIL_PEERS=f"{name}={address}")
+    assert (result.outcome, result.device) == (Outcome.PASS, name), result
+    assert [figure.setting for figure in result.figures] == ["TCP, there and back"]
+    sent = int(Path(f"/sys/class/net/{name}/statistics/tx_bytes").read_text())
+    assert sent > BLOCK_BYTES, "it went over this interface and no other"
+    subprocess.run(["ip", "link", "set", name, "down"], check=True)
+    (result,) = ran(HEALTHD_PREFLIGHT_RAILS=name, HEALTHD_PREFLIGHT_RAIL_PEERS=f"{name}={address}")
+    assert result.outcome is Outcome.FAIL
+    assert "is down" in result.reason
+
+
+@pytest.mark.skipif(not NETWORKS, reason="needs root and iproute2 to make a network")
+def test_no_answer_over_a_link_that_is_up_accuses_nobody(rail: tuple[str, str]) -> None:
+    name, address = rail
+    with answering(("127.0.0.1", 0)) as elsewhere:
+        (result,) = ran(
+            HEALTHD_PREFLIGHT_RAILS=name,
+            HEALTHD_PREFLIGHT_RAIL_PEERS=f"{name}={address.rpartition(':')[0]}:{elsewhere[1]}",
+        )
+    assert result.outcome is Outcome.ERROR
+    assert "this end, the other or what is between them" in result.reason
