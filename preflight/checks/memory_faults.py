@@ -14,6 +14,7 @@ from preflight.results import Location, Outcome, Result
 
 LISTED = 8
 LOCATIONS = 16
+PATTERNS_NAMED = 3
 LINE_WORDS = 16  # so many words wrong in the same bit are no accident of single cells
 LINE_SHARE = 0.9
 
@@ -77,13 +78,14 @@ def failed(so_far: Result, found: Sequence[Errors], diagnosis: Diagnosis) -> Res
     """The result `so_far`, of memory with errors: where, which bits, what kind."""
     wrong, listed = sum(errors.wrong for errors in found), _listed(found)
     histogram = [sum(errors.bits[bit] for errors in found) for bit in range(64)]
-    names = ", ".join(errors.pattern for errors in found)
+    names = "; ".join(errors.pattern for errors in found[:PATTERNS_NAMED])
+    more = f" and {len(found) - PATTERNS_NAMED} more patterns" if len(found) > PATTERNS_NAMED else ""
     first = f"; first: {listed[0]}" if listed else ""
     places = {word.address: word for word in reversed(listed)}
     return msgspec.structs.replace(
         so_far,
         outcome=Outcome.FAIL,
-        reason=f"{wrong} wrong {'read' if wrong == 1 else 'reads'} in {names}: {diagnosis.words}{first}",
+        reason=f"{wrong} wrong {'read' if wrong == 1 else 'reads'} in {names}{more}: {diagnosis.words}{first}",
         locations=tuple(
             Location(address=f"{address * WORD_BYTES:#x}", page=f"allocation {word.piece}, {word.page}")
             for address, word in sorted(places.items())[:LOCATIONS]
@@ -91,7 +93,7 @@ def failed(so_far: Result, found: Sequence[Errors], diagnosis: Diagnosis) -> Res
         evidence=so_far.evidence
         | {
             "kind": diagnosis.kind.value,
-            "pattern": names,
+            "pattern": "; ".join(errors.pattern for errors in found),
             "wrong_reads": wrong,
             "wrong_words": len(places),
             "wrong_bits": f"{sum(1 << bit for bit, times in enumerate(histogram) if times):#018x}",

@@ -6,7 +6,6 @@ is products, and copies between two buffers of its own, which heat chip and memo
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -70,19 +69,23 @@ class Heat:
         self._to: Any = torch.empty_like(self._from)
         self._device = device
         self.bursts = 0
+        self._burst()  # what the library loads and takes for itself, before the memory is gone
 
     def hold(self, seconds: float) -> None:
         """Work for so long, at least one burst."""
         until = time.perf_counter() + seconds
-        for _ in itertools.count():
-            for _ in range(BURST):
-                torch.mm(self._left, self._right, out=self._output)
-                self._to.copy_(self._from)
-            if not self._device.on_host:
-                torch.cuda.synchronize(self._device.torch_name)
+        while True:
+            self._burst()
             self.bursts += 1
             if time.perf_counter() >= until:
                 return
+
+    def _burst(self) -> None:
+        for _ in range(BURST):
+            torch.mm(self._left, self._right, out=self._output)
+            self._to.copy_(self._from)
+        if not self._device.on_host:
+            torch.cuda.synchronize(self._device.torch_name)
 
 
 def _held(context: Context, room: Room, heat: Heat, pattern: Pattern, hold_s: float, spoil: Spoiler) -> Errors:

@@ -11,7 +11,7 @@ import torch
 
 from preflight.checks.context import Device, Note
 from preflight.kernels.patterns import GATE, Pattern
-from preflight.kernels.sweeps import Way, sweep
+from preflight.kernels.sweeps import Way, sweep, verify
 from preflight.kernels.taking import Taken, take_gpu
 from preflight.kernels.torch_memory import TorchWay
 from preflight.kernels.wrong_words import WORD_BYTES, Piece
@@ -19,6 +19,7 @@ from preflight.results import Evidence, Figure, Outcome, Result
 
 COVERAGE_MIN = 0.98  # of the memory that was free
 OF_ALL_MIN = 0.95  # of the memory there is: what a CUDA context takes is less than the rest
+POISON = 0x5AFE_C0DE_5AFE_C0DE  # what memory holds before anything is written
 _WARM_WORDS = 1 << 14
 Answer = TypeVar("Answer")
 
@@ -56,7 +57,10 @@ class Room(NamedTuple):
         if self.device.on_host:
             return said
         facts = torch.cuda.get_device_properties(self.device.torch_name)
-        clock, bits = getattr(facts, "memory_clock_rate", 0), getattr(facts, "memory_bus_width", 0)  # since torch 2.7
+        clock, bits = (
+            getattr(facts, "memory_clock_rate", 0),
+            getattr(facts, "memory_bus_width", 0),
+        )  # not every torch tells
         return said | ({"memory_clock_max_mhz": clock / 1000, "memory_bus_bits": bits} if clock and bits else {})
 
     @property
@@ -100,7 +104,7 @@ class Room(NamedTuple):
 def enter(device: Device, note: Note) -> Room:
     """Take nearly all free memory of a GPU, or `memory_bytes` of the host's."""
     way, said = way_for(device, note)
-    note(f"taking memory of {device.name}")
+    note(f"{device.name}: taking memory")
     if device.on_host:
         return Room(device, way, _of_host(device.memory_bytes), said)
     taken = take_gpu(device.torch_name)
@@ -120,15 +124,31 @@ def way_for(device: Device, note: Note) -> tuple[Way, tuple[str, ...]]:
     """
     if device.on_host and os.environ.get("TRITON_INTERPRET") != "1":
         return TorchWay(), ()
-    note("starting Triton")
+    note(f"{device.name}: starting Triton")
     try:
         from preflight.kernels.memory import TritonWay  # noqa: PLC0415 - it may not be here
 
-        warm(TritonWay(), device, GATE[:2])
+        wrong = disagreement(TritonWay(), device)
     except Exception as error:  # noqa: BLE001 - no Triton, no compiler, no driver for it; a broken device fails again at once
         why = next(iter(str(error).splitlines()), "") or type(error).__name__
         return TorchWay(), (f"Triton does not work here ({why}): torch wrote and verified, which is slower",)
+    if wrong:
+        raise ArithmeticError(
+            f"Triton's kernels and torch disagree about {wrong} words on {device.name}: it computes wrongly, or Triton "
+            "compiles wrongly for it; see what matmul_repeat says, try another Triton"
+        )
     return TritonWay(), ()
+
+
+def disagreement(way: Way, device: Device) -> int:
+    """How many words are not the same by `way` and by torch alone, on this very device."""
+    piece = Piece(torch.empty(_WARM_WORDS, dtype=torch.int64, device=device.torch_name), 1 << 33)
+    wrong = 0
+    for pattern in GATE[:2]:
+        for writer, reader in ((way, TorchWay()), (TorchWay(), way)):
+            writer.write(piece, pattern)
+            wrong += verify(reader, [piece], pattern).wrong
+    return wrong
 
 
 def warm(way: Way, device: Device, patterns: tuple[Pattern, ...]) -> None:
@@ -140,5 +160,5 @@ def _of_host(memory_bytes: int) -> Taken:
     """Two allocations of odd sizes: no whole number of blocks, and addresses that go on from one to the other."""
     words = memory_bytes // WORD_BYTES
     sizes = (words * 2 // 3 | 1, words // 3 - 2 | 1)
-    first, second = (torch.empty(size, dtype=torch.int64) for size in sizes)
+    first, second = (torch.full((size,), POISON) for size in sizes)  # also so that no rate pays for mapping pages
     return Taken([Piece(first), Piece(second, sizes[0])], memory_bytes, sum(sizes) * WORD_BYTES)

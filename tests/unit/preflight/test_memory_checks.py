@@ -13,7 +13,7 @@ import torch
 from preflight.checks import cache_pattern, memory_bandwidth, memory_pattern, memory_retention, memory_traffic
 from preflight.checks.cache_sizes import host_cache_bytes
 from preflight.checks.context import Context, Device
-from preflight.checks.memory_room import enter
+from preflight.checks.memory_room import disagreement, enter
 from preflight.kernels.patterns import FULL, GATE, Pattern
 from preflight.kernels.torch_memory import TorchWay
 from preflight.kernels.wrong_words import Piece
@@ -141,6 +141,11 @@ def test_an_error_met_while_rates_are_taken_counts() -> None:
     result = memory_pattern.over(context(), room)
     assert (result.outcome, result.evidence["kind"], result.evidence["rounds"]) == (Outcome.FAIL, "changed_once", 0)
     assert [each.address for each in result.locations] == ["0x0"]
+
+
+def test_two_ways_that_disagree_on_a_device_are_told() -> None:
+    assert disagreement(TorchWay(), device()) == 0
+    assert disagreement(HitOnce(), device()) == 1
 
 
 def test_charge_that_cells_lose_while_they_are_held_is_told_from_a_broken_cell() -> None:

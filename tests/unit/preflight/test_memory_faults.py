@@ -118,11 +118,18 @@ def test_the_result_tells_where_which_bits_and_what_kind_and_keeps_what_was_know
         ("0x48", "allocation 0, virtual page 0 of 64 KiB, 0 of 2 MiB"),
         ("0x200000", "allocation 0, virtual page 32 of 64 KiB, 1 of 2 MiB"),
     ]
-    assert result.reason.startswith("5 wrong reads in random, random, inverted: written anew, the same words")
+    assert result.reason.startswith("5 wrong reads in random; random, inverted: written anew, the same words")
     assert "first: allocation 0 + 0x48" in result.reason
     assert result.evidence["bit_histogram"] == "3: 2, 42: 3"
     assert (result.evidence["wrong_reads"], result.evidence["wrong_words"]) == (5, 2)
     assert (result.evidence["wrong_bits"], result.evidence["way"]) == (f"{1 << 42 | 1 << 3:#018x}", "torch")
+
+
+def test_a_reason_names_some_patterns_and_counts_the_rest() -> None:
+    first = [errors(one, flipped(one, (9, 42))) for one in FULL[:7]]
+    result = failed(Result(test="t", outcome=Outcome.PASS), first, diagnose(first, [], BY_NAME, WORDS))
+    assert "in address; address, inverted; zeros and 4 more patterns: " in result.reason
+    assert str(result.evidence["pattern"]).count(";") == 6
 
 
 def test_a_wrong_read_of_nobody_knows_what_is_a_result_too() -> None:
