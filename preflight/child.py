@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from preflight.checks.context import Context, Device
+from preflight.finite import finite
 from preflight.messages import STARTING, Answer, Do, Done, Group, Look, Now, Ready, Refused, Request, Take
 from preflight.results import Outcome, Result
 
@@ -102,7 +103,7 @@ class Tester:
         for result in check.run(context):
             now = time.perf_counter()
             seconds, began = round(now - began, 3), now
-            yield msgspec.structs.replace(result, device=result.device or self._name, seconds=seconds)
+            yield finite(msgspec.structs.replace(result, device=result.device or self._name, seconds=seconds))
 
     def _commit(self, fault: str) -> None:
         """The faults that every test can be given: its process hangs, or crashes."""

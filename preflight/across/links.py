@@ -84,7 +84,8 @@ def _judge(results: Sequence[PairResult], topology: Topology, expectations: Expe
 
 
 def _is_pair(result: Result) -> bool:
-    return "round" in result.evidence and len(result.locations) == 1 and bool(result.locations[0].peer)
+    measured = len(result.figures) == 2  # a rate that was no number is none, and its result no pair
+    return measured and "round" in result.evidence and len(result.locations) == 1 and bool(result.locations[0].peer)
 
 
 def _measured(result: Result) -> Measured:
