@@ -30,6 +30,8 @@ def read(said: bytes) -> Document:
         raise DocumentError(f"no JSON: {error}; give what 'preflight run -o json' printed") from None
     if not isinstance(plain, dict) or not isinstance(plain.get("version"), int):
         raise DocumentError("no document of a preflight: it has no version; give what 'preflight run -o json' printed")
+    if "culprits" in plain:
+        raise DocumentError("the document of a group of nodes; give those of single nodes")
     try:
         return msgspec.convert(_upgraded(plain), Document)
     except (msgspec.ValidationError, RecursionError) as error:

@@ -60,6 +60,7 @@ def test_what_a_later_release_adds_does_not_hinder(passing: Document) -> None:
         (b'{"version": 2}', "missing required field"),
         (b'{"version": 1}', "missing required field"),
         (b'{"version": 1, "results": [3]}', "says version 1"),
+        (b'{"version": 1, "culprits": []}', "of a group"),
         (b'{"version": 0}', "never was"),
         (b'{"version": 3}', "newer than what is known here"),
     ],
