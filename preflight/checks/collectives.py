@@ -108,7 +108,7 @@ class _Collectives:
         middle = statistics.median(seconds[1:])  # the first sets up connections
         size = operation.words * WORD_BYTES
         setting = f"{operation.name}, {self._group.ranks} ranks, {_size(size)}, {dist.get_backend()}"
-        if algorithm := os.environ.get("NCCL_ALGO", ""):
+        if algorithm := os.environ.get("NCCL_ALGO", "").lower():
             setting += f", {algorithm}"
         if small:
             self._rates.setdefault(("collective_latency", "us", setting), []).append(middle * 1e6)
