@@ -18,7 +18,7 @@ from markupsafe import Markup
 from preflight.report import charts, dates, tables, wording
 from preflight.report.advice import RETEST, advice, told
 from preflight.report.pairs import pairs, without_pairs
-from preflight.results import Document
+from preflight.results import Document, Expectation
 
 LOCATIONS_SHOWN = 32
 _STYLE = "preflight.css"
@@ -77,16 +77,33 @@ def _remarks(document: Document) -> list[tuple[str, str, str]]:
 
 
 def _bounds(group: tables.Group) -> list[tuple[str, str]]:
-    """Each source and words of a group's bounds, once, with its limits where all devices have the same."""
-    said: dict[tuple[str, str], set[str]] = {}
+    """Each source of a group's bounds once: its limits, or their range over the devices, and its words for the first."""
+    said: dict[tuple[str, bool], list[tuple[str, Expectation]]] = {}
     for reading in group.readings:
         for each in reading.figure.expected:
-            key = (wording.SOURCES[each.source] + ("" if each.fails else ", a remark only"), each.words)
-            said.setdefault(key, set()).add(wording.limits(each, group.unit))
+            said.setdefault((wording.SOURCES[each.source], each.fails), []).append((reading.device, each))
     return [
-        (next(iter(limits)) if len(limits) == 1 else "by device", f"{source}: {words}" if words else source)
-        for (source, words), limits in said.items()
+        (_range([each for _, each in told], group.unit), _words(source, told) + ("" if fails else " (a remark only)"))
+        for (source, fails), told in said.items()
     ]
+
+
+def _range(bounds: Sequence[Expectation], unit: str) -> str:
+    parts = []
+    for sign, values in (
+        ("≥", [each.at_least for each in bounds if each.at_least is not None]),
+        ("≤", [each.at_most for each in bounds if each.at_most is not None]),
+    ):
+        ends = sorted({wording.number(value) for value in (min(values), max(values))}, key=float) if values else []
+        if ends:
+            parts.append(f"{sign} {' to '.join(ends)}")
+    return f"{' and '.join(parts)} {unit}".strip()
+
+
+def _words(source: str, told: Sequence[tuple[str, Expectation]]) -> str:
+    device, first = told[0]
+    alike = all(each.words == first.words for _, each in told)
+    return ": ".join(filter(None, (source, first.words))) + ("" if alike else f" (of {device})")
 
 
 def _plain(value: Any) -> Any:

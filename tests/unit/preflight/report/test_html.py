@@ -105,6 +105,19 @@ def test_the_worst_of_several_comes_first_and_each_can_be_reached(
     assert all(f'id="{mark}"' in text for mark, _ in targets)
 
 
+def test_bounds_of_one_source_that_differ_by_device_are_one_line(passing: Document) -> None:
+    results = tuple(
+        Result(test="t", outcome=Outcome.PASS, device=f"cuda:{number}", figures=(Figure(name="rate", value=9.0, unit="GB/s", expected=(
+            Expectation(source=Source.SIBLINGS, words=f"others reach {number}", at_least=5.0 + number),
+            Expectation(source=Source.SKU, words="the table", at_least=4.0, fails=False),
+        )),))
+        for number in range(3)
+    )  # fmt: skip
+    words = "".join(Page(html([msgspec.structs.replace(passing, results=results)])).words)
+    assert "≥ 5 to 7 GB/s siblings: others reach 0 (of cuda:0)" in words
+    assert "≥ 4 GB/s product table: the table (a remark only)" in words
+
+
 def test_pairs_are_a_matrix_and_not_figures_too(failing: Document, passing: Document) -> None:
     text = html([failing])
     assert text.count('<table class="pairs">') == 1
