@@ -78,7 +78,7 @@ def check(context: Context, device: Device) -> Result:
     second = _hammer(room, window, reseeded(PATTERNS, number + 1), repeats, spoil)
     by_name = {pattern.name: pattern for pattern in seen.patterns}
     diagnosis = diagnose(seen.found, second.found, by_name, room.words)
-    return failed(room.passed(TEST, (), evidence), seen.found, diagnosis)
+    return failed(room.passed(TEST, (), evidence), seen.found, diagnosis, device)
 
 
 def window_bytes(device: Device, devices: int) -> int:

@@ -19,7 +19,7 @@ from preflight.checks.memory_faults import Diagnosis, Kind, failed
 from preflight.checks.memory_room import Room, enter, warm
 from preflight.checks.memory_traffic import KINDS, Moved, Traffic
 from preflight.kernels.patterns import ALL_BITS, GATE
-from preflight.results import Figure, Outcome, Result
+from preflight.results import Figure, Location, Outcome, Result
 
 TEST = "memory_bandwidth"
 ROUNDS_MIN = 3  # a median of fewer is any one of them
@@ -80,7 +80,8 @@ def _failed(room: Room, name: str, moved: Moved) -> Result:
         words = (
             "they are what was there before: the work was not done" if stale else "what was moved is not what was there"
         )
-        return failed(so_far, [moved.errors], Diagnosis(Kind.MISMOVED, words))
+        return failed(so_far, [moved.errors], Diagnosis(Kind.MISMOVED, words), room.device)
     evidence = so_far.evidence | {"kind": Kind.MISREAD.value}
     reason = f"{moved.misread}, though every word is right when verified: read or added wrongly"
-    return msgspec.structs.replace(so_far, outcome=Outcome.FAIL, reason=reason, evidence=evidence)
+    where = (Location(gpu=room.device.uuid or room.device.name),)
+    return msgspec.structs.replace(so_far, outcome=Outcome.FAIL, reason=reason, evidence=evidence, locations=where)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from preflight.checks.context import Device
 from preflight.kernels.patterns import ALL_BITS, HASH, Pattern, address_of
 from preflight.kernels.wrong_words import WORD_BYTES, Errors, WrongWord
 from preflight.results import Location, Outcome, Result
@@ -74,7 +75,7 @@ def decayed(found: Sequence[Errors]) -> Diagnosis:
     )
 
 
-def failed(so_far: Result, found: Sequence[Errors], diagnosis: Diagnosis) -> Result:
+def failed(so_far: Result, found: Sequence[Errors], diagnosis: Diagnosis, device: Device) -> Result:
     """The result `so_far`, of memory with errors: where, which bits, what kind."""
     wrong, listed = sum(errors.wrong for errors in found), _listed(found)
     histogram = [sum(errors.bits[bit] for errors in found) for bit in range(64)]
@@ -82,14 +83,16 @@ def failed(so_far: Result, found: Sequence[Errors], diagnosis: Diagnosis) -> Res
     more = f" and {len(found) - PATTERNS_NAMED} more patterns" if len(found) > PATTERNS_NAMED else ""
     first = f"; first: {listed[0]}" if listed else ""
     places = {word.address: word for word in reversed(listed)}
+    gpu = device.uuid or device.name
     return msgspec.structs.replace(
         so_far,
         outcome=Outcome.FAIL,
         reason=f"{wrong} wrong {'read' if wrong == 1 else 'reads'} in {names}{more}: {diagnosis.words}{first}",
         locations=tuple(
-            Location(address=f"{address * WORD_BYTES:#x}", page=f"allocation {word.piece}, {word.page}")
+            Location(gpu=gpu, address=f"{address * WORD_BYTES:#x}", page=f"allocation {word.piece}, {word.page}")
             for address, word in sorted(places.items())[:LOCATIONS]
-        ),
+        )
+        or (Location(gpu=gpu),),
         evidence=so_far.evidence
         | {
             "kind": diagnosis.kind.value,

@@ -63,7 +63,7 @@ def over(context: Context, room: Room) -> Result:
     second = sweep(room.way, room.pieces, reseeded(patterns, swept.rounds + 1), spoil)
     by_name = {pattern.name: pattern for pattern in swept.patterns}
     diagnosis = diagnose(swept.found, second, by_name, room.words)
-    return failed(room.passed(TEST, (), evidence), swept.found, diagnosis)
+    return failed(room.passed(TEST, (), evidence), swept.found, diagnosis, device)
 
 
 def _rounds(context: Context, room: Room, patterns: tuple[Pattern, ...], spoil: Spoiler) -> Swept:

@@ -52,7 +52,7 @@ def check(context: Context, device: Device) -> Result:
     so_far = room.passed(TEST, room.figures, evidence)
     if not found:
         return so_far
-    return failed(so_far, found, _diagnosis(room, found, context))
+    return failed(so_far, found, _diagnosis(room, found, context), device)
 
 
 class Heat:

@@ -105,4 +105,4 @@ def _misread(piece: Piece, summed: Any, pattern: Pattern) -> str:
 
 
 def _bytes(pieces: Sequence[Piece]) -> int:
-    return sum(piece.memory.numel() for piece in pieces) * WORD_BYTES
+    return sum(int(piece.memory.numel()) for piece in pieces) * WORD_BYTES

@@ -4,13 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from preflight.checks.context import Device
 from preflight.checks.memory_faults import LINE_WORDS, Kind, decayed, diagnose, failed
 from preflight.kernels.patterns import FULL, GATE, HASH, Pattern, expected
 from preflight.kernels.wrong_words import Errors, WrongWord
-from preflight.results import Outcome, Result
+from preflight.results import Location, Outcome, Result
 
 ADDRESS, RANDOM, INVERTED, WALKING = GATE
 WORDS = 1 << 20
+DEVICE = Device(name="cpu:1", torch_name="cpu", index=1, label="host memory")
 BY_NAME = {pattern.name: pattern for pattern in FULL}
 
 
@@ -112,11 +114,11 @@ def test_the_result_tells_where_which_bits_and_what_kind_and_keeps_what_was_know
         errors(INVERTED, flipped(INVERTED, (9, 42))),
     ]
     so_far = Result(test="t", outcome=Outcome.PASS, device="cpu:1", remarks=("said",), evidence={"way": "torch"})
-    result = failed(so_far, first, diagnose(first, first, BY_NAME, WORDS))
+    result = failed(so_far, first, diagnose(first, first, BY_NAME, WORDS), DEVICE)
     assert (result.outcome, result.device, result.remarks) == (Outcome.FAIL, "cpu:1", ("said",))
-    assert [(each.address, each.page) for each in result.locations] == [
-        ("0x48", "allocation 0, virtual page 0 of 64 KiB, 0 of 2 MiB"),
-        ("0x200000", "allocation 0, virtual page 32 of 64 KiB, 1 of 2 MiB"),
+    assert [(each.gpu, each.address, each.page) for each in result.locations] == [
+        ("cpu:1", "0x48", "allocation 0, virtual page 0 of 64 KiB, 0 of 2 MiB"),
+        ("cpu:1", "0x200000", "allocation 0, virtual page 32 of 64 KiB, 1 of 2 MiB"),
     ]
     assert result.reason.startswith("5 wrong reads in random; random, inverted: written anew, the same words")
     assert "first: allocation 0 + 0x48" in result.reason
@@ -127,12 +129,13 @@ def test_the_result_tells_where_which_bits_and_what_kind_and_keeps_what_was_know
 
 def test_a_reason_names_some_patterns_and_counts_the_rest() -> None:
     first = [errors(one, flipped(one, (9, 42))) for one in FULL[:7]]
-    result = failed(Result(test="t", outcome=Outcome.PASS), first, diagnose(first, [], BY_NAME, WORDS))
+    result = failed(Result(test="t", outcome=Outcome.PASS), first, diagnose(first, [], BY_NAME, WORDS), DEVICE)
     assert "in address; address, inverted; zeros and 4 more patterns: " in result.reason
     assert str(result.evidence["pattern"]).count(";") == 6
 
 
 def test_a_wrong_read_of_nobody_knows_what_is_a_result_too() -> None:
     first = [Errors("random", 1, (0,) * 64, ())]
-    result = failed(Result(test="t", outcome=Outcome.PASS), first, diagnose(first, [], BY_NAME, WORDS))
-    assert (result.outcome, result.locations, result.evidence["kind"]) == (Outcome.FAIL, (), "misread")
+    result = failed(Result(test="t", outcome=Outcome.PASS), first, diagnose(first, [], BY_NAME, WORDS), DEVICE)
+    assert (result.outcome, result.evidence["kind"]) == (Outcome.FAIL, "misread")
+    assert result.locations == (Location(gpu="cpu:1"),)
