@@ -8,25 +8,28 @@ import msgspec
 
 from preflight.results import Evidence, Result
 
-PLATFORM, VOTES, DIGESTS, GOLDENS = "platform", "votes", "digests", "goldens"
+PLATFORM, VOTES, DIGESTS, GOLDENS, OBJECTED = "platform", "votes", "digests", "goldens", "objected"
 
 
 class Computed(msgspec.Struct, frozen=True, kw_only=True):
     """The digests of one device's works, each by the work's name (`bf16 8192 seed 20241`).
 
     `platform` is all that the bits depend on beside the work: only digests of the same one compare. A device that is a part of
-    a card does not vote. `goldens` are the digests on record for this platform, of the same works.
+    a card does not vote. `goldens` are the digests on record for this platform, of the same works. `objected` are the works whose
+    bits repeat, and are wrong by the device's own judges: empty if anything else was wrong with it.
     """
 
     platform: str
     votes: bool
     digests: Mapping[str, str]
     goldens: Mapping[str, str] = {}
+    objected: tuple[str, ...] = ()
 
     def evidence(self) -> Evidence:
         """As a result carries it."""
         told: Evidence = {PLATFORM: self.platform, VOTES: self.votes, DIGESTS: _encoded(self.digests)}
-        return told | ({GOLDENS: _encoded(self.goldens)} if self.goldens else {})
+        told |= {GOLDENS: _encoded(self.goldens)} if self.goldens else {}
+        return told | ({OBJECTED: ", ".join(self.objected)} if self.objected else {})
 
 
 def computed(result: Result) -> Computed | None:
@@ -37,7 +40,9 @@ def computed(result: Result) -> Computed | None:
     if not digests or not platform:
         return None
     goldens = _decoded(str(evidence.get(GOLDENS, "")))
-    return Computed(platform=platform, votes=evidence.get(VOTES) is True, digests=digests, goldens=goldens)
+    objected = tuple(str(evidence[OBJECTED]).split(", ")) if evidence.get(OBJECTED) else ()
+    votes = evidence.get(VOTES) is True
+    return Computed(platform=platform, votes=votes, digests=digests, goldens=goldens, objected=objected)
 
 
 def _encoded(digests: Mapping[str, str]) -> str:

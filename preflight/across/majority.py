@@ -2,7 +2,8 @@
 
 Only devices that passed by themselves are heard, and only those of the same platform are compared. To name a device takes a
 golden, or three devices of which more than half agree with each other and not with it. Where neither is so, at least one of those
-that differ is wrong and nobody knows which: none of them may pass, and none is named.
+that differ is wrong and nobody knows which: none of them may pass, and none is named. Where devices agree on bits that the judges of
+each refuse, it is no device that is wrong, but the library or the judges.
 """
 
 from __future__ import annotations
@@ -56,14 +57,15 @@ def vote(digests: Mapping[str, str], golden: str = "") -> dict[str, Said]:
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """One device's works by what was said of them, and who else was compared in any of them."""
+    """One device's works by what was said of them, who else was compared in any of them, and who is for what."""
 
     works: Mapping[Said, tuple[str, ...]]
     others: tuple[str, ...]
+    parties: str  # of the first work that is open: who agrees with whom
 
 
 def majority(results: Sequence[Result], devices: Sequence[Device] = ()) -> tuple[Result, ...]:  # noqa: ARG001 - as all of its kind
-    """The same results; those that the others or a golden speak against no longer pass."""
+    """The same results; those that the others or a golden speak against no longer pass, those that share what is wrong no longer fail."""
     told = {
         number: found
         for number, result in enumerate(results)
@@ -71,10 +73,11 @@ def majority(results: Sequence[Result], devices: Sequence[Device] = ()) -> tuple
     }
     names = {number: results[number].device for number in told}
     heard = {number: _hear(number, told, names) for number in told}
-    return tuple(
+    judged = [
         _judged(result, told[number], heard[number]) if number in heard else result
         for number, result in enumerate(results)
-    )
+    ]
+    return _excused(judged)
 
 
 def _hear(number: int, told: Mapping[int, Computed], names: Mapping[int, str]) -> Heard:
@@ -86,11 +89,24 @@ def _hear(number: int, told: Mapping[int, Computed], names: Mapping[int, str]) -
     }
     by: dict[Said, list[str]] = {}
     compared: set[int] = set()
+    parties = ""
     for work in mine.digests:
         digests = {str(other): found.digests[work] for other, found in peers.items() if work in found.digests}
-        by.setdefault(vote(digests, mine.goldens.get(work, ""))[str(number)], []).append(work)
+        said = vote(digests, mine.goldens.get(work, ""))[str(number)]
+        by.setdefault(said, []).append(work)
         compared |= {int(other) for other in digests} - {number}
-    return Heard({said: tuple(works) for said, works in by.items()}, tuple(names[other] for other in sorted(compared)))
+        if said is Said.OPEN and not parties:
+            parties = _parties({names[int(other)]: digest for other, digest in digests.items()})
+    others = tuple(names[other] for other in sorted(compared))
+    return Heard({said: tuple(works) for said, works in by.items()}, others, parties)
+
+
+def _parties(digests: Mapping[str, str]) -> str:
+    """Who has the same bits, as `cuda:0, cuda:2 against cuda:1`; the largest party first."""
+    parties: dict[str, list[str]] = {}
+    for who, digest in digests.items():
+        parties.setdefault(digest, []).append(who)
+    return " against ".join(", ".join(party) for party in sorted(parties.values(), key=lambda each: (-len(each), each)))
 
 
 def _judged(result: Result, mine: Computed, heard: Heard) -> Result:
@@ -106,8 +122,42 @@ def _judged(result: Result, mine: Computed, heard: Heard) -> Result:
         outcome = Outcome.FAIL
         evidence = evidence | {"wrong_works": len(wrong), "first_wrong": f"{wrong[0]}: {mine.digests[wrong[0]]}"}
     elif differs := heard.works.get(Said.OPEN, ()):
-        outcome, reason = Outcome.ERROR, _open_reason(result.device, heard.others, differs)
+        outcome, reason = Outcome.ERROR, _open_reason(heard.parties, differs)
     return msgspec.structs.replace(result, outcome=outcome, reason=reason, remarks=remarks, evidence=evidence)
+
+
+def _excused(results: Sequence[Result]) -> tuple[Result, ...]:
+    """Open instead of failed: those whose every refused work has the same bits on another device, and is refused there too."""
+    refused = {
+        number: found
+        for number, result in enumerate(results)
+        if result.outcome is Outcome.FAIL and (found := computed(result)) is not None and found.objected and found.votes
+    }
+    excused = list(results)
+    for number, mine in refused.items():
+        alike = [
+            {other for other, found in refused.items() if other != number and _shares(mine, found, work)}
+            for work in mine.objected
+        ]
+        if all(alike):
+            names = sorted(results[other].device for other in {number}.union(*alike))
+            reason = (
+                f"{', '.join(names)} compute the same bits, and the judges of each refuse them: the library or the limits of rounding "
+                f"are wrong, not one device; {results[number].reason}"
+            )
+            excused[number] = msgspec.structs.replace(
+                results[number], outcome=Outcome.ERROR, reason=reason, locations=()
+            )
+    return tuple(excused)
+
+
+def _shares(mine: Computed, other: Computed, work: str) -> bool:
+    return (
+        other.platform == mine.platform
+        and work in other.objected
+        and work in mine.digests
+        and other.digests.get(work) == mine.digests[work]
+    )
 
 
 def _accuser(heard: Heard) -> str:
@@ -117,11 +167,10 @@ def _accuser(heard: Heard) -> str:
     return f"most of {', '.join(heard.others)}{also}"
 
 
-def _open_reason(device: str, others: Sequence[str], works: Sequence[str]) -> str:
-    everyone = f"{device}, {', '.join(others)}"
+def _open_reason(parties: str, works: Sequence[str]) -> str:
     return (
-        f"the bits differ among {everyone} in {_listed(works)}: at least one of them computes wrong, and neither checksums nor the "
-        "second opinion nor a majority says which; record goldens from other nodes (python -m preflight goldens record) and run again"
+        f"the bits differ in {_listed(works)}, {parties}: one at least computes wrong, and neither its checksums nor its second opinion "
+        "nor a majority says which; record goldens from other nodes (python -m preflight goldens record) and run again"
     )
 
 

@@ -28,12 +28,16 @@ _UNAVAILABLE = (RuntimeError, NotImplementedError, ValueError)
 
 
 class Finding(NamedTuple):
-    """What is wrong with one work. `sms` are the multiprocessors known to have computed wrong."""
+    """What is wrong with one work. `sms` are the multiprocessors known to have computed wrong.
+
+    `refused`: its bits repeat, and the judges refuse them.
+    """
 
     item: Item
     what: str
     evidence: Evidence
     sms: list[int]
+    refused: bool = False
 
 
 class Visits:
@@ -104,7 +108,8 @@ def run(context: Context) -> Iterator[Result]:
 
 
 def _result(device: Device, seen: Visits) -> Result:
-    evidence, remarks = told(device, seen.digests)
+    only_judged = all(found.refused for found in seen.findings)
+    evidence, remarks = told(device, seen.digests, [str(found.item) for found in seen.findings if only_judged])
     evidence |= {"label": device.label, "outputs": seen.outputs}
     if seen.lacks:
         evidence["lacks"] = "; ".join(f"{kind} ({why})" for kind, why in seen.lacks.items())
@@ -205,4 +210,4 @@ def _objected(item: Item, output: Any, said: list[Objection]) -> Finding | None:
         "output": str(tuple(output.shape)),
     }
     what = f"wrong in every repeat; {first.by}: {first.elements} wrong, first {first.words}"
-    return Finding(item, what, evidence, sorted({sm for each in said for sm in each.sms}))
+    return Finding(item, what, evidence, sorted({sm for each in said for sm in each.sms}), refused=True)

@@ -42,7 +42,8 @@ def run(context: Context) -> Iterator[Result]:
         context.note(f"{device.name}: {work}")
         repeats = HOST_REPEATS if device.on_host else GPU_REPEATS
         answers = check(name, size, repeats, seed, device.torch_name, spoil(context.fault))
-        if answers.differing or answers.wrong or digests.setdefault(work, answers.digest) != answers.digest:
+        known = digests.setdefault(work, answers.digest)
+        if answers.differing or answers.wrong or known != answers.digest:
             wrong.append((work, answers))
     yield _result(device, digests, wrong)
 
@@ -58,7 +59,8 @@ def size_of(device: Device) -> int:
 
 
 def _result(device: Device, digests: dict[str, str], wrong: list[tuple[str, Answers]]) -> Result:
-    evidence, remarks = told(device, digests)
+    only_judged = all(answers.wrong and not answers.differing for _, answers in wrong)
+    evidence, remarks = told(device, digests, [work for work, _ in wrong if only_judged])
     evidence["label"] = device.label
     if not wrong:
         return Result(test=TEST, outcome=Outcome.PASS, device=device.name, remarks=remarks, evidence=evidence)

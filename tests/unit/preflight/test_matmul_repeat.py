@@ -116,6 +116,26 @@ def test_what_repeats_identically_is_seen_by_comparison_only() -> None:
     assert [each.outcome for each in majority([good, products("", HOST[1])])] == [Outcome.PASS, Outcome.PASS]
 
 
+def test_one_refused_by_its_own_judges_fails_and_what_all_share_is_nobodys_fault() -> None:
+    good, bad = products(), products("all_outputs", HOST[1])
+    assert [each.outcome for each in majority([good, bad])] == [Outcome.PASS, Outcome.FAIL]
+    alike = majority([products("all_outputs"), bad])
+    assert [each.outcome for each in alike] == [Outcome.ERROR, Outcome.ERROR]
+    assert "the library or the limits of rounding" in alike[0].reason
+    operand = [products("operand", device) for device in HOST]
+    assert [each.outcome for each in majority(operand)] == [Outcome.FAIL, Outcome.FAIL]
+    shared = majority([functions("nan"), functions("nan", HOST[1])])
+    assert [each.outcome for each in shared] == [Outcome.ERROR, Outcome.ERROR]
+
+
+def test_a_multiprocessor_that_is_known_is_a_location() -> None:
+    item = next(schedule(KINDS, HOST[0], "gate"))
+    good = products()
+    findings = [matmul_repeat.Finding(item, "wrong", {}, sms) for sms in ([17], [3, 17], [])]
+    failed = matmul_repeat._failed(good, msgspec.structs.replace(HOST[0], uuid="GPU-1"), findings)
+    assert [(location.gpu, location.sm) for location in failed.locations] == [("GPU-1", 3), ("GPU-1", 17)]
+
+
 def test_a_golden_convicts_one_of_two(no_goldens: Path) -> None:
     told = computed(products())
     assert told is not None

@@ -76,8 +76,7 @@ def test_two_that_differ_accuse_nobody_and_neither_passes() -> None:
     judged = majority([result("cpu:0", same()), result("cpu:1", same() | {WORKS[2]: "bbbb"})])
     assert outcomes(judged) == ["error", "error"]
     for each in judged:
-        assert "cpu:0" in each.reason
-        assert "cpu:1" in each.reason
+        assert "cpu:0 against cpu:1" in each.reason
         assert WORKS[2] in each.reason
         assert WORKS[1] not in each.reason
 
@@ -142,6 +141,34 @@ def test_results_without_digests_stay_as_they_are() -> None:
     assert majority([hung, bare]) == (hung, bare)
 
 
+def refused(device: str, bits: dict[str, str], works: tuple[str, ...], platform: str = H100) -> Result:
+    told = Computed(platform=platform, votes=True, digests=bits, objected=works)
+    return Result(
+        test="matmul_repeat",
+        outcome=Outcome.FAIL,
+        device=device,
+        reason="wrong in every repeat",
+        evidence=told.evidence(),
+    )
+
+
+def test_bits_that_all_share_and_all_refuse_are_no_devices_fault() -> None:
+    shared = majority([refused(f"cuda:{i}", same(), WORKS[:1]) for i in range(2)])
+    assert outcomes(shared) == ["error", "error"]
+    assert "cuda:0, cuda:1 compute the same bits" in shared[0].reason
+    alone = majority([refused("cuda:0", same(), WORKS[:1])])
+    other_bits = majority([refused("cuda:0", same(), WORKS[:1]), refused("cuda:1", same("bbbb"), WORKS[:1])])
+    other_chip = majority([refused("cuda:0", same(), WORKS[:1]), refused("cuda:1", same(), WORKS[:1], "H200")])
+    assert outcomes(alone + other_bits + other_chip) == ["fail"] * 5
+
+
+def test_who_refuses_what_another_took_is_itself_wrong() -> None:
+    judged = majority([refused("cuda:0", same(), WORKS[:1]), result("cuda:1", same()), result("cuda:2", same())])
+    assert outcomes(judged) == ["fail", "pass", "pass"]
+    more = majority([refused("cuda:0", same(), WORKS[:2]), refused("cuda:1", same(), WORKS[:1])])
+    assert outcomes(more) == ["fail", "error"]
+
+
 names = st.from_regex(r"[a-z0-9]{2,5} [0-9]{2,5} seed [0-9]{1,6}", fullmatch=True)
 hexadecimal = st.from_regex(r"[0-9a-f]{16}", fullmatch=True)
 
@@ -155,5 +182,5 @@ hexadecimal = st.from_regex(r"[0-9a-f]{16}", fullmatch=True)
 def test_evidence_can_be_read_again(
     *, bits: dict[str, str], golden: dict[str, str], voting: bool, platform: str
 ) -> None:
-    told = Computed(platform=platform, votes=voting, digests=bits, goldens=golden)
+    told = Computed(platform=platform, votes=voting, digests=bits, goldens=golden, objected=tuple(bits)[:2])
     assert computed(Result(test="t", outcome=Outcome.PASS, evidence=told.evidence())) == told
