@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from preflight.report.html import html
-from preflight.results import Document, Verdict
+from preflight.results import Document, Expectation, Figure, Outcome, Result, Source, Verdict
 
 NAMES = ["passing", "failing", "hanging", "huge", "hostile"]
 VOID = {"meta", "rect", "path", "br"}
