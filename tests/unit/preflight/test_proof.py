@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from preflight.driver import gpus_here
+from preflight.plan import LASTS_S, Injection, Plan, Scope, Spec
+from preflight.progress import Silence
+from preflight.proof import prove
+from preflight.results import Document, Verdict
+from vocabulary.clock import SystemClock
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(gpus_here() > 0, reason="the devices here are those of a machine without a GPU"),
+]
+
+
+def planned(level: str, fault: str = "") -> Plan:
+    spec = Spec("measures", Scope.DEVICE, 1e6, ("wrong",), {level: 1.0})
+    return Plan(level, (spec,), {"measures": Injection(fault)} if fault else {})
+
+
+def stable(document: Document) -> str:
+    """The document without what differs from machine to machine."""
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    text = re.sub(r'("(?:started_at|seconds)": )[0-9.e+-]+', r"\g<1>0", text)
+    text = re.sub(r',\s*"triton": "[^"]*"', "", text)
+    return re.sub(r'("(?:python|torch|product)": )"[^"]*"', r'\1"this one"', text)
+
+
+@pytest.mark.parametrize(
+    ("level", "fault", "rounds"), [("gate", "", 1), ("standard", "wrong", 1), ("standard", "third", 3)]
+)
+def test_a_level_goes_on_until_a_round_is_no_pass_and_its_document_holds_all_that_was_found(
+    more_tests: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    golden: Callable[[str, str], None],
+    level: str,
+    fault: str,
+    rounds: int,
+) -> None:
+    monkeypatch.setitem(LASTS_S, "standard", 1e9)
+    inject = (f"measures:{fault}",) if fault else ()
+    document = prove(planned(level, fault), "this-node", inject, tmp_path, SystemClock(), Silence())
+    assert document.rounds == rounds
+    assert document.verdict is (Verdict.FAIL if fault else Verdict.PASS)
+    golden(f"preflight/{fault or 'pass'}.json", stable(document))
