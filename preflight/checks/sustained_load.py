@@ -133,7 +133,7 @@ class Work:
             torch.randn(shape, generator=source, device=device.torch_name).to(kind) for _ in range(2)
         )
         self._output = torch.empty(shape, dtype=kind, device=device.torch_name)
-        self._first = self._left @ self._right
+        self._first = torch.matmul(self._left, self._right, out=self._output).clone()
         self._steady: list[Burst] = []
         self._swings: list[Burst] = []
         self._wrong = ""

@@ -15,11 +15,6 @@ class Mount(msgspec.Struct, frozen=True):
     kind: str
     options: tuple[str, ...]
 
-    @property
-    def read_only(self) -> bool:
-        """Nothing can be written here."""
-        return "ro" in self.options
-
 
 def mount_of(path: str, mounts: str) -> Mount | None:
     """The file system that holds the absolute `path`, by the text of ``/proc/self/mounts``; of several on one point the last."""

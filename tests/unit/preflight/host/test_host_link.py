@@ -90,8 +90,13 @@ def test_data_that_went_wrong_on_the_device_itself_is_found_though_it_came_home_
         assert copies._round_trip() is None
         copies._there[99] ^= 4
         wrong = copies._arrived("both ways at once")
-    assert wrong is not None
-    assert (wrong.count, wrong.first) == (1, (99,))
+        assert wrong is not None
+        assert (wrong.count, wrong.first) == (1, (99,))
+        assert copies._round_trip() is None
+        copies._back[98] ^= 4
+        home = copies._arrived("there and back")
+    assert home is not None
+    assert home.first == (98,)
 
 
 GPU = Device(name="cuda:3", torch_name="cuda:0", index=3, label="", uuid="GPU-fake-0003")
