@@ -32,7 +32,7 @@ from preflight.localise.rounds import rounds
 from vocabulary.clock import Clock
 
 CONFIRMATIONS_MAX = 6
-ANSWER_S = 5.0  # from the end of a pair's time to the arrival of its answer
+ANSWER_S = 3.0  # from the end of a pair's time to the arrival of its answer
 NEXT_S = 60.0  # from the last answer to the next call, at the latest
 BYE_S = 10.0
 

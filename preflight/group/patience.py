@@ -13,7 +13,7 @@ from preflight.group.records import Measured
 from preflight.localise.records import Why
 
 WORDS_MAX = 200
-ABORT_S = 5.0  # from the abort of a communicator to the return of who waits in it
+ABORT_S = 3.0  # from the abort of a communicator to the return of who waits in it
 
 _PLACE = re.compile(r"^\[[^\]]*\] ")
 

@@ -1,0 +1,76 @@
+"""Groups of real processes on this machine, forked from one that has torch already: what is tested is the group, not Python's start."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from healthctl.demo.slurm_cluster import free_ports
+from preflight.group.command import group
+from preflight.group.records import GroupDocument
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["preflight.group.session", "preflight.group.command", "group_processes"])
+DEADLINE_S = 120.0
+
+
+def enter(environ: dict[str, str], arguments: Sequence[str], place: str) -> None:
+    """Be one node; never returns."""
+    os.environ.update(environ)
+    for number, name in ((1, "out"), (2, "err")):
+        descriptor = os.open(f"{place}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(descriptor, number)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+    group.main(list(arguments), prog_name="group", standalone_mode=True)
+
+
+class Group:
+    """Nodes n0, n1, …; `absent` of them are never started."""
+
+    def __init__(self, place: Path, world: int, *arguments: str, absent: int = 0) -> None:
+        self.place = place
+        (port,) = free_ports(1)
+        shared = {
+            "WORLD_SIZE": str(world),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "OMP_NUM_THREADS": "1",
+        }
+        self.nodes: list[Any] = []
+        for rank in range(world - absent):
+            environ = shared | {"RANK": str(rank), "HEALTHD_NODE": f"n{rank}"}
+            words = ("-o", "json", *arguments)
+            self.nodes.append(FORKS.Process(target=enter, args=(environ, words, str(place / f"n{rank}")), daemon=True))
+            self.nodes[-1].start()
+
+    def codes(self) -> list[int | None]:
+        """How each node ended; None for one that still runs."""
+        for node in self.nodes:
+            node.join(0 if node is not self.nodes[0] and self.nodes[0].exitcode is None else DEADLINE_S)
+        return [node.exitcode for node in self.nodes]
+
+    def code(self, node: int) -> int | None:
+        """How one node ended, waited for."""
+        self.nodes[node].join(DEADLINE_S)
+        code: int | None = self.nodes[node].exitcode
+        return code
+
+    def document(self) -> GroupDocument:
+        """What rank 0 printed, read strictly."""
+        return msgspec.json.decode((self.place / "n0.out").read_bytes(), type=GroupDocument, strict=True)
+
+    def words(self, node: int) -> str:
+        """What one node said for people."""
+        return (self.place / f"n{node}.err").read_text()
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        for node in self.nodes:
+            node.kill()
+            node.join()
