@@ -12,7 +12,7 @@ from preflight.across.digests import computed
 from preflight.across.majority import majority
 from preflight.checks import known_bits, matmul_repeat, special_functions
 from preflight.checks.context import Context, Device
-from preflight.checks.matmul_works import SEEDS, SEEDS_OF_LEVEL, Item, schedule
+from preflight.checks.matmul_works import SEEDS, SEEDS_OF_LEVEL, Item, available, schedule, size_of
 from preflight.kernels import goldens, spoiling
 from preflight.kernels.platforms import platform
 from preflight.kernels.products import KINDS, Kind
@@ -170,6 +170,27 @@ def test_time_that_is_left_goes_into_further_seeds_and_then_the_first_again() ->
     assert works[4:] == works[:2]
     assert list(schedule([], HOST[0], "gate")) == []
     assert len({seed + right for seed in SEEDS for right in (0, 1)}) == 2 * len(SEEDS)
+
+
+GPU = Device(name="cuda:0", torch_name="cuda:0", index=0, label="GPU", uuid="GPU-1", memory_bytes=70 << 30)
+
+
+@pytest.mark.parametrize(
+    ("capability", "lacks", "fp64"),
+    [((9, 0), [], 4096), ((8, 9), [], 2048), ((8, 0), ["fp8"], 4096), ((7, 0), ["bf16", "tf32", "fp8", "int8"], 4096)],
+)
+def test_a_gpu_is_asked_for_what_it_has_in_sizes_that_are_quick(
+    capability: tuple[int, int], lacks: list[str], fp64: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    kinds, missing = available(GPU)
+    assert list(missing) == lacks
+    assert [kind for kind in KINDS if kind in kinds] == kinds
+    sizes = {kind.name: size_of(kind, GPU) for kind in kinds}
+    assert (sizes["fp16"], sizes["fp32"], sizes["fp64"]) == (8192, 4096, fp64)
+    small = msgspec.structs.replace(GPU, memory_bytes=3 << 30)
+    assert size_of(KINDS[1], small) == 4096
+    assert size_of(KINDS[1], msgspec.structs.replace(GPU, memory_bytes=1)) == 1024
 
 
 def test_what_a_work_gave_before_is_remembered() -> None:

@@ -5,7 +5,7 @@ import torch
 
 own_product = pytest.importorskip("preflight.kernels.own_product")
 
-from preflight.kernels import digest, elements, operands  # noqa: E402 - only where triton is
+from preflight.kernels import digest, elements, operands, opinions, products  # noqa: E402 - only where triton is
 from preflight.kernels.own_product import NOT_KNOWN, Disagreement, Tiles  # noqa: E402 - the same
 
 pytestmark = pytest.mark.torch
@@ -81,3 +81,15 @@ def test_triton_and_torch_digest_alike_and_set_the_same_blocks_aside() -> None:
     ]
     assert places == [[(1, 2, 16), (40, 3, 16), (63, 95, 16)]] * 2
     assert digest.without_triton("cpu") == ""
+
+
+def test_our_own_product_is_among_the_judges_and_says_where_the_library_is_wrong() -> None:
+    work = products.Work(products.KINDS[1], 128, 5, "cpu")
+    output = work.buffer()
+    work.run(output)
+    assert opinions.objections(work, output) == []
+    output[17, 99] += 30
+    said = {each.by: each for each in opinions.objections(work, output)}
+    own = said["our own product"]
+    assert (own.elements, own.rows, own.columns, own.sms) == (1, [17], [99], [])
+    assert own.words.endswith("in fp64: the library is wrong")
