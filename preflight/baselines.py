@@ -122,12 +122,12 @@ def write(path: Path, what: Baseline | History) -> None:
 
 
 def remember(at: Path, document: Document) -> None:
-    """Add a run that passed, nothing injected, to the node's history. Others, and a usual folder that is missing, are left alone.
+    """Add a run that passed, nothing injected, to the node's history. The usual folder is made only where healthd keeps its state.
 
     Raises:
         BaselineError: the history cannot be written, or the file there is not one.
     """
-    if document.verdict is not Verdict.PASS or document.injected or (at == FOLDER and not at.is_dir()):
+    if document.verdict is not Verdict.PASS or document.injected or (at == FOLDER and not at.parent.is_dir()):
         return
     path = at / HISTORY
     write(path, record(read_history(path), document))

@@ -136,13 +136,14 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     assert (tmp_path / BASELINE).read_bytes() == before
 
 
-def test_the_usual_folder_is_not_made_by_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baselines, "FOLDER", tmp_path / "lib")
-    remember(tmp_path / "lib", document("n1", [790.0]))
-    assert not (tmp_path / "lib").exists()
-    (tmp_path / "lib").mkdir()
-    remember(tmp_path / "lib", document("n1", [790.0]))
-    assert (tmp_path / "lib" / HISTORY).exists()
+def test_the_usual_folder_is_made_only_where_healthd_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = tmp_path / "gpu-healthd" / "preflight"
+    monkeypatch.setattr(baselines, "FOLDER", usual)
+    remember(usual, document("n1", [790.0]))
+    assert not usual.parent.exists()
+    usual.parent.mkdir()
+    remember(usual, document("n1", [790.0]))
+    assert (usual / HISTORY).exists()
 
 
 def test_the_environment_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

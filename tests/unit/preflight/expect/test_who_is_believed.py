@@ -104,6 +104,7 @@ SCENES: dict[str, tuple[list[float], Knowledge, Outcome]] = {
     "under the level of a fleet that has moved": (ALL_SLOW, known(baseline=moved(12, 790, 690)), ERROR),
     "under a fleet that has moved": ([600.0], known(baseline=moved(12, 790, 690)), FAIL),
     "siblings miss the table too": ([650.0] * 7 + [585.0], known(table=TABLE), ERROR),
+    "siblings miss the table by far too": ([250.0] * 7 + [226.0], known(table=TABLE), FAIL),
     "under the fleet, no table": (ALL_SLOW, known(baseline=fleet(12, 790)), FAIL),
     "slower than it was, else unknown": (ALL_SLOW, known(history=history(790)), PASS),
     "slower than it was, and under the table": (ALL_SLOW, known(table=TABLE, history=history(790)), FAIL),
@@ -231,6 +232,11 @@ def test_the_order_of_results_changes_nothing(values: list[float], chance: objec
     chance.shuffle(shuffled)  # type: ignore[attr-defined] - hypothesis' Random
     by_device = {r.device: r for r in expected(shuffled, devices(len(values)), known(table=TABLE))}
     assert tuple(by_device[r.device] for r in found) == expected(found, devices(len(values)), known(table=TABLE))
+
+
+def test_what_cannot_be_compared_meets_no_bound() -> None:
+    assert misses(float("nan"), Expectation(source=Source.EXACT, words="", at_least=1.0))
+    assert misses(float("nan"), Expectation(source=Source.EXACT, words="", at_most=1.0))
 
 
 def test_a_latency_is_judged_the_other_way_round() -> None:

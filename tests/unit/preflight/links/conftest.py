@@ -5,18 +5,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from preflight.results import Result
 
+Ask = Callable[[str, int, "dict[int, str] | None", "dict[int, str] | None"], list[Any]]
 Run = Callable[..., list[Result]]
 
 
 @pytest.fixture(scope="session")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Run a test of peers in real processes over gloo: ``ranks("peer_links", 4, {3: "corrupt"})``."""
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    """Real processes over gloo: ``asked(test, ranks, faults, until)`` (see `ranks.py`)."""
     folder = tmp_path_factory.mktemp("ranks")
     script = Path(__file__).with_name("ranks.py")
     root = Path(__file__).parents[4]
@@ -29,13 +31,29 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         env={"PYTHONPATH": str(root), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
     ) as process:
 
-        def run(test: str, count: int, faults: dict[int, str] | None = None, level: str = "gate") -> list[Result]:
-            request = {"test": test, "ranks": count, "faults": faults or {}, "level": level, "seconds": 1.0}
+        def ask(test: str, count: int, faults: dict[int, str] | None, until: dict[int, str] | None) -> list[Any]:
+            request = {"test": test, "ranks": count, "faults": faults or {}, "until": until or {}}
             assert process.stdin
             assert process.stdout
-            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.write(json.dumps(request | {"level": "gate", "seconds": 1.0}) + "\n")
             process.stdin.flush()
-            return msgspec.convert(json.loads(process.stdout.readline()), list[Result])
+            return list(json.loads(process.stdout.readline()))
 
-        yield run
-        process.stdin.close()
+        yield ask
+        process.kill()
+
+
+@pytest.fixture
+def ranks(asked: Ask) -> Run:
+    """The results of a test of peers: ``ranks("peer_links", 4, {3: "corrupt"})``."""
+
+    def run(test: str, count: int, faults: dict[int, str] | None = None) -> list[Result]:
+        return msgspec.convert(asked(test, count, faults, None), list[Result])
+
+    return run
+
+
+@pytest.fixture
+def hanging(asked: Ask) -> Callable[..., list[list[str]]]:
+    """What each rank of a test that hangs announced: ``hanging("peer_links", 2, {1: "silent"}, {0: "words to"})``."""
+    return asked

@@ -3,7 +3,8 @@
     python ranks.py FOLDER
 
 A request is one line of JSON on standard input: the test, the level, seconds, how many ranks, and rank → fault. The answer is one line
-with the results of every rank.
+with the results of every rank. A request with `until`, rank → text, is for ranks that hang: once each of these has announced
+its text, all are killed, and the answer is what every rank announced.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -38,14 +41,38 @@ def rank_of(folder: Path, request: dict, rank: int) -> list[Result]:
         level=request["level"],
         seconds=request["seconds"],
         fault=request["faults"].get(str(rank), ""),
-        note=lambda text: print(f"{rank}: {text}", file=sys.stderr),
+        note=lambda text: announce(folder, rank, text),
     )
     results = list(check.run(context))
     dist.barrier()
     return results
 
 
-def answer(folder: Path, request: dict) -> list[object]:
+def announce(folder: Path, rank: int, text: str) -> None:
+    with (folder / f"{rank}.notes").open("a") as file:
+        file.write(f"{text}\n")
+
+
+def announced(folder: Path, ranks: int) -> list[list[str]]:
+    files = [folder / f"{rank}.notes" for rank in range(ranks)]
+    return [file.read_text().splitlines() if file.exists() else [] for file in files]
+
+
+def watch(folder: Path, request: dict, children: list[int]) -> list[list[str]]:
+    deadline = time.monotonic() + 60
+    while True:
+        notes = announced(folder, request["ranks"])
+        there = all(any(text in note for note in notes[int(rank)]) for rank, text in request["until"].items())
+        if there or time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return notes
+
+
+def answer(folder: Path, request: dict) -> list:
     folder.mkdir()
     children = []
     for rank in range(request["ranks"]):
@@ -59,6 +86,8 @@ def answer(folder: Path, request: dict) -> list[object]:
             finally:
                 os._exit(code)
         children.append(child)
+    if request["until"]:
+        return watch(folder, request, children)
     if any(os.waitpid(child, 0)[1] for child in children):
         raise RuntimeError(f"a rank failed: {request}")
     return [result for rank in range(request["ranks"]) for result in json.loads((folder / f"{rank}.json").read_text())]

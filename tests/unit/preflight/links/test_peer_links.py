@@ -72,3 +72,15 @@ def test_an_nvlink_that_is_down_is_named_with_its_number(ranks: Run) -> None:
 
 def test_one_device_alone_has_no_peer(ranks: Run) -> None:
     assert [r.outcome for r in ranks("peer_links", 1)] == [Outcome.NOT_APPLICABLE]
+
+
+def test_a_silent_device_is_the_one_that_announced_least(hanging: Callable[..., list[list[str]]]) -> None:
+    waiting = {0: "round 1: words to and from cpu:1"}
+    first, silent = hanging("peer_links", 2, {1: "silent"}, waiting)
+    assert len(silent) == len(first) - 1, "who announced least is who the others wait for"
+
+
+def test_of_a_pair_that_hangs_nobody_else_is_accused(hanging: Callable[..., list[list[str]]]) -> None:
+    waiting = {0: "round 1", 1: "round 1", 2: "round 1", 3: "reading its NVLinks"}
+    notes = hanging("peer_links", 4, {3: "silent"}, waiting)
+    assert min(range(4), key=lambda rank: len(notes[rank])) == 3
