@@ -129,6 +129,7 @@ def repeated(
     if not work.device.startswith("cuda"):
         seconds = _timed_by_clock(work, repeats, fault, buffers, digests)
     else:
+        _warm_up(buffers[0])
         together = overlap and digests.by_triton
         seconds = (_overlapped if together else _in_turn)(work, repeats, fault, buffers, digests)
     differing = digests.differing_repeats()
@@ -152,6 +153,14 @@ def _timed_by_clock(
         seconds += time.perf_counter() - began
         digests.add(repeat, output)
     return seconds
+
+
+def _warm_up(output: Any) -> None:
+    """Digest once without and once with comparing, so that nothing is compiled while time is taken."""
+    tried = Digests(output, 2)
+    for repeat in range(2):
+        tried.add(repeat, output)
+    torch.cuda.synchronize(output.device)
 
 
 def _in_turn(
