@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import enum
-import signal
 from collections.abc import Sequence
 
 import msgspec
 
 from preflight.results import Outcome, Result
 
-MACHINE_SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+MACHINE_SIGNALS = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE")  # the processor itself refused an instruction
 
 
 class How(str, enum.Enum):
@@ -25,8 +24,8 @@ class How(str, enum.Enum):
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """One process at the end of one test.
 
-    `device` is empty for the node's. `doing` is what it announced last, `step` how many times it announced something; `code` is the
-    exit code of one that is gone, or minus the signal, `noise` the last line it left on standard error.
+    `device` is empty for the node's. `doing` is what it announced last, `step` how many times it announced something. Of one that is
+    gone `killed_by` names the signal, or else `code` is its exit code; `noise` is the last line it left on standard error.
     """
 
     device: str
@@ -37,6 +36,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     watchdog_s: float = 0.0
     code: int = 0
+    killed_by: str = ""
     noise: str = ""
 
 
@@ -46,7 +46,7 @@ def results_of(test: str, ending: Ending) -> tuple[Result, ...]:
         reason = f"no end within {ending.watchdog_s:g} s; last seen at: {ending.doing}"
         return (*ending.results, _result(test, ending, Outcome.HANG, reason))
     if ending.how is How.GONE:
-        outcome = Outcome.FAIL if -ending.code in MACHINE_SIGNALS else Outcome.ERROR
+        outcome = Outcome.FAIL if ending.killed_by in MACHINE_SIGNALS else Outcome.ERROR
         reason = f"its process {fate(ending)} at: {ending.doing}; {ending.noise or 'it left no message'}"
         return (*ending.results, _result(test, ending, outcome, reason))
     return ending.results or (_result(test, ending, Outcome.ERROR, "the test had nothing to say"),)
@@ -54,9 +54,7 @@ def results_of(test: str, ending: Ending) -> tuple[Result, ...]:
 
 def fate(ending: Ending) -> str:
     """How a process that is gone ended, in words."""
-    if ending.code >= 0:
-        return f"ended with {ending.code}"
-    return f"was killed by {signal.Signals(-ending.code).name}"
+    return f"was killed by {ending.killed_by}" if ending.killed_by else f"ended with {ending.code}"
 
 
 def results_of_peers(test: str, endings: Sequence[Ending]) -> tuple[Result, ...]:

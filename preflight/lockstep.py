@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import signal
 from collections.abc import Sequence
 
 from preflight.endings import Ending, How
@@ -108,5 +109,6 @@ def ending(turn: Turn, clock: Clock) -> Ending:
         seconds=round(clock.monotonic() - turn.began, 1),
         watchdog_s=turn.watchdog_s,
         code=code,
+        killed_by=signal.Signals(-code).name if code < 0 else "",
         noise=turn.process.noise() if turn.gone else "",
     )

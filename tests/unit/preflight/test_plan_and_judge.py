@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from preflight.judge import judge
-from preflight.plan import LEVELS, SPECS, PlanError, plan
+from preflight.plan import LEVELS, SPECS, Injection, PlanError, check_devices, plan
 from preflight.results import Outcome, Result, Verdict
 
 TESTS = ("gpu_state", "memory_pattern", "matmul_repeat")
@@ -100,3 +104,74 @@ def test_exit_codes() -> None:
         Verdict.MISCONFIGURED: 2,
         Verdict.INCONCLUSIVE: 3,
     }
+
+
+results_of_tests = st.lists(
+    st.builds(
+        Result,
+        test=st.sampled_from(TESTS),
+        outcome=st.sampled_from(Outcome),
+        device=st.sampled_from(["", "cuda:0", "cuda:1"]),
+        reason=st.sampled_from(["", "a", "b"]),
+        remarks=st.lists(st.text(max_size=3), max_size=2).map(tuple),
+        misconfigured=st.booleans(),
+    ),
+    max_size=6,
+)
+ORDER = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.MISCONFIGURED, Verdict.FAIL)
+
+
+@given(results_of_tests, st.randoms(use_true_random=False))
+def test_a_verdict_depends_on_neither_order_nor_remarks_and_has_reasons_unless_it_is_a_pass(
+    results: list[Result], random: Random
+) -> None:
+    verdict, reasons = judge(TESTS, results)
+    bare = [msgspec.structs.replace(r, remarks=()) for r in random.sample(results, len(results))]
+    assert judge(TESTS, bare)[0] is verdict
+    assert bool(reasons) is (verdict is not Verdict.PASS)
+    assert len(set(reasons)) == len(reasons)
+
+
+@given(results_of_tests, st.sampled_from(TESTS))
+def test_a_further_bad_result_never_makes_a_verdict_better(results: list[Result], test: str) -> None:
+    before, _ = judge(TESTS, results)
+    for outcome in (*BAD, *OPEN):
+        after, _ = judge(TESTS, [*results, result(test, outcome)])
+        assert after is not Verdict.PASS
+        assert ORDER.index(after) >= ORDER.index(before) or before is Verdict.INCONCLUSIVE
+
+
+@given(results_of_tests)
+def test_a_device_without_a_result_never_passes(results: list[Result]) -> None:
+    on_first = [msgspec.structs.replace(r, device="cuda:0", outcome=Outcome.PASS) for r in results]
+    verdict, reasons = judge((), on_first, {"memory_pattern": ("cuda:0", "cuda:7")})
+    assert verdict is not Verdict.PASS
+    assert verdict is Verdict.MISCONFIGURED or "memory_pattern on cuda:7: no result" in reasons
+
+
+def test_tests_that_say_the_same_of_a_device_share_a_sentence() -> None:
+    busy = [
+        Result(test=test, outcome=Outcome.NOT_RUN, reason="GPU 0 is busy", misconfigured=True) for test in TESTS[1:]
+    ]
+    assert judge(TESTS, busy)[1] == ("memory_pattern, matmul_repeat: GPU 0 is busy",)
+
+
+def test_a_fault_is_committed_where_it_is_asked_for() -> None:
+    chosen = plan("gate", inject=["memory_pattern:bit_flip@cuda:3", "matmul_repeat:nan", "gpu_state:crash"])
+    assert chosen.faults == {
+        "memory_pattern": Injection("bit_flip", "cuda:3"),
+        "matmul_repeat": Injection("nan"),
+        "gpu_state": Injection("crash"),
+    }
+    check_devices(chosen, ["cuda:0", "cuda:3"])
+    check_devices(chosen, [])  # nothing is known of them
+    with pytest.raises(PlanError, match="no such device; there is cuda:0, cuda:1"):
+        check_devices(chosen, ["cuda:0", "cuda:1"])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_level_takes_about_what_it_promises(level: str) -> None:
+    seconds = sum(SPECS[test].seconds[level] for test in LEVELS[level])
+    assert seconds <= {"gate": 10, "standard": 125, "burn-in": 1800}[level]
+    for test in LEVELS[level]:
+        assert SPECS[test].seconds[level] < SPECS[test].watchdog_s, test
