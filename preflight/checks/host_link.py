@@ -18,6 +18,7 @@ import torch
 
 from preflight.checks.context import Context, Device
 from preflight.host import pcie
+from preflight.host.digits import four
 from preflight.host.driver import Driver, NoDriver
 from preflight.host.machine import Machine
 from preflight.host.pcie import Link
@@ -249,8 +250,7 @@ class _Run:
             device=self._device.name,
             reason="; ".join(reasons),
             figures=tuple(
-                Figure(name=name, value=round(rate, 3), unit="GB/s", setting=setting)
-                for name, rate in self._rates.items()
+                Figure(name=name, value=four(rate), unit="GB/s", setting=setting) for name, rate in self._rates.items()
             ),
             locations=tuple(
                 Location(gpu=self._device.uuid or self._device.name, address=f"{place:#x}")

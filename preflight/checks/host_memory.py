@@ -16,6 +16,7 @@ import numpy as np
 
 from preflight.checks.context import Context
 from preflight.host import edac
+from preflight.host.digits import four
 from preflight.host.machine import Machine
 from preflight.host.room import room, zones
 from preflight.host.taken import PIECE_BYTES, Done, FirstToGo, Share, everywhere, physical_page, rates, shares
@@ -195,7 +196,7 @@ class _Run:
     def _figures(self) -> tuple[Figure, ...]:
         threads = {share.zone.numa: share.zone.threads for share in self._shares}
         return tuple(
-            Figure(name=name, value=round(rate, 3), unit="GB/s", setting=f"numa {zone}, {threads[zone]} threads")
+            Figure(name=name, value=four(rate), unit="GB/s", setting=f"numa {zone}, {threads[zone]} threads")
             for name, by_zone in self._rates.items()
             for zone, rate in by_zone.items()
         )

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from preflight.checks.context import Context
+from preflight.host.digits import four
 from preflight.host.machine import Machine
 from preflight.host.mounts import Mount, mount_of
 from preflight.host.room import room
@@ -119,7 +120,7 @@ def conclude(folder: Path, mount: Mount, space: Space, measured: Measured) -> Re
     way = "direct" if measured.direct else "buffered"
     large, small = (f"{mount.point}, {size}, {way}" for size in (f"{BLOCK_BYTES >> 20} MiB", f"{PAGE_BYTES >> 10} KiB"))
     figures = [
-        Figure(name=name, value=round(bytes_ / seconds / 1e9, 4), unit="GB/s", setting=large)
+        Figure(name=name, value=four(bytes_ / seconds / 1e9), unit="GB/s", setting=large)
         for name, bytes_, seconds in (
             ("storage_write_rate", measured.written, measured.write_s),
             ("storage_read_rate", measured.read, measured.read_s),
@@ -127,7 +128,7 @@ def conclude(folder: Path, mount: Mount, space: Space, measured: Measured) -> Re
         if seconds > 0
     ]
     figures += [
-        Figure(name=name, value=round(percentile(seconds, 99) * 1e6, 1), unit="us", setting=small)
+        Figure(name=name, value=four(percentile(seconds, 99) * 1e6), unit="us", setting=small)
         for name, seconds in (("storage_sync_p99", measured.syncs), ("storage_read_p99", measured.reads))
         if seconds
     ]

@@ -19,6 +19,7 @@ import torch
 
 from preflight.checks.context import Context, Device
 from preflight.host import load
+from preflight.host.digits import four
 from preflight.host.driver import Driver, NoDriver
 from preflight.host.load import Burst, Limits, Reading, Sensors
 from preflight.host.machine import Machine
@@ -191,9 +192,7 @@ def conclude(
     faults, said, evidence = load.judge(every, limits)
     reasons = [*([done.wrong] if done.wrong else []), *faults]
     rates = [
-        Figure(
-            name="product_rate", value=round(load.rate(bursts) * done.size.teraflop, 4), unit="TFLOP/s", setting=what
-        )
+        Figure(name="product_rate", value=four(load.rate(bursts) * done.size.teraflop), unit="TFLOP/s", setting=what)
         for bursts, what in ((done.steady, f"{setting}, steady"), (done.swings, f"{setting}, swings"))
         if bursts and not done.wrong
     ]

@@ -15,6 +15,7 @@ from preflight.checks import sustained_load
 from preflight.checks.context import Context, Device
 from preflight.checks.sustained_load import Done, Size, Watch, conclude
 from preflight.host import load
+from preflight.host.digits import four
 from preflight.host.driver import Driver
 from preflight.host.load import Burst, Limits, Reading
 from preflight.host.machine import Machine
@@ -210,3 +211,9 @@ def test_sag_is_none_if_all_bursts_are_alike_and_has_the_sign_of_what_happened(p
     sag = load.sag_percent(bursts)
     assert sag is not None
     assert (sag > 0) == slower
+
+
+@given(st.floats(1e-12, 1e12))
+def test_a_rate_is_told_to_four_digits_and_never_as_none(value: float) -> None:
+    assert four(value) == pytest.approx(value, rel=1e-3)
+    assert four(value) > 0
