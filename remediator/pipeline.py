@@ -39,7 +39,7 @@ from remediator.model.inputs import (
     VerdictsReached,
 )
 from remediator.model.places import FILE, Places
-from remediator.model.records import OURSELVES, Action, ActionState, Facts, IncidentState, NodeRecord
+from remediator.model.records import OURSELVES, Action, ActionState, AuditEvent, Facts, IncidentState, NodeRecord
 from remediator.model.rules import NodeState
 from remediator.state import EARLIER, FOR_PEOPLE, SHOWN_S, ClusterState
 from vocabulary.architecture import architecture_of
@@ -237,8 +237,17 @@ def _note_action(
 ) -> None:
     incident = state.incidents.get(action.incident)
     facts = {**(data or {}), "action": action.id, "verb": action.verb}
-    what = f"{action.verb} of {action.node} {text}"
-    state.note(now, kind, what, node=action.node, incident=incident, data=facts, actor=actor)
+    event = AuditEvent(
+        at=now,
+        kind=kind,
+        text=f"{action.verb} of {action.node} {text}",
+        actor=actor,
+        node=action.node,
+        incident=incident.id if incident else "",
+        injected=incident.injected if incident else False,
+        data=facts,
+    )
+    state.changes.audit.append(event)
 
 
 def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:

@@ -21,7 +21,6 @@ from remediator.model.occurrence import Occurrence
 from remediator.model.places import Places, merged
 from remediator.model.plan import Verb
 from remediator.model.records import (
-    OURSELVES,
     Action,
     ActionState,
     Answer,
@@ -250,7 +249,7 @@ class ClusterState:
         """Store a decision; decisions never change afterwards."""
         self.changes.decisions[decision.id] = decision
 
-    def note(  # noqa: PLR0913 - as many words as a line of the log has
+    def note(
         self,
         at: float,
         kind: str,
@@ -260,14 +259,12 @@ class ClusterState:
         incident: Incident | None = None,
         injected: bool = False,
         data: Facts | None = None,
-        actor: str = OURSELVES,
     ) -> None:
         """Add a line to the audit log; what an injected fault causes is marked as injected too."""
         event = AuditEvent(
             at=at,
             kind=kind,
             text=text,
-            actor=actor,
             node=node or (incident.node if incident else ""),
             incident=incident.id if incident else "",
             injected=injected or (incident.injected if incident else False),
