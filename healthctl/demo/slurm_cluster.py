@@ -29,12 +29,13 @@ class ClusterShape(msgspec.Struct, frozen=True):
     """How many pretend nodes, and how they pretend.
 
     `credential_s`: a requeued job may not start before a job credential would have expired; Slurm's default of 120 s
-    is cut to the least it accepts.
+    is cut to the least it accepts. `settings` are further lines of slurm.conf.
     """
 
     nodes: tuple[str, ...] = ("node1", "node2", "node3", "node4", "node5")
     cpus: int = 8
     credential_s: int = 5
+    settings: Mapping[str, str] = {}
 
 
 def why_not() -> str:
@@ -199,7 +200,7 @@ def slurm_conf(shape: ClusterShape, directory: Path, host: str, ports: Sequence[
         "JobRequeue": 1,
         "SchedulerParameters": "sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_interval=1",
     }
-    lines = [f"{key}={value}" for key, value in settings.items()]
+    lines = [f"{key}={value}" for key, value in {**settings, **shape.settings}.items()]
     lines += [
         f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={shape.cpus} State=UNKNOWN"
         for node, port in zip(shape.nodes, ports[1:], strict=True)

@@ -1,0 +1,65 @@
+#!/bin/sh
+# Slurm's Prolog: may a job begin on this node? docs/preflight-gate.md says how to set it up.
+#
+#   healthd calls the node unfit, or a test proves it bad  -> 1: Slurm drains the node and puts the job back into the queue
+#   everything else, also no answer and no conclusion      -> 0: the job begins, and a line in the log says why
+#
+# It changes nothing in Slurm and asks slurmctld nothing: a prolog runs on every node at once. What a test found is told to
+# healthd, and so to the remediator, which tests the node again and brings it back.
+set -u
+
+BIN=/opt/gpu-healthd/bin
+SOCKET=/run/gpu-healthd/healthd.sock
+PREFLIGHT="--level gate" # nothing: healthd alone is asked
+SECONDS_MAX=45           # less than Slurm's own PrologTimeout and BatchStartTimeout
+LOG=""                   # a file; empty: syslog
+
+conf=${GPU_HEALTHD_PROLOG_CONF:-/etc/gpu-healthd/prolog.conf}
+# shellcheck source=/dev/null
+[ -r "$conf" ] && . "$conf"
+
+node=${SLURMD_NODENAME:-$(hostname)}
+export HEALTHD_NODE="$node"
+
+say() {
+    line="node $node, job ${SLURM_JOB_ID:-none}: $*"
+    if [ -n "$LOG" ]; then
+        echo "$line" >>"$LOG"
+    else
+        logger -t gpu-healthd-prolog -- "$line" 2>/dev/null || echo "gpu-healthd-prolog: $line" >&2
+    fi
+}
+
+last_line() { tail -n 1 "$1" | cut -c 1-400; }
+
+if ! said=$("$BIN/healthctl" node check --type prolog --on-unknown pass --socket "$SOCKET" 2>&1); then
+    say "refused, healthd calls it unfit: $said"
+    exit 1
+fi
+
+[ -n "$PREFLIGHT" ] || exit 0
+
+place=$(mktemp -d) || {
+    say "not tested: no room for a preflight's output"
+    exit 0
+}
+trap 'rm -rf "$place"' EXIT
+
+# shellcheck disable=SC2086 # its words are options
+timeout -k 5 "$SECONDS_MAX" "$BIN/python" -m preflight run $PREFLIGHT -o json --tell --socket "$SOCKET" \
+    >"$place/out" 2>"$place/err" </dev/null
+code=$?
+reason=$("$BIN/python" -c 'import json, sys; print(json.load(sys.stdin)["reason"][:400])' <"$place/out" 2>/dev/null)
+
+case $code in
+0) exit 0 ;;
+1)
+    say "refused, its preflight failed: ${reason:-$(last_line "$place/err")}"
+    exit 1
+    ;;
+2) say "begins untested, something is to be put right: ${reason:-$(last_line "$place/err")}" ;;
+3) say "begins without a verdict: ${reason:-$(last_line "$place/err")}" ;;
+124 | 137) say "begins without a verdict: the preflight did not end within $SECONDS_MAX s" ;;
+*) say "begins untested, the preflight ended with $code: $(last_line "$place/err")" ;;
+esac
+exit 0
