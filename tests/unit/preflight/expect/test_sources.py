@@ -12,6 +12,7 @@ from preflight.expect import physical
 from preflight.expect.apply import Knowledge, expected
 from preflight.expect.figures import Better, better, nonsense, products, spread
 from preflight.expect.history import FIRST_KEPT, LAST_KEPT, History, record
+from preflight.expect.learning import learn
 from preflight.expect.products import Product, Row, Table, faults, product_of, row_of
 from preflight.results import Figure, Outcome, Result, Source
 from tests.unit.preflight.expect.runs import devices, document, rate, results
@@ -138,6 +139,14 @@ def test_a_nodes_product_is_its_devices_together() -> None:
     assert products(devices(1, "A") + devices(2, "B"))[""] == "1 x A and 2 x B"
     assert products(devices(2, ""))[""] == ""
     assert products(())[""] == ""
+
+
+def test_siblings_are_forgiven_what_the_fleet_knows_of_scatter() -> None:
+    wide = [0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06, 1.0]
+    fleet = learn(document(f"n{i}", [790 * share for share in wide]) for i in range(8))
+    odd = [790.0] * 7 + [790 * 0.86]
+    assert expected(results(odd), devices(8), Knowledge())[7].outcome is Outcome.FAIL
+    assert expected(results(odd), devices(8), Knowledge(baseline=fleet))[7].outcome is Outcome.PASS
 
 
 def test_siblings_need_three_others_and_forgive_their_own_scatter() -> None:
