@@ -249,7 +249,7 @@ def _with_fault(sensors: Sensors, limits: Limits, fault: str) -> Sensors:
     if fault == "throttle":
         changes = {"reasons": load.HW_THERMAL | load.HW_SLOWDOWN}
     elif fault == "hot":
-        changes = {"temperature_c": (limits.slowdown_c or _HOT_C) + 1}
+        changes = {"temperature_c": (limits.slowdown_c or _HOT_C) + 1, "margin_c": None}
     if not changes:
         return sensors
     return lambda at, busy: msgspec.structs.replace(sensors(at, busy), **changes)

@@ -15,6 +15,7 @@ from preflight.results import Evidence, Figure
 WARM_SHARE = 0.1  # of the load's time, at its beginning, in which clocks and temperatures have not yet settled
 LOW_PERCENT = 5  # what a clock is for all but the shortest dips
 HEAT_PERCENT_MAX = 10.0  # of the readings under load that may be slowed down by the driver for heat
+MARGIN_C = 3  # what is left so little that summer or dust uses it up; well-cooled GPUs keep ten and more
 HARDWARE_READINGS_MIN = 2  # one alone may be the edge of a swing
 _MEMORY_TEMPERATURE_FIELD = 82
 _SLOWDOWN, _MEMORY_MAX = 1, 2  # nvmlTemperatureThresholds_t
@@ -23,7 +24,10 @@ HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, HW_BRAKE, POWER_CAP = 0x8, 0x20, 0x40, 0x80
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """One look at a device: `at` in seconds since the load began; None where there is no such sensor."""
+    """One look at a device: `at` in seconds since the load began; None where there is no such sensor.
+
+    `margin_c` is how much hotter it may become before the driver slows it down: newer GPUs tell that instead of a limit.
+    """
 
     at: float
     busy: bool
@@ -31,6 +35,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     power_w: float | None = None
     temperature_c: float | None = None
     memory_temperature_c: float | None = None
+    margin_c: float | None = None
     reasons: int = 0
 
 
@@ -57,6 +62,7 @@ def gpu_sensors(driver: Driver, gpu: Any) -> tuple[Sensors, Limits]:
             power_w=None if power is None else power / 1000,
             temperature_c=driver.number("DeviceGetTemperature", gpu, library.NVML_TEMPERATURE_GPU),
             memory_temperature_c=driver.field(gpu, _MEMORY_TEMPERATURE_FIELD) or None,
+            margin_c=driver.number("DeviceGetMarginTemperature", gpu),
             reasons=driver.number("DeviceGetCurrentClocksEventReasons", gpu)
             or driver.number("DeviceGetCurrentClocksThrottleReasons", gpu)
             or 0,
@@ -115,6 +121,8 @@ def figures(steady: Sequence[Reading], every: Sequence[Reading], setting: str) -
         found += [("power_max", max(powers), "W")]
     if heat := values("temperature_c", every):
         found += [("temperature_max", max(heat), "°C")]
+    if margins := values("margin_c", every):
+        found += [("temperature_margin_min", min(margins), "°C")]
     if heat := values("memory_temperature_c", every):
         found += [("memory_temperature_max", max(heat), "°C")]
     return tuple(Figure(name=name, value=round(value, 1), unit=unit, setting=setting) for name, value, unit in found)
@@ -145,7 +153,15 @@ def judge(readings: Sequence[Reading], limits: Limits) -> tuple[tuple[str, ...],
             faults.append(f"{says}; check fans, filters and coolant")
         else:
             remarks.append(says)
-    faults += _too_hot("it", "temperature_c", readings, limits.slowdown_c)
+    margins = [reading.margin_c for reading in readings if reading.margin_c is not None]
+    if margins and min(margins) <= 0:
+        faults.append(
+            f"it came to {min(margins):g} °C from where the driver slows it down; check fans, filters and coolant"
+        )
+    elif margins and min(margins) <= MARGIN_C:
+        remarks.append(f"it came within {min(margins):g} °C of where the driver slows it down")
+    if not margins:
+        faults += _too_hot("it", "temperature_c", readings, limits.slowdown_c)
     faults += _too_hot("its memory", "memory_temperature_c", readings, limits.memory_max_c)
     capped = sum(bool(reading.reasons & POWER_CAP) for reading in busy)
     evidence: Evidence = {"readings": len(readings), "readings_under_load": len(busy)}

@@ -101,12 +101,26 @@ def test_a_driver_that_stops_answering_does_not_hold_up_the_work() -> None:
 
 def test_a_gpus_sensors_are_read_by_its_driver(driver_says: Callable[[Sequence[str]], None]) -> None:
     driver_says(
-        ["sm_clock.3 1755", "power_mw.3 690000", "temperature.3 71", "memory_temperature.3 85", "throttle.3 0x44"]
+        [
+            "sm_clock.3 1755",
+            "power_mw.3 690000",
+            "temperature.3 71",
+            "memory_temperature.3 85",
+            "margin.3 16",
+            "throttle.3 0x44",
+        ]
     )
     driver = Driver()
     sensors, limits = load.gpu_sensors(driver, driver.gpu("GPU-fake-0003"))
     wanted = Reading(
-        at=1.5, busy=True, clock_mhz=1755, power_w=690, temperature_c=71, memory_temperature_c=85, reasons=0x44
+        at=1.5,
+        busy=True,
+        clock_mhz=1755,
+        power_w=690,
+        temperature_c=71,
+        memory_temperature_c=85,
+        margin_c=16,
+        reasons=0x44,
     )
     assert sensors(1.5, True) == wanted
     assert limits == Limits(slowdown_c=87, memory_max_c=95)
@@ -167,6 +181,17 @@ def test_heat_is_judged_by_the_makers_own_limits() -> None:
     faults, _, _ = load.judge(hot, Limits(slowdown_c=87, memory_max_c=95))
     assert [fault.split(",")[0] for fault in faults] == ["it reached 87 °C", "its memory reached 96 °C"]
     assert load.judge(hot, Limits())[0] == ()
+
+
+@pytest.mark.parametrize(
+    ("margin", "fault", "remark"), [(10.0, "", ""), (3.0, "", "within 3 °C"), (-2.0, "came to -2 °C", "")]
+)
+def test_a_gpu_that_tells_its_margin_is_judged_by_that_alone(margin: float, fault: str, remark: str) -> None:
+    close = readings(0, 0, temperature_c=95.0, margin_c=margin)
+    faults, remarks, _ = load.judge(close, Limits(slowdown_c=87))
+    assert (len(faults), len(remarks)) == (bool(fault), bool(remark))
+    assert fault in " ".join(faults)
+    assert remark in " ".join(remarks)
 
 
 def test_figures_are_of_the_steady_load_once_it_is_warm() -> None:
