@@ -9,7 +9,7 @@ import torch
 
 from preflight.kernels import checksums
 from preflight.kernels.digest import without_triton
-from preflight.kernels.products import Work
+from preflight.kernels.products import Kind, Work
 
 FRACTION_BITS = checksums.FRACTION_BITS
 SLACK = 8.0  # times what summing and cut operands explain; elements are many, so the odd one lies far out
@@ -82,23 +82,25 @@ def by_own_product(work: Work, output: Any) -> Objection | None:
 def by_another_order(work: Work, output: Any) -> Objection | None:
     """Double precision, summed backwards, element by element: all of them, or some rows where double precision is slow."""
     rows = slice(0, work.size if fast_double(work.device) else min(ROWS_OF_SLOW, work.size))
-    left, right = work.left[rows].double(), work.factor.double()
-    true = left.flip(1) @ right.flip(0)
-    usual = float((left.square().mean() * right.square().mean() * work.size).sqrt())
     theirs = output[rows].double()
-    allowed = 0.5 if not output.dtype.is_floating_point else _rounding(work, true, usual)
-    wrong = ~((theirs - true).abs() <= allowed)
+    true = work.left[rows].double().flip(1) @ work.factor.double().flip(0)
+    wrong = ~((theirs - true).abs() <= allowed(work.kind, true, work.left[rows], work.factor))
     if not bool(wrong.any()):
         return None
     at, columns = _first(wrong)
-    words = f"[{at[0]}, {columns[0]}]: {float(theirs[at[0], columns[0]]):g} computed, {float(true[at[0], columns[0]]):g} in fp64"
+    place = at[0], columns[0]
+    words = f"[{at[0]}, {columns[0]}]: {float(theirs[place]):g} computed, {float(true[place]):g} in fp64"
     return Objection("double precision", int(wrong.sum()), words, at, columns, [])
 
 
-def _rounding(work: Work, true: Any, usual: float) -> Any:
-    """How far off each element may be: two units in its last place, and what summing cuts off."""
-    summing = checksums.summing_error(work.kind.operands, work.size, tensor_float=work.kind.name == "tf32")
-    return true.abs() * 2.0 ** (1 - FRACTION_BITS[work.kind.output]) + SLACK * summing * usual
+def allowed(kind: Kind, true: Any, left: Any, right: Any) -> Any:
+    """How far from `true` each element of a product may be: two units in its last place, and what summing cuts off; int8 exactly."""
+    if not kind.output.is_floating_point:
+        return 0.5
+    products = left.shape[1]
+    usual = float((left.double().square().mean() * right.double().square().mean() * products).sqrt())
+    summing = checksums.summing_error(kind.operands, products, tensor_float=kind.name == "tf32")
+    return true.abs() * 2.0 ** (1 - FRACTION_BITS[kind.output]) + SLACK * summing * usual
 
 
 def fast_double(device: str) -> bool:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
-from preflight.kernels import opinions
+from preflight.kernels import checksums, opinions
+from preflight.kernels.operands import operand
 from preflight.kernels.products import KINDS, Work
 
 pytestmark = pytest.mark.torch
@@ -18,6 +20,15 @@ def made(kind: Any, seed: int = 11) -> tuple[Work, Any]:
     output = work.buffer()
     work.run(output)
     return work, output
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """On a busy machine threads that wait for each other take seconds where others compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("kind", HERE, ids=lambda kind: kind.name)
@@ -63,3 +74,40 @@ def test_a_transposed_or_shifted_output_is_refused() -> None:
     for spoil in (lambda o: o.t().contiguous(), lambda o: torch.roll(o, 1, 0), torch.zeros_like):
         work, output = made(KINDS[0])
         assert {"checksums"} < {each.by for each in opinions.objections(work, spoil(output))}
+
+
+def cut(numbers: Any, bits: int) -> Any:
+    """Toward zero to so many bits of fraction: the crudest thing hardware is known to do."""
+    fraction, exponent = torch.frexp(numbers)
+    return torch.ldexp((fraction * 2.0 ** (bits + 1)).trunc(), exponent - bits - 1)
+
+
+def summed_like_tensor_cores(left: Any, right: Any, bits: int, step: int, span: int) -> Any:
+    """Sums of `step` products at a time, cut to `bits` each time; after `span` products they go on in fp32."""
+    total = torch.zeros(left.shape[0], right.shape[1], dtype=torch.float64)
+    part = total.clone()
+    for first in range(0, left.shape[1], step):
+        part = cut(part + left[:, first : first + step] @ right[first : first + step], bits)
+        if (first + step) % span == 0:
+            total, part = cut(total + part, 23), torch.zeros_like(part)
+    return total + part
+
+
+@pytest.mark.parametrize(
+    ("name", "operand_bits", "bits", "step", "span"),
+    [("bf16", 7, 23, 8, 8192), ("fp16", 10, 23, 16, 8192), ("tf32", 10, 23, 4, 8192), ("fp8", 3, 13, 32, 128)],
+)
+def test_the_limits_allow_what_tensor_cores_cut_off_in_products_of_full_depth(
+    name: str, operand_bits: int, bits: int, step: int, span: int
+) -> None:
+    kind = next(kind for kind in KINDS if kind.name == name)
+    left, right = (operand((32, 8192), kind.operands, 7 + side, "cpu") for side in (0, 1))
+    true = left.double() @ right.double().t()
+    given = [cut(each.double(), operand_bits) for each in (left, right)]
+    output = summed_like_tensor_cores(given[0], given[1].t(), bits, step, span).to(kind.output)
+    limit = opinions.allowed(kind, true, left, right.t())
+    excess = float(((output.double() - true).abs() / limit).max())
+    assert 0 < excess < 0.6
+    sums = checksums.check(left, right.t(), output, tensor_float=name == "tf32")
+    assert not sums.wrong
+    assert sums.excess < 0.6
