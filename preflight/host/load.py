@@ -122,7 +122,8 @@ def figures(steady: Sequence[Reading], every: Sequence[Reading], setting: str) -
     if heat := values("temperature_c", every):
         found += [("temperature_max", max(heat), "°C")]
     if margins := values("margin_c", every):
-        found += [("temperature_margin_min", min(margins), "°C")]
+        # a difference: in °C it would be taken for a temperature, of which less is better
+        found += [("temperature_margin_min", min(margins), "K")]
     if heat := values("memory_temperature_c", every):
         found += [("memory_temperature_max", max(heat), "°C")]
     return tuple(Figure(name=name, value=round(value, 1), unit=unit, setting=setting) for name, value, unit in found)

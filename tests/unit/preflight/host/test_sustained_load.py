@@ -197,12 +197,13 @@ def test_a_gpu_that_tells_its_margin_is_judged_by_that_alone(margin: float, faul
 def test_figures_are_of_the_steady_load_once_it_is_warm() -> None:
     steady = [Reading(at=float(at), busy=True, clock_mhz=1980 if at < 10 else 1700, power_w=690) for at in range(100)]
     steady += [Reading(at=100.0, busy=True, clock_mhz=300, power_w=690)]  # a dip no longer than a reading
-    every = [*steady, Reading(at=101.0, busy=False, power_w=710, temperature_c=77)]
+    every = [*steady, Reading(at=101.0, busy=False, power_w=710, temperature_c=77, margin_c=10)]
     found = {f.name: (f.value, f.unit) for f in load.figures(steady, every, "bf16 8192")}
     assert found["clock_min"] == (1700, "MHz")
     assert found["power_mean"] == (690, "W")
     assert found["power_max"] == (710, "W")
     assert found["temperature_max"] == (77, "°C")
+    assert found["temperature_margin_min"] == (10, "K")
     assert load.figures([], [], "") == ()
 
 
