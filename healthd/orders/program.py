@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from healthd.host import Command, Finished, Host
 from healthd.orders.task import Data, Proof, says
 from vocabulary.order import Order, OrderState, OrderUpdate
 
 TEXT_CHARS_MAX = 1000
+FIGURES_MAX = 40
+FIGURE_NAME_MAX = 100
 
 Judge = Callable[[Order, Finished, Data, float], "OrderUpdate | Proof"]
 
@@ -83,7 +85,7 @@ def filled(template: Sequence[str], words: Mapping[str, str]) -> list[str]:
 def judge_preflight(order: Order, finished: Finished, data: Data, now: float) -> OrderUpdate | Proof:
     """The program says so in JSON, last on its standard output; anything but a clear pass is no pass."""
     verdict = last_object(finished.stdout)
-    data = data | _scalars(verdict)
+    data = data | _scalars(verdict) | _figures(verdict)
     whole = verdict.get("complete", True) is True and not verdict.get("injected")
     if verdict.get("verdict") == "pass" and finished.returncode == 0 and whole:
         answer = says(order, OrderState.SUCCEEDED, now, f"preflight {order.level} passed".replace("  ", " "), data)
@@ -127,3 +129,25 @@ def _scalars(verdict: Mapping[str, object]) -> Data:
         for name, value in verdict.items()
         if isinstance(value, (str, int, float, bool))
     }
+
+
+def _figures(verdict: Mapping[str, object]) -> Data:
+    """The worst value of each figure over all devices, as `figure NAME UNIT`: by its margin where it has one, else the lowest."""
+    worst: dict[str, tuple[float, float]] = {}
+    for figure in _each_figure(verdict):
+        value, margin = figure.get("value"), figure.get("margin")
+        if not isinstance(value, int | float):
+            continue
+        name = f"figure {figure.get('name')} {figure.get('unit')} {figure.get('setting') or ''}".rstrip()[
+            :FIGURE_NAME_MAX
+        ]
+        badness = (float(margin) if isinstance(margin, int | float) else float("inf"), float(value))
+        worst[name] = min(worst.get(name, badness), badness)
+    return {name: value for name, (_, value) in sorted(worst.items())[:FIGURES_MAX]}
+
+
+def _each_figure(verdict: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    results = verdict.get("results")
+    for result in results if isinstance(results, list) else []:
+        figures = result.get("figures") if isinstance(result, dict) else None
+        yield from (figure for figure in (figures if isinstance(figures, list) else []) if isinstance(figure, dict))

@@ -16,7 +16,7 @@ import msgspec
 from preflight.group.faults import FORMS, FaultError, parse
 from preflight.group.launchers.found import find
 from preflight.group.launchers.place import LauncherError, Place
-from preflight.group.own import GATE
+from preflight.group.own import gate
 from preflight.group.page import page
 from preflight.results import Verdict
 from preflight.telling import SOCKET, TellingError, tell
@@ -85,7 +85,7 @@ def group(  # noqa: PLR0913 - one for each option
         limits=limits,
         backend=backend,
         interfaces=tuple(filter(None, interfaces.split(","))),
-        own_command=() if no_own_test else tuple(shlex.split(own_test)) or GATE,
+        own_command=() if no_own_test else tuple(shlex.split(own_test)) or gate(telling=telling, path=path),
         injected=inject,
         faults=faults,
     )

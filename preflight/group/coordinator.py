@@ -27,6 +27,7 @@ from preflight.group.records import (
 from preflight.group.standing import same_machine, standing_of, twice
 from preflight.group.store import Meeting
 from preflight.group.verdict import LEAVES_NODES_MIN, Judged, Scene, judge, next_round
+from preflight.group.wording import accusations
 from preflight.localise.records import Round
 from preflight.localise.rounds import rounds
 from vocabulary.clock import Clock
@@ -165,8 +166,7 @@ class Coordinator:
 
     def _end(self, document: GroupDocument) -> None:
         """Tell all, and stay until those who still answer have heard it: the store ends with us."""
-        reasons = {name: "; ".join(one.evidence) for one in document.culprits for name in one.where[:1]}
-        self._call(End(exit_code=document.verdict.exit_code, reasons=reasons))
+        self._call(End(exit_code=document.verdict.exit_code, reasons=accusations(document)))
         until = time.monotonic() + BYE_S
         for rank in self._words:
             if self._standing[self._names[rank]] is not Standing.SILENT:

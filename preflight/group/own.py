@@ -21,6 +21,11 @@ REAP_S = 2.0
 WORDS_MAX = 300
 
 
+def gate(*, telling: bool, path: str) -> tuple[str, ...]:
+    """The command that tests this node alone; `telling` makes it tell healthd at `path` what it found."""
+    return (*GATE, "--tell", "--socket", path) if telling else GATE
+
+
 class _Document(msgspec.Struct):
     """The part of a preflight's document that the group needs; of any version."""
 

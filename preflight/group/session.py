@@ -18,6 +18,7 @@ from preflight.group.own import facts, own_test
 from preflight.group.records import End, GroupDocument, Word
 from preflight.group.store import Meeting, MeetingLost
 from preflight.group.transfer import Rail
+from preflight.group.wording import accusations
 from vocabulary.clock import Clock
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -62,8 +63,7 @@ def take_part(place: Place, wish: Wish, clock: Clock, note: Note) -> tuple[End, 
     thread = threading.Thread(target=_beside, args=(member, word, limits, note), name="member", daemon=True)
     thread.start()
     document = Coordinator(place, hosted, limits, (wish.injected, wish.faults), clock, note).run()
-    reasons = {name: "; ".join(one.evidence) for one in document.culprits for name in one.where[:1]}
-    return End(exit_code=document.verdict.exit_code, reasons=reasons), document
+    return End(exit_code=document.verdict.exit_code, reasons=accusations(document)), document
 
 
 def rails(backend: str, interfaces: Sequence[str]) -> tuple[Rail, ...]:

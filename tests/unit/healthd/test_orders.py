@@ -283,3 +283,28 @@ def test_words_are_put_in_whole_and_never_interpreted() -> None:
         "{unknown}",
     ]
     assert filled(["{gpu}"], {"gpu": words["gpu"]}) == ["$(rm -rf /) {level}"]
+
+
+def test_an_answer_carries_the_worst_of_each_figure() -> None:
+    def figure(name: str, value: object, margin: float | None = None) -> dict[str, object]:
+        return {
+            "name": name,
+            "value": value,
+            "unit": "GB/s",
+            "setting": "s",
+            **({} if margin is None else {"margin": margin}),
+        }
+
+    results: list[object] = [
+        {"test": "a", "figures": [figure("copy_rate", 30.0), figure("temperature_max", 90.0, -0.1)]},
+        {"test": "b", "figures": [figure("copy_rate", 20.0), figure("temperature_max", 60.0, 0.3), figure("odd", "x")]},
+        {"test": "c", "figures": "nonsense"},
+        "nonsense",
+    ]
+    document = json.dumps({"verdict": "pass", "complete": True, "results": results})
+    end = judge_preflight(order(OrderKind.RUN_PREFLIGHT), finished(document, 0), {}, NOW)
+    assert isinstance(end, Proof)
+    assert {name: value for name, value in end.answer.data.items() if name.startswith("figure")} == {
+        "figure copy_rate GB/s s": 20.0,
+        "figure temperature_max GB/s s": 90.0,
+    }

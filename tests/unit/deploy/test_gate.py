@@ -1,0 +1,67 @@
+"""What is shipped for gating a job: the manifest has the published shape, and its gate is a command that exists."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from preflight.group.command import group
+from preflight.group.launchers.found import find
+from tests.nodes.fake_kubernetes.schema import problems
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+DOCUMENTS = {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / "kubernetes" / "gated-job.yaml").read_text())}
+JOB: dict[str, Any] = DOCUMENTS["Job"]["spec"]
+GATE: dict[str, Any] = JOB["template"]["spec"]["initContainers"][0]
+
+
+def test_the_gated_job_has_the_published_shape() -> None:
+    for kind, document in DOCUMENTS.items():
+        assert list(problems(document, f"V1{kind}")) == []
+
+
+def test_its_pods_are_a_group_as_preflight_reads_it() -> None:
+    environ = {each["name"]: each.get("value", "gpu-7") for each in GATE["env"]} | {"JOB_COMPLETION_INDEX": "1"}
+    place = find(environ, "pod")
+    assert (place.launcher, place.world, place.node) == ("kubernetes", JOB["completions"], "gpu-7")
+    assert place.world == JOB["parallelism"]
+    service = DOCUMENTS["Service"]
+    assert place.address == f"{DOCUMENTS['Job']['metadata']['name']}-0.{service['metadata']['name']}"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert GATE["name"] == JOB["podFailurePolicy"]["rules"][0]["onExitCodes"]["containerName"]
+
+
+@pytest.mark.parametrize(("code", "ends"), [(0, 0), (1, 1), (2, 0), (3, 0)])
+def test_only_a_failure_keeps_the_pod_from_beginning(tmp_path: Path, code: int, ends: int) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nexit {code}\n")
+    python.chmod(0o755)
+    environ = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert subprocess.run(GATE["command"], env=environ, check=False).returncode == ends
+
+
+def test_its_command_takes_the_options_it_is_given() -> None:
+    options = set(re.findall(r"--[a-z-]+", GATE["command"][-1]))
+    assert options
+    assert options <= set(re.findall(r"--[a-z-]+", CliRunner().invoke(group, ["--help"]).output))
+
+
+def test_the_sample_of_the_prolog_shows_its_defaults() -> None:
+    script = (DEPLOY / "slurm" / "prolog.sh").read_text()
+    sample = (DEPLOY / "slurm" / "prolog.conf").read_text()
+    shown = dict(re.findall(r"^([A-Z_]+)=(\S.*?)(?: +#.*)?$", sample, re.MULTILINE))
+    assert shown == dict(re.findall(r"^([A-Z_]+)=(\S.*?)(?: +#.*)?$", script, re.MULTILINE))
+
+
+def test_the_prolog_asks_slurm_for_nothing() -> None:
+    words = [line for line in (DEPLOY / "slurm" / "prolog.sh").read_text().splitlines() if not line.startswith("#")]
+    assert not re.search(r"scontrol|squeue|sinfo|sacct", "\n".join(words))
+    assert shutil.which("sh")
