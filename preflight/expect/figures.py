@@ -34,6 +34,7 @@ _BETTER = {
     "s": Better.LESS,
 }
 CELSIUS = "°C"
+_EXTREMES = ("_p99", "_min", "_max", "_lowest", "_highest")
 _STACK = ("driver", "torch", "cuda", "nccl", "triton")
 _POSITIVE = {*_BETTER, "W"}
 
@@ -62,6 +63,16 @@ class Reading(NamedTuple):
 def better(unit: str) -> Better:
     """Which way is better; NEITHER for units we do not know."""
     return _BETTER.get(unit, Better.NEITHER)
+
+
+def extreme(figure: Figure) -> bool:
+    """Whether it tells of the worst moment only: such a figure scatters with heavy tails, and repeats badly."""
+    return figure.name.endswith(_EXTREMES)
+
+
+def heat(figure: Figure) -> bool:
+    """Whether it is a temperature, and not the room left up to one."""
+    return figure.unit == CELSIUS and "margin" not in figure.name
 
 
 def nonsense(figure: Figure) -> str:

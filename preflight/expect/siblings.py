@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from preflight.expect.bounds import Bound, behind, bound, named
-from preflight.expect.figures import CELSIUS, Key, Reading, said, spread
+from preflight.expect.figures import Key, Reading, heat, said, spread
 from preflight.results import Expectation, Figure, Source
 
 OTHERS_MIN = 3
@@ -35,7 +35,7 @@ class Siblings:
         if len(others) < OTHERS_MIN or not device:
             return None
         usual = statistics.median(others)
-        if figure.unit == CELSIUS:
+        if heat(figure):
             hot = Expectation(
                 source=Source.SIBLINGS,
                 at_most=usual + HOTTER_C,
@@ -53,7 +53,7 @@ def remark(figure: Figure, said_by: Bound) -> str:
     """What is worth saying though nothing fails: a little slow, or so fast that the others must be slow."""
     if said_by.expectation.at_most is None and said_by.expectation.at_least is None:
         return ""
-    if figure.unit == CELSIUS:
+    if heat(figure):
         over = figure.value - said_by.usual
         return (
             f"{named(figure)}, {over:.0f} °C over the median of its siblings; look at its cooling"

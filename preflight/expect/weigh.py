@@ -7,8 +7,9 @@ A table can be wrong for a variant of a product, a fleet can be young, siblings 
    finds the figure usual.
 3. So does a static bound (table, link) that is missed by far more than a table can be wrong.
 4. Else a witness takes a second source. One witness alone proves nothing: no conclusion. A hint alone is a remark.
-5. A fleet that is content overrules table, link and history: then the bound disagrees with the fleet, which is a remark.
-6. A static bound that the siblings miss too is no second source to them: that it is wrong would explain as much.
+5. Of a figure that tells of the worst moment only (p99, least, greatest) others' words are hints: it has heavy tails.
+6. A fleet that is content overrules table, link and history: then the bound disagrees with the fleet, which is a remark.
+7. A static bound that the siblings miss too is no second source to them: that it is wrong would explain as much.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 import msgspec
 
 from preflight.expect.bounds import NAMES, Bound, Word, behind, clause, margin, misses, misses_grossly, named
-from preflight.expect.figures import said
+from preflight.expect.figures import extreme, said
 from preflight.results import Expectation, Figure, Outcome, Source
 
 GROSS_SHARE = 0.4  # of a static bound: tables confuse one way with both ways (a half), hardly more
@@ -48,7 +49,11 @@ def weigh(figure: Figure, bounds: Bounds) -> Ruling:
     harmless = missed if outcome is Outcome.PASS else overruled
     remarks = [_disagreement(figure, source, bounds) for source in overruled]
     if outcome is Outcome.PASS:
-        remarks += [_sentence(figure, [_clause(figure, source, bounds)]) for source in against if bounds[source].doubt]
+        remarks += [
+            _sentence(figure, [_clause(figure, source, bounds)])
+            for source in against
+            if bounds[source].doubt or (extreme(figure) and source is not Source.HISTORY)
+        ]
     clauses = [clause(figure, e) for e in own] + [_clause(figure, source, bounds) for source in against]
     reason = "" if outcome is Outcome.PASS else _reason(figure, bounds, clauses, against, outcome)
     return Ruling(figure=_with(figure, bounds, harmless), outcome=outcome, reason=reason, remarks=tuple(remarks))
@@ -67,12 +72,15 @@ def _outcome(figure: Figure, bounds: Bounds, against: list[Source]) -> Outcome:
     words = [word for source, word in told if word is Word.DECIDES or not _doubted(source, bounds, against)]
     if Word.DECIDES in words or (Word.WITNESS in words and len(words) > 1):
         return Outcome.FAIL
-    return Outcome.PASS if not words or words == [Word.HINT] else Outcome.ERROR
+    hints_only = Word.WITNESS not in words and (len(words) < 2 or extreme(figure))
+    return Outcome.PASS if hints_only else Outcome.ERROR
 
 
 def _word(figure: Figure, source: Source, bounds: Bounds) -> Word:
     """What a missed bound is worth."""
     bound, fleet = bounds[source], bounds.get(Source.FLEET)
+    if source not in _STATIC and extreme(figure):
+        return Word.HINT
     if source in _STATIC and misses_grossly(figure.value, bound.expectation, GROSS_SHARE):
         return Word.DECIDES
     if source is Source.SIBLINGS:

@@ -246,6 +246,21 @@ def test_a_latency_is_judged_the_other_way_round() -> None:
     assert [r.outcome for r in expected(results([10.0] * 7 + [8.0], late), devices(8), known())] == [PASS] * 8
 
 
+def test_the_worst_moment_alone_fails_nothing() -> None:
+    worst = Figure(name="clock_min", value=1.0, unit="MHz")
+    found = expected(results([1980.0] * 7 + [345.0], worst), devices(8), known())[-1]
+    assert found.outcome is PASS
+    assert "under 1802, the bound of its siblings" in found.remarks[0]
+    past = History()
+    for run in range(4):
+        past = record(past, document(NODE, [1980.0] * 8, at=float(run + 1), figure=worst))
+    judged_by_two = expected(results([1980.0] * 7 + [345.0], worst), devices(8, node=NODE), known(history=past))
+    assert judged_by_two[-1].outcome is PASS
+    assert len(judged_by_two[-1].figures[0].expected) == 2
+    room = Figure(name="temperature_margin_min", value=1.0, unit="°C")
+    assert expected(results([20.0] * 7 + [45.0], room), devices(8), known())[-1].remarks == ()
+
+
 def test_heat_is_a_remark_and_a_count_is_compared_with_nothing() -> None:
     heat = Figure(name="temperature_max", value=1.0, unit="°C")
     hot = expected(results([60.0] * 7 + [75.0], heat), devices(8), known())[-1]
