@@ -38,6 +38,20 @@ def test_a_link_is_tested_again_then_its_ends_and_only_then_named() -> None:
     assert confirmation(judge(seen, FABRIC), FABRIC, seen) == ()
 
 
+def test_where_all_have_met_a_links_ends_meet_earlier_partners_again() -> None:
+    few = Topology(("a", "b", "c", "d"))
+    seen = [
+        PairResult(number, a, b, None, 200.0 if {a, b} == {"a", "b"} else 400.0 + number)
+        for number, pairs in enumerate([*rounds(few.nodes, {}, 3, 1), (("a", "b"),)], 1)
+        for a, b in pairs
+    ]
+    pairs = confirmation(judge(seen, few), few, seen)
+    assert sorted(name for pair in pairs for name in pair) == ["a", "b", "c", "d"]
+    assert {"a", "b"} not in [set(pair) for pair in pairs]
+    seen += [PairResult(5, a, b, None, 401.0) for a, b in pairs]
+    assert [(c.kind, c.where) for c in judge(seen, few).culprits] == [(Kind.LINK, ("a", "b"))]
+
+
 def test_a_link_that_is_clean_the_second_time_is_forgotten() -> None:
     seen = [*with_the_link(), PairResult(4, *LINK, None, 400.0)]
     assert judge(seen, FABRIC).conclusion is Conclusion.NOBODY
