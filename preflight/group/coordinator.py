@@ -132,14 +132,13 @@ class Coordinator:
         rank_of = {name: rank for rank, name in enumerate(self._names)}
         number, wait_s = self._calls, self._limits.pair_s * self._rails() + ABORT_S + ANSWER_S
         self._note(f"round {number + 1}: {len(pairs)} pairs")
-        self._call(
-            Step(
-                number=number,
-                pairs=tuple((rank_of[a], rank_of[b]) for a, b in pairs),
-                pair_s=self._limits.pair_s,
-                next_within_s=wait_s + NEXT_S,
-            )
+        step = Step(
+            number=number,
+            pairs=tuple((rank_of[a], rank_of[b]) for a, b in pairs),
+            pair_s=self._limits.pair_s,
+            next_within_s=wait_s + NEXT_S,
         )
+        self._call(Call(step=step))
         answers = self._answers(number, [node for pair in pairs for node in pair], rank_of, wait_s)
         self._records += combined(number + 1, pairs, answers, compared=self._compared)
         for node in (node for pair in pairs for node in pair if node not in answers):
@@ -166,7 +165,7 @@ class Coordinator:
 
     def _end(self, document: GroupDocument) -> None:
         """Tell all, and stay until those who still answer have heard it: the store ends with us."""
-        self._call(End(exit_code=document.verdict.exit_code, reasons=accusations(document)))
+        self._call(Call(end=End(exit_code=document.verdict.exit_code, reasons=accusations(document))))
         until = time.monotonic() + BYE_S
         for rank in self._words:
             if self._standing[self._names[rank]] is not Standing.SILENT:

@@ -39,14 +39,16 @@ class Member:
         self._meeting.put(f"word/{self._place.rank}", word)
         number, within_s = 0, first_within_s
         while True:
-            call = self._meeting.take(f"call/{number}", Call, within_s)  # type: ignore[arg-type]  # a union is no type to mypy
+            call = self._meeting.take(f"call/{number}", Call, within_s)
             if call is None:
                 raise MeetingLost(f"the coordinator said nothing for {within_s:g} s")
-            if isinstance(call, End):
+            if call.end is not None:
                 self._meeting.put(f"bye/{self._place.rank}", Answer(measured=()))
-                return call
-            self._do(call)
-            number, within_s = number + 1, call.next_within_s
+                return call.end
+            number += 1
+            if call.step is not None:
+                self._do(call.step)
+                within_s = call.step.next_within_s
 
     def _do(self, step: Step) -> None:
         pair = next((pair for pair in step.pairs if self._place.rank in pair), None)

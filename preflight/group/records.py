@@ -37,7 +37,7 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
     backend: str = "gloo"
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, tag="step"):
+class Step(msgspec.Struct, frozen=True, kw_only=True):
     """From the coordinator: one round of pairs, as ranks. The next step comes within `next_within_s` at the latest."""
 
     number: int
@@ -46,14 +46,18 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag="step"):
     next_within_s: float
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
+class End(msgspec.Struct, frozen=True, kw_only=True):
     """From the coordinator: it is over. `reasons` say, by node, why one is at fault."""
 
     exit_code: int
     reasons: dict[str, str] = {}
 
 
-Call = Step | End
+class Call(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One word of the coordinator: a step, or the end."""
+
+    step: Step | None = None
+    end: End | None = None
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

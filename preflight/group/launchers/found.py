@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from preflight.group.launchers import kubernetes, slurm, torchrun
 from preflight.group.launchers.place import LauncherError, Place
 
 # torchrun may itself run inside a Slurm step or a pod, and then it counts.
-LAUNCHERS = {launcher.NAME: launcher.read for launcher in (torchrun, slurm, kubernetes)}
+LAUNCHERS: dict[str, Callable[[Mapping[str, str], str], Place | None]] = {
+    launcher.NAME: launcher.read for launcher in (torchrun, slurm, kubernetes)
+}
 
 
 def find(environ: Mapping[str, str], host: str) -> Place:
