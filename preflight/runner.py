@@ -109,13 +109,13 @@ class Runner:
     def _each(self, spec: Spec, present: Sequence[Member]) -> tuple[Result, ...]:
         turns = self._turns(spec, present)
         hear_out(turns, self._clock)
-        results: list[Result] = []
-        for member, turn in zip(present, turns, strict=True):
-            results += results_of(spec.test, ending(turn, self._clock))
-            if turn.hung or turn.gone:
+        endings = [ending(turn, self._clock) for turn in turns]
+        broken = [(member, end) for member, end in zip(present, endings, strict=True) if end.how is not How.DONE]
+        for member, end in broken:
+            if end.how is not How.RAISED:  # after an exception CUDA may refuse everything: a new process starts anew
                 member.lost = _lost(member, spec)
-        self._crew.dismiss([member for member in present if member.lost is not None])
-        return tuple(results)
+        self._crew.dismiss([member for member, _ in broken])
+        return tuple(result for end in endings for result in results_of(spec.test, end))
 
     def _peers(self, spec: Spec, present: Sequence[Member]) -> tuple[Result, ...]:
         if self._group is None:

@@ -10,7 +10,7 @@ from preflight.messages import Gpu, Instance, Inventory, Process, Seat
 from preflight.results import Outcome
 
 HOST_DEVICES = 2  # so that what needs a peer has one
-FREE_SHARE_MIN = 0.5  # of a GPU's memory; below, somebody must be using it
+FREE_SHARE_MIN = 0.8  # of a GPU's memory; below, somebody must be using it, though a container may not show who
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 

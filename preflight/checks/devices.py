@@ -62,8 +62,9 @@ def software() -> dict[str, str]:
     versions = {"python": platform.python_version(), "torch": str(torch.__version__)}
     if torch.version.cuda is not None:
         versions["cuda"] = str(torch.version.cuda)
-        versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
         versions["cudnn"] = str(torch.backends.cudnn.version())
+    if torch.version.cuda is not None and torch.distributed.is_nccl_available():
+        versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
     try:
         import triton  # noqa: PLC0415 - without it torch alone does the work
     except ModuleNotFoundError:

@@ -30,6 +30,8 @@ import os
 from preflight.results import Outcome, Result
 
 def run(context):
+    if context.fault == "raises":
+        raise RuntimeError("CUDA error: of ours")
     yield Result(test="speaks", outcome=Outcome.PASS, evidence={"pid": os.getpid(), "fault": context.fault})
 """
 MEASURES = """

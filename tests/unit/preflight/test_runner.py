@@ -13,7 +13,7 @@ import pytest
 from preflight.child import of_exception
 from preflight.endings import results_of
 from preflight.lockstep import Turn, ending, hear_out
-from preflight.messages import Answer, Do, Done, Look, Now
+from preflight.messages import Answer, Do, Done, Look, Now, Refused, Seat, Take
 from preflight.plan import Injection, Plan, PlanError, Scope, Spec
 from preflight.process import TestProcess, end
 from preflight.progress import Silence
@@ -146,7 +146,7 @@ def test_each_device_has_one_process_for_the_whole_run_and_only_the_last_gets_th
 
 @pytest.mark.torch
 def test_of_devices_that_wait_for_each_other_the_one_that_hangs_is_named(more_tests: None) -> None:
-    results = run(planned(("meets", Scope.PEERS), watchdog_s=8.0, meets="late@cpu:0"), CLOCK, Silence())
+    results = run(planned(("meets", Scope.PEERS), watchdog_s=10.0, meets="late@cpu:0"), CLOCK, Silence())
     assert told(results) == [("meets", "cpu:0", "hang"), ("meets", "cpu:1", "not_run")]
     assert "last seen at: going to meeting 1, while cpu:1 waited at: at meeting 1" in results[0].reason
     assert "it waited for cpu:0, last seen at: going to meeting 1" in results[1].reason
@@ -161,6 +161,27 @@ def test_who_only_waited_for_another_is_not_accused_and_goes_on_in_a_new_process
     assert [result.outcome.value for result in results] == ["not_run", "error", "pass", "not_run"]
     assert "it waited for cpu:1" in results[0].reason
     assert "was killed by SIGKILL at: going to meeting 1" in results[1].reason
+
+
+@pytest.mark.torch
+def test_a_device_whose_test_raised_an_exception_goes_on_in_a_new_process(more_tests: None) -> None:
+    plan = planned(("speaks", Scope.DEVICE), ("measures", Scope.DEVICE), speaks="raises")
+    plan = msgspec.structs.replace(plan, specs=(*plan.specs, plan.specs[0]))
+    results = run(plan, CLOCK, Silence())
+    assert [result.outcome.value for result in results] == ["pass", "fail", "pass", "pass", "pass", "fail"]
+    assert results[1].reason == "the device failed: CUDA error: of ours"
+    assert results[0].evidence == results[4].evidence  # the other one stayed
+
+
+@pytest.mark.torch
+def test_a_gpu_that_torch_cannot_use_is_refused_and_never_taken_for_a_host(
+    processes: Callable[[], TestProcess],
+) -> None:
+    turn = Turn(processes(), Take(Seat(index=0, name="cuda:0", torch_name="cuda:0", visible="GPU-no")), 60.0, CLOCK)
+    hear_out([turn], CLOCK)
+    assert isinstance(turn.answer, Refused)
+    assert turn.answer.outcome in (Outcome.NOT_RUN, Outcome.ERROR)
+    assert turn.answer.misconfigured is (turn.answer.outcome is Outcome.NOT_RUN)
 
 
 @pytest.mark.torch
