@@ -15,15 +15,12 @@ from preflight.results import Evidence, Figure, Location, Outcome, Result
 
 TEST = "peer_links"
 HOST = "host"
-# The share lost that is worth a name. One dead NVLink of 18 costs 5.6 %, of which noise may hide a part. PCIe pairs differ by where they sit; processes on one host
-# share its processors, so only the gross is seen there.
-WORTH = {"nvlink": 0.04, HOST: 0.97}
+# The share lost that is worth a name. One dead NVLink of 18 costs 5.6 %, of which noise may hide a part. PCIe pairs differ by where they
+# sit. Processes of one host share its processors with whatever runs there: what is faster than HOST_LEAST_GB_S counts as alike.
+WORTH = {"nvlink": 0.04, HOST: 0.1}
 WORTH_ELSE = 0.3
-HOST_LEAST_GB_S = 0.01  # no processor that is fit for anything copies so slowly
-ONE_WAY_SHARE = {
-    "nvlink": 0.9,
-    HOST: 0.03,
-}  # of the other way, where there are too few pairs to compare with each other
+HOST_LEAST_GB_S = 0.005  # no processor that is fit for anything copies so slowly
+ONE_WAY_SHARE = {"nvlink": 0.9, HOST: 0.9}  # of the other way, where there are too few pairs to compare with each other
 ONE_WAY_ELSE = 0.7
 _PAIRS_MIN = 3  # fewer have no middle that a slow one would stand out from
 
@@ -71,6 +68,8 @@ def confirm(measured: Sequence[PairResult], names: Sequence[str], medium: str) -
     from preflight.localise.confirm import confirmation  # noqa: PLC0415 - numpy, which only who has pairs need have
 
     topology = Topology(tuple(names))
+    if medium == HOST:
+        measured = [r._replace(value=min(r.value, HOST_LEAST_GB_S)) for r in measured if r.value is not None]
     if len({frozenset((r.a, r.b)) for r in measured}) < _PAIRS_MIN:
         return ()
     verdict = _judge(measured, topology, _expectations(medium))
@@ -124,16 +123,23 @@ def _slow(measured: Sequence[Measured]) -> list[_Said]:
     said: list[_Said] = []
     for medium in dict.fromkeys(each.medium for each in measured):
         mine = [each for each in measured if each.medium == medium]
+        leveled = [_leveled(each) for each in mine] if medium == HOST else mine
         if len({frozenset((m.sender, m.receiver)) for m in mine}) >= _PAIRS_MIN:
-            said += _compared(mine, medium)
+            said += _compared(leveled, medium, statistics.median(each.alone for each in mine))
         else:
-            said += _one_way_slow(mine, medium)
+            said += _one_way_slow(mine, leveled, medium)
         if medium == HOST:
             said += [s for s in _hardly_moving(mine) if not any(set(s.ends) & set(known.ends) for known in said)]
     return said
 
 
-def _compared(measured: Sequence[Measured], medium: str) -> list[_Said]:
+def _leveled(each: Measured) -> Measured:
+    """Both ways at once only load the processors more: that is not looked at."""
+    alone = min(each.alone, HOST_LEAST_GB_S)
+    return msgspec.structs.replace(each, alone=alone, both_ways=alone)
+
+
+def _compared(measured: Sequence[Measured], medium: str, usual: float) -> list[_Said]:
     names = tuple(sorted({name for m in measured for name in (m.sender, m.receiver)}))
     said: list[_Said] = []
     for words, rates in (
@@ -146,7 +152,6 @@ def _compared(measured: Sequence[Measured], medium: str) -> list[_Said]:
             slower[key] = min(rate, slower.get(key, rate))
         results = [PairResult(number, a, b, None, rate) for (number, a, b), rate in slower.items()]
         verdict = _judge(results, Topology(names), _expectations(medium))
-        usual = statistics.median(slower.values())
         found = [_accused(accused, words, usual) for accused in verdict.culprits]
         found += [] if found else _undecided(verdict, words, usual)
         said += [new for new in found if new.ends not in {old.ends for old in said}]
@@ -154,7 +159,7 @@ def _compared(measured: Sequence[Measured], medium: str) -> list[_Said]:
 
 
 def _accused(accused: Accused, words: str, usual: float) -> _Said:
-    rate = f"at best {accused.score:.0%} of what others reach (median {usual:.3g} GB/s)"
+    rate = f"at best {accused.score:.0%} of what is usual (median of all pairs: {usual:.3g} GB/s)"
     what = "it is slow" if accused.kind is Kind.NODE else f"the link between {' and '.join(accused.where)} is slow"
     return _Said(accused.where, f"{what}{words}: {rate}; {'; '.join(accused.evidence)}")
 
@@ -171,20 +176,25 @@ def _undecided(verdict: Verdict, words: str, usual: float) -> list[_Said]:
     return [_Said((), f"pairs differ{words} and nobody stands out: {'; '.join(verdict.reasons)}", Outcome.ERROR)]
 
 
-def _one_way_slow(measured: Sequence[Measured], medium: str) -> list[_Said]:
+def _one_way_slow(measured: Sequence[Measured], leveled: Sequence[Measured], medium: str) -> list[_Said]:
     """Too few pairs to compare with each other: then the two ways of one pair are compared."""
     share = ONE_WAY_SHARE.get(medium, ONE_WAY_ELSE)
-    best: dict[tuple[str, str], float] = {}
-    for each in measured:
-        key = each.sender, each.receiver
-        best[key] = max(each.alone, best.get(key, 0.0))
+    rates, best = _best(measured), _best(leveled)
     said = []
-    for (sender, receiver), rate in best.items():
-        back = best.get((receiver, sender), 0.0)
-        if rate < share * back:
-            words = f"slow from {sender} to {receiver}: {rate:.3g} GB/s, {back:.3g} GB/s the other way; which end one pair cannot tell"
-            said.append(_Said((sender, receiver), words))
+    for sender, receiver in best:
+        back = receiver, sender
+        if best[sender, receiver] < share * best.get(back, 0.0):
+            words = f"{rates[sender, receiver]:.3g} GB/s, {rates[back]:.3g} GB/s the other way; which end one pair cannot tell"
+            said.append(_Said((sender, receiver), f"slow from {sender} to {receiver}: {words}"))
     return said
+
+
+def _best(measured: Sequence[Measured]) -> dict[Pair, float]:
+    best: dict[Pair, float] = {}
+    for each in measured:
+        way = each.sender, each.receiver
+        best[way] = max(each.alone, best.get(way, 0.0))
+    return best
 
 
 def _hardly_moving(measured: Sequence[Measured]) -> list[_Said]:

@@ -23,8 +23,8 @@ GPU_SIZES = {"gate": (1 << 30,), "standard": (64 << 20, 1 << 30, 8 << 30), "burn
 BUFFERS = 3  # of the size: sent, received, and what is computed on the way
 REPEATS = {"gate": 3, "standard": 8, "burn-in": 8}
 SMALL_REPEATS = 21
-ARRIVALS = 5
-LATE_S = 0.5  # by which an injected late rank comes late
+ARRIVALS = 3
+LATE_S = 0.4  # by which an injected late rank comes late
 SLOW_S = 0.7  # which an injected slow one adds within an all_reduce
 
 

@@ -20,7 +20,7 @@ WANTED_VARIABLE = "HEALTHD_PREFLIGHT_RAILS"
 PEERS_VARIABLE = "HEALTHD_PREFLIGHT_RAIL_PEERS"
 LEAST_GB_S = 0.02  # of any network worth training on; what TCP and Python reach says little more
 LOOP_SHARE = 0.5  # of what other RDMA ports of the node reach with themselves
-SECONDS = {"standard": 1.0, "burn-in": 5.0}
+SECONDS_SHARE = 0.2  # of the test's time, for one peer
 SLOW_S = 0.3
 _LOOP_PORT = 18515
 
@@ -132,7 +132,7 @@ def _looped(context: Context, seen: _Seen, tcp_port: int) -> _Seen:
 def _sent(context: Context, seen: _Seen, peer: Peer, *, spoil: bool = False, slow_s: float = 0.0) -> _Seen:
     where = f"{peer.address[0]}:{peer.address[1]}"
     context.note(f"{seen.rail.name}: words to {where} and back")
-    seconds = SECONDS.get(context.level, 1.0)
+    seconds = SECONDS_SHARE * context.seconds
     try:
         carried = rail_traffic.over(seen.rail.interface, peer.address, seconds, spoil=spoil, slow_s=slow_s)
     except OSError as error:

@@ -114,7 +114,9 @@ def test_two_gpus_are_compared_by_their_ways_and_neither_is_named_alone() -> Non
 
 def test_processes_of_one_host_may_differ_by_much() -> None:
     ragged = {name: 1 + number for number, name in enumerate(NAMES)}
-    assert not failed(peer_links(measured(NAMES, lambda a, _: 0.5 + 0.3 * ragged[a], "host"), DEVICES))
+    assert not failed(peer_links(measured(NAMES, lambda a, _: 0.03 * ragged[a] ** 2, "host"), DEVICES))
+    crawling = measured(NAMES, lambda a, b: 0.003 if "cuda:6" in (a, b) else 0.03 * ragged[a] ** 2, "host")
+    assert list(failed(peer_links(crawling, DEVICES))) == ["cuda:6"]
 
 
 def test_fewer_nvlinks_up_than_the_siblings_have_fails() -> None:
