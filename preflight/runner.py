@@ -97,8 +97,9 @@ class Runner:
         absent += [member.lost for member in self._crew.members if member.lost is not None]
         missing = tuple(self._missing(spec, unseated) for unseated in absent)
         if spec.scope is Scope.DEVICE:
-            order = ["", *self.names].index
-            return tuple(sorted((*missing, *self._each(spec, present)), key=lambda result: order(result.device)))
+            places = {name: place for place, name in enumerate(self.names)}
+            found = (*missing, *self._each(spec, present))
+            return tuple(sorted(found, key=lambda result: places.get(result.device, -1)))
         if missing:
             return missing + tuple(_waits_for(spec, member, missing) for member in present)
         if len(present) < 2 or any(member.seat.mig for member in present):
