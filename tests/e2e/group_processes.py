@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import msgspec
 
 from healthctl.demo.slurm_cluster import free_ports
 from preflight.group.command import group
+from preflight.group.launchers.place import Place
 from preflight.group.records import GroupDocument
 
 FORKS = multiprocessing.get_context("forkserver")
@@ -28,6 +31,16 @@ def enter(environ: dict[str, str], arguments: Sequence[str], place: str) -> None
         os.dup2(descriptor, number)
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
     group.main(list(arguments), prog_name="group", standalone_mode=True)
+
+
+def host_meeting(port: int, tell: Any) -> None:
+    """Hold a meeting place, and do nothing more."""
+    store = importlib.import_module("preflight.group.store")
+    place = Place(launcher="", rank=0, world=2, node="a", address="127.0.0.1", port=port)
+    meeting = store.Meeting(place, 30, host=True)
+    tell.send("up")
+    threading.Event().wait()
+    del meeting
 
 
 class Group:
@@ -48,12 +61,6 @@ class Group:
             words = ("-o", "json", *arguments)
             self.nodes.append(FORKS.Process(target=enter, args=(environ, words, str(place / f"n{rank}")), daemon=True))
             self.nodes[-1].start()
-
-    def codes(self) -> list[int | None]:
-        """How each node ended; None for one that still runs."""
-        for node in self.nodes:
-            node.join(0 if node is not self.nodes[0] and self.nodes[0].exitcode is None else DEADLINE_S)
-        return [node.exitcode for node in self.nodes]
 
     def code(self, node: int) -> int | None:
         """How one node ended, waited for."""
