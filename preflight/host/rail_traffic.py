@@ -37,7 +37,13 @@ class Carried(msgspec.Struct, frozen=True):
 
 
 def over(
-    interface: str, address: tuple[str, int], seconds: float, *, spoil: bool = False, slow_s: float = 0.0
+    interface: str,
+    address: tuple[str, int],
+    seconds: float,
+    *,
+    spoil: bool = False,
+    slow_s: float = 0.0,
+    timeout_s: float = TIMEOUT_S,
 ) -> Carried:
     """Send blocks over `interface` ("" for any) to `address` for about `seconds`, and compare what comes back.
 
@@ -47,7 +53,7 @@ def over(
         OSError: no way there, no answer in time, or no right to choose the interface (that takes CAP_NET_RAW on old kernels).
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as link:
-        link.settimeout(TIMEOUT_S)
+        link.settimeout(timeout_s)
         if interface:
             link.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
         link.connect(address)

@@ -92,7 +92,10 @@ def test_all_slow_alike_is_for_the_expectations_to_say() -> None:
 def test_who_did_not_come_to_the_end_stops_the_comparison_of_rates() -> None:
     results = measured(NAMES, lambda a, b: 38.0 if "cuda:3" in (a, b) else 380.0)
     hung = Result(test="peer_links", outcome=Outcome.HANG, device="cuda:3", reason="did not arrive")
-    assert failed([r for r in peer_links([*results, hung], DEVICES) if r.device != "cuda:3"]) == {}
+    judged = {r.device: r for r in peer_links([*results, hung], DEVICES)}
+    assert judged["cuda:3"].outcome is Outcome.HANG
+    assert judged["cuda:3"].reason == "did not arrive"
+    assert {r.outcome for name, r in judged.items() if name != "cuda:3"} == {Outcome.PASS}
 
 
 def test_nvlink_pairs_and_pcie_pairs_are_not_compared_with_each_other() -> None:

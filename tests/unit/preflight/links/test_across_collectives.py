@@ -71,6 +71,7 @@ def test_floats_that_are_wrong_fail_though_they_do_not_say_who() -> None:
 def test_late_is_who_takes_several_times_as_long_and_long_enough() -> None:
     assert set(failed(ranks(arrived={"cuda:7": 0.05}))) == {"cuda:7"}
     assert not failed(ranks(arrived={"cuda:7": 0.025})), "three times as long, or next to nothing"
+    assert not failed(ranks(arrived=dict.fromkeys(NAMES, 0.1) | {"cuda:7": 0.2})), "twice as long is load, not late"
     assert not failed(ranks(arrived=dict.fromkeys(NAMES, 5.0))), "all alike"
 
 

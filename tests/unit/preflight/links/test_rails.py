@@ -218,6 +218,8 @@ def test_words_cross_a_real_link_and_none_when_it_is_down(rail: tuple[str, str])
     assert [figure.setting for figure in result.figures] == ["TCP, there and back"]
     sent = int(Path(f"/sys/class/net/{name}/statistics/tx_bytes").read_text())
     assert sent > BLOCK_BYTES, "it went over this interface and no other"
+    with pytest.raises(OSError, match=r"unreachable|timed out"):
+        over("lo", (address.partition(":")[0], 18600), 0.0, timeout_s=0.5)
     subprocess.run(["ip", "link", "set", name, "down"], check=True)
     (result,) = ran(HEALTHD_PREFLIGHT_RAILS=name, HEALTHD_PREFLIGHT_RAIL_PEERS=f"{name}={address}")
     assert result.outcome is Outcome.FAIL
