@@ -1,8 +1,9 @@
-"""Connections of callers that have not shown a good token yet: how many may be open, and who leaves when they are too many."""
+"""Open connections: how many there may be without a good token, and with one and the same; who leaves when they are too many."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 STAY_S = 2.5  # so long everybody may take to show a token before somebody newer takes the place
 
@@ -61,3 +62,54 @@ class Guests:
         self.forget(oldest)
         oldest.leave()
         return True
+
+
+class Member(Protocol):
+    """One connection on which a good token was shown."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for its next request."""
+
+    def leave(self) -> None:
+        """End it."""
+
+
+class Members:
+    """All of them, by whose token it was; of each the least recently used first. For the one thread of the event loop.
+
+    Without a bound one node's token could take every connection that this process may have.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[Member, None]] = {}
+        self._whose: dict[Member, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._whose)
+
+    def enter(self, member: Member, whose: str, most: int) -> bool:
+        """It shows a token of `whose`, who may have `most`: the idle one that was used longest ago makes room.
+
+        False where all the others are busy; then it counts as before.
+        """
+        mine = self._of.get(whose, {})
+        if member not in mine and len(mine) >= most:
+            idle = next((other for other in mine if other.idle), None)
+            if idle is None:
+                return False
+            self.forget(idle)
+            idle.leave()
+        self.forget(member)
+        self._whose[member] = whose
+        self._of.setdefault(whose, {})[member] = None
+        return True
+
+    def forget(self, member: Member) -> None:
+        """It is gone."""
+        whose = self._whose.pop(member, None)
+        if whose is not None:
+            mine = self._of[whose]
+            del mine[member]
+            if not mine:
+                del self._of[whose]

@@ -25,17 +25,21 @@ def certificate_names(certificate: dict[str, Any]) -> tuple[str, ...]:
 class Careful(HttpToolsProtocol):
     """One connection. Every head has so many seconds to come; who showed a good token may be idle for longer.
 
-    The application finds `client_certificate_names` in a request's scope, and `known`, to call when its token is good.
+    The application finds `client_certificate_names` in a request's scope, and `known`, to call when its token is good: with
+    whose it is, and how many connections they may have.
     """
 
     headers_s = 10.0
     gone: Callable[[], None] = staticmethod(lambda: None)  # called once, when the connection ended
-    seen: Callable[[], None] = staticmethod(lambda: None)  # called when a good token was shown
+    seen: Callable[[str, int], bool] = staticmethod(
+        lambda _whose, _most: True
+    )  # a good token was shown; is there room?
     stale: Callable[[], bool] = staticmethod(lambda: False)  # whether it was let in under rules that have changed
 
     _late: asyncio.TimerHandle | None = None
     _names: tuple[str, ...] = ()
     _known = False
+    _one_too_many = False  # of those with the same token: it ends with its answer
     _in_head = False
     _held = 0  # bytes since the parser last came on: it keeps them
     _too_long = False
@@ -85,7 +89,7 @@ class Careful(HttpToolsProtocol):
         if len(self.pipeline) >= PIPELINED_MAX:
             raise ValueError("too many requests ahead of their answers")
         super().on_headers_complete()
-        if self.stale():
+        if self._one_too_many or self.stale():
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
@@ -112,10 +116,21 @@ class Careful(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[431] + b"content-length: 0\r\nconnection: close\r\n\r\n")
         self.transport.close()
 
-    def _is_known(self) -> None:
-        if not self._known:
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for its next request."""
+        return not self._in_head and (self.cycle is None or self.cycle.response_complete)
+
+    def leave(self) -> None:
+        """End it."""
+        self._give_up()
+
+    def _is_known(self, whose: str, most: int) -> None:
+        if self.seen(whose, most):
             self._known = True
-            self.seen()
+        else:
+            self._one_too_many = True
+            self.cycle.keep_alive = False
 
     def _expect_head(self, within_s: float) -> None:
         self._stop_waiting()

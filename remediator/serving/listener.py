@@ -1,4 +1,4 @@
-"""Takes connections in: how many strangers may wait, TLS as the files say now, and the protocol that speaks HTTP on them."""
+"""Takes connections in: how many may be open and of whom, TLS as the files say now, and the protocol that speaks HTTP on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from remediator.door import Limits, Tls
-from remediator.serving.guests import Guest, Guests
+from remediator.serving.guests import Guest, Guests, Members
 from remediator.serving.http_protocol import Careful
 from remediator.store.database import StoreError
 
@@ -43,6 +43,7 @@ class Listener:
             StoreError: a file of `tls` cannot be used.
         """
         self.guests = Guests(limits.strangers_per_address, limits.strangers, time.monotonic)
+        self.members = Members()
         self._address = address
         self._tls = tls
         self._context = None if tls is None else tls_context(tls)
@@ -142,7 +143,8 @@ class Listener:
     async def _welcome(self, connection: socket.socket, guest: Guest) -> None:
         protocol, trust = self._speak(), self._trust
         protocol.headers_s = self._headers_s
-        protocol.seen = protocol.gone = partial(self.guests.forget, guest)
+        protocol.seen = partial(self._seen, guest, protocol)
+        protocol.gone = partial(self._gone, guest, protocol)
         protocol.stale = lambda: trust != self._trust
         within_s = None if self._context is None else self._headers_s
         try:
@@ -158,6 +160,16 @@ class Listener:
             raise
         else:
             guest.leave = transport.abort
+
+    def _seen(self, guest: Guest, protocol: Careful, whose: str, most: int) -> bool:
+        if not self.members.enter(protocol, whose, most):
+            return False
+        self.guests.forget(guest)
+        return True
+
+    def _gone(self, guest: Guest, protocol: Careful) -> None:
+        self.guests.forget(guest)
+        self.members.forget(protocol)
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import signal
 import socket
 import sys
 import threading
+import time
 from types import FrameType
 
 import uvicorn
@@ -19,18 +19,13 @@ from remediator.api.front import Front
 from remediator.api.service import Wakeups
 from remediator.config import Config
 from remediator.policy_reload import PolicyReload
+from remediator.serving.collection import EVERY_S, Collection
 from remediator.serving.http_protocol import KEEP_ALIVE_S, Careful
 from remediator.serving.listener import Listener, allow_many_files
 from remediator.serving.term import Term
 from remediator.store.journal import Journal, StoreError
 
 log = logging.getLogger(__name__)
-# Allocations before a collection of the young, and collections before one of the next older. With Python's own (700, 10, 10)
-# a fleet's 12 500 connections were walked over so often that a report cost half as much again (bench/results/2026-11-remediator.md).
-COLLECT_AFTER = (5_000, 800, 20)
-# What replaces something freed does not count towards a collection: without these the young grow to everything the nodes said last,
-# and one collection takes a tenth of a second.
-COLLECT_YOUNG_S = 0.2
 SWITCH_S = 0.0005  # a thread that computes gives way to requests so soon; with Python's 5 ms each of a request's turns waits so long
 CAMPAIGN_S = 0.3
 ENDS_WITHIN_S = 10.0
@@ -133,11 +128,9 @@ class Replica:
             self._end(f"taking the lead failed: {error}")
 
     def _collect(self) -> None:
-        """Keep the collector's pauses short while we lead."""
-        gc.freeze()  # programs and state live as long as this process: no collection need walk over them
-        gc.set_threshold(*COLLECT_AFTER)
-        while not self._stopping.wait(COLLECT_YOUNG_S):
-            gc.collect(0)
+        collection = Collection(time.monotonic())
+        while not self._stopping.wait(EVERY_S[0]):
+            collection.step(time.monotonic())
 
     def _campaign(self) -> bool:
         try:
