@@ -20,6 +20,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     person_burst: Count = 200
     unknown_per_s: Positive = 1.0  # requests without a good token, of one address
     unknown_burst: Count = 30
+    connections_per_node: Count = 16  # healthd keeps two
+    connections_per_person: Count = 64
     polls_per_node: Count = 4
     streams: Count = 64  # of events, in all
     streams_per_person: Count = 4

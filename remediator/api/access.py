@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
 
 from remediator.api.service import Refusal, service_of
+from remediator.door import Limits
 from remediator.model.credentials import Identity, Role
 
 NAME_MAX = 255  # of a node or a person, as the database keeps them
@@ -59,10 +60,10 @@ async def let_in(request: Request, access: Access) -> None:
     if identity.role is Role.NODE and (misfit := _certificate_misfit(request, identity)):
         _slow_down_strangers(request)  # whoever copied the token must not use up what its node may ask
         raise misfit
-    request.scope.get("known", lambda: None)()
     bucket = gate.nodes if identity.role is Role.NODE else gate.people
     if (wait_s := bucket.wait_s(identity.id)) > 0:
         raise _too_often(f"{identity.role.value} {identity.name} asks too often", wait_s)
+    _count_connection(request, identity, gate.limits)
     node = request.path_params.get("node")
     if not allows(access, identity, node):
         raise _forbidden(access, identity, node)
@@ -122,8 +123,17 @@ def _slow_down_strangers(request: Request) -> None:
         raise _too_often("too many requests without a good token from this address", wait_s)
 
 
+def _count_connection(request: Request, identity: Identity, limits: Limits) -> None:
+    if identity.role is Role.JOIN:  # a fleet shares it; each will show a token of its own
+        return
+    most = limits.connections_per_node if identity.role is Role.NODE else limits.connections_per_person
+    request.scope.get("known", lambda _whose, _most: None)(identity.id, most)
+
+
 def _too_often(words: str, wait_s: float) -> Refusal:
-    return Refusal(429, words, "ask less often", math.ceil(wait_s))
+    refusal = Refusal(429, words, "ask less often", math.ceil(wait_s))
+    refusal.headers["connection"] = "close"  # so that nobody keeps one by asking too often
+    return refusal
 
 
 def _forbidden(access: Access, identity: Identity, node: str | None) -> Refusal:

@@ -119,7 +119,7 @@ class Careful(HttpToolsProtocol):
     @property
     def idle(self) -> bool:
         """Whether it waits for its next request."""
-        return not self._in_head and (self.cycle is None or self.cycle.response_complete)
+        return not self._in_head and self.cycle.response_complete
 
     def leave(self) -> None:
         """End it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remediator.serving.guests import STAY_S, Guest, Guests
+from remediator.serving.guests import STAY_S, Guest, Guests, Members
 
 
 class Crowd:
@@ -48,3 +48,49 @@ def test_who_is_known_or_gone_takes_no_room_and_may_be_forgotten_twice() -> None
         crowd.guests.forget(guest)
         crowd.guests.forget(guest)
         assert len(crowd.guests) == 0
+
+
+class Connection:
+    def __init__(self, *, idle: bool = True) -> None:
+        self.idle = idle
+        self.left = False
+
+    def leave(self) -> None:
+        self.left = True
+
+
+def test_of_one_token_the_connection_unused_for_longest_makes_room_and_no_other_tokens() -> None:
+    members, other = Members(), Connection()
+    mine = [Connection() for _ in range(4)]
+    assert members.enter(other, "n2", 1)
+    for connection in (*mine[:3], mine[0]):
+        assert members.enter(connection, "n1", 3)
+    assert members.enter(mine[3], "n1", 3)
+    assert [connection.left for connection in mine] == [False, True, False, False]
+    assert not other.left
+    assert len(members) == 4
+
+
+def test_who_is_busy_is_not_sent_away_for_another() -> None:
+    members = Members()
+    busy, idle, late = Connection(idle=False), Connection(), Connection()
+    assert members.enter(busy, "n1", 2)
+    assert members.enter(idle, "n1", 2)
+    assert members.enter(late, "n1", 2)
+    assert (busy.left, idle.left) == (False, True)
+    late.idle = False
+    assert not members.enter(Connection(), "n1", 2)
+    assert members.enter(busy, "n1", 2), "those that are in may go on asking"
+
+
+def test_a_connection_counts_for_whoever_it_speaks_for_last() -> None:
+    members, connection = Members(), Connection(idle=False)
+    assert members.enter(connection, "n1", 1)
+    assert members.enter(connection, "n2", 1)
+    assert members.enter(Connection(idle=False), "n1", 1)
+    assert not members.enter(connection, "n1", 1)
+    assert len(members) == 2
+    members.forget(connection)
+    members.forget(connection)
+    assert len(members) == 1
+    assert members.enter(Connection(), "n2", 1)
