@@ -107,9 +107,9 @@ def graceful_lost_nothing(facts: Facts) -> Check:
 
 
 def abort_lost_little(facts: Facts) -> Check:
-    """The job went on from the last periodic checkpoint."""
+    """The job went on from the last periodic checkpoint, or from the one before while that was on its way to the disk."""
     lost = facts.steps_lost(facts.abort_node)
-    ok = lost is not None and 0 <= lost <= facts.every
+    ok = lost is not None and 0 <= lost < 2 * facts.every
     return Check("abort way out", ok, f"{lost} steps lost (a checkpoint every {facts.every} steps)")
 
 
@@ -166,11 +166,11 @@ def others_untouched(facts: Facts) -> Check:
 
 
 def nothing_twice(facts: Facts) -> Check:
-    """Each node was drained once, and every action has its decision."""
+    """Each node was drained once, and every action has its decision: to act, or to wait for a person, who is then called."""
     name = "no action twice, none without a decision"
     for incident in facts.incidents:
-        known = {decision.id for decision in incident.decisions if decision.answer == "act"}
         for action in incident.actions:
+            known = {d.id for d in incident.decisions if d.answer == "act" or action.verb == "alert"}
             if not any(action.id.startswith(f"{decision}.") for decision in known):
                 return Check(name, ok=False, detail=f"{action.id} follows from no decision")
     ended = [str(event.data.get("action")) for event in facts.events if event.kind == "action_ended"]

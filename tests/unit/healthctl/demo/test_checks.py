@@ -207,6 +207,14 @@ def test_a_rank_killed_on_the_way_out_may_cost_up_to_one_checkpoint(good: Facts)
     assert all(check.ok for check in run_checks(spoiled))
 
 
+@pytest.mark.parametrize(("verb", "followed"), [("alert", True), ("cordon", False)])
+def test_from_a_decision_that_waits_only_a_call_follows(good: Facts, verb: str, *, followed: bool) -> None:
+    waits = incident("i3", "n3", "waiting", "job/exit", (verb,))
+    waits = replace(waits, decisions=(replace(waits.decisions[0], answer="approve"),))
+    spoiled = replace(good, incidents=(*good.incidents, waits))
+    assert ("no action twice, none without a decision" in {c.name for c in run_checks(spoiled) if c.ok}) is followed
+
+
 def test_latencies_count_from_the_fault_to_the_slowest_node(good: Facts) -> None:
     found = latencies_ms(good, {1: 1.0, 2: 12.0, 3: 13.5})
     assert found["graceful: fault → decision"] == 250.0
