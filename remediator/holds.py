@@ -14,6 +14,7 @@ from remediator.model.records import Action, ActionState, NodeRecord
 from remediator.model.rules import NodeState
 from remediator.state import ClusterState
 
+WITHDRAWN_S = 60.0  # so long after it was withdrawn, a cordon that was under way may still be carried out
 RESUMED_S = 60.0  # what a scheduler says so soon after our resume may be older than that
 
 
@@ -35,7 +36,7 @@ def compare(state: ClusterState, hold: NodeHold, now: float) -> None:
         take_over(state, node, now, f"an operator holds it: {hold.reason}")
     elif node.state is NodeState.OPERATOR_HELD and hold.schedulable and node.hands_off is None:
         given_back(state, node, now, "the operator gave it back")
-    elif _shows_ours(hold) and node.hands_off is None and not _just_resumed(node, now):
+    elif _shows_ours(hold) and not _just_resumed(node, now):
         _ours_again(state, node, hold, now)
 
 
@@ -50,7 +51,7 @@ def contradicts(node: NodeRecord, hold: NodeHold) -> bool:
         unconfirmed = hold.owner is Owner.US and node.hold_confirmed_at is None
         return hold.schedulable or hold.owner is Owner.OPERATOR or unconfirmed
     if node.state is NodeState.OPERATOR_HELD:
-        return node.hands_off is None and (hold.schedulable or _shows_ours(hold))
+        return _shows_ours(hold) or (hold.schedulable and node.hands_off is None)
     return hold.owner is Owner.OPERATOR or _shows_ours(hold)
 
 
@@ -73,10 +74,21 @@ def _ours(state: ClusterState, node: NodeRecord, hold: NodeHold, now: float) -> 
         given_back(state, lifted, now, "an operator lifted our hold")
     elif hold.owner is Owner.US and node.hold_confirmed_at is None and not cordoning:
         state.put_node(replace(node, hold_confirmed_at=now))
+    elif hold.schedulable and node.hold_confirmed_at is None and not cordoning and _long_hands_off(node, now):
+        state.put_node(replace(node, held=False))
+        text = (
+            f"{node.node} takes no place any more: our hold was withdrawn, and the scheduler shows the node in service"
+        )
+        state.note(now, "hold_let_go", text, node=node.node, incident=state.incident_of(node.node))
 
 
 def _shows_ours(hold: NodeHold) -> bool:
     return hold.owner is Owner.US and hold.schedulable is False
+
+
+def _long_hands_off(node: NodeRecord, now: float) -> bool:
+    """Whether a person's word is so old that what was under way when it came has ended."""
+    return node.hands_off is not None and now - node.since >= WITHDRAWN_S
 
 
 def _just_resumed(node: NodeRecord, now: float) -> bool:
@@ -84,8 +96,14 @@ def _just_resumed(node: NodeRecord, now: float) -> bool:
 
 
 def _ours_again(state: ClusterState, node: NodeRecord, hold: NodeHold, now: float) -> None:
-    """Our hold stands and we do not know of it: an operator took the node and let it go, or our database is an older one."""
+    """Our hold stands and we do not know of it: an operator took the node and let it go, or our database is an older one.
+
+    Or a cordon was carried out after all that a person's word had withdrawn: the node takes a place, and stays theirs.
+    """
     why, held = f"our hold stands: {hold.reason}", replace(node, held=True, hold_confirmed_at=now)
+    if node.hands_off is not None:
+        state.put_node(held)
+        return
     if not legal(held.state, NodeState.QUARANTINED):
         held = move(held, NodeState.DRAINING, now, why)
     state.put_node(move(held, NodeState.QUARANTINED, now, why))

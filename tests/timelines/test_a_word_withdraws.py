@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
+from remediator.decide.budget import of_level_only
 from remediator.model.hold import Owner, Result
 from remediator.model.inputs import NodeSaid, NodeWord
 from remediator.model.records import ActionState
-from tests.timelines.story import Story
+from tests.timelines.story import Story, settings
 from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderKind
 
@@ -50,6 +53,62 @@ def test_one_that_was_carried_out_all_the_same_stays_ours_to_answer_for() -> Non
     story.clear(finding)
     say(story, NodeWord.RELEASE)
     assert (story.node_state(), story.state.held) == ("quarantined", {"n1"})
+
+
+def free(story: Story) -> None:
+    story.hold(schedulable=True, owner=Owner.NOBODY)
+
+
+def cordons(story: Story) -> list[ActionState]:
+    return [a.state for a in story.actions.values() if a.verb == "cordon" and a.node == "n1"]
+
+
+@pytest.mark.parametrize("seen_after_s", [5, 3600])
+def test_a_node_that_was_in_service_all_along_is_not_taken_out_by_a_release(seen_after_s: float) -> None:
+    story = Story()
+    finding = held_before_the_scheduler_answered(story)
+    free(story.after(seen_after_s))
+    story.clear(finding)
+    say(story, NodeWord.RELEASE)
+    free(story.after(600))
+    assert (story.node_state(), story.state.held) == ("probation", frozenset())
+    assert cordons(story) == [ActionState.CANCELLED]
+    assert story.state.incident_of("n1") is None
+
+
+def test_it_takes_no_place_of_others_once_the_scheduler_has_shown_it_in_service() -> None:
+    story = Story(settings(budget=of_level_only(1)))
+    held_before_the_scheduler_answered(story)
+    free(story.after(5))
+    assert story.state.held == {"n1"}, "the cordon that was under way may come yet"
+    free(story.after(60))
+    assert not story.state.held
+    assert "hold_let_go" in story.kinds()
+    story.finding("xid/79", Severity.FATAL, node="n2")
+    assert story.state.held == {"n2"}
+
+
+def test_what_is_still_asserted_when_the_word_is_over_asks_the_budget_anew() -> None:
+    story = Story(settings(budget=of_level_only(1)))
+    held_before_the_scheduler_answered(story)
+    free(story.after(600))
+    story.finding("xid/79", Severity.FATAL, node="n2")
+    say(story, NodeWord.RELEASE)
+    assert (story.node_state(), story.state.held) == ("suspect", {"n2"})
+    assert cordons(story) == [ActionState.CANCELLED]
+
+
+def test_a_cordon_that_comes_after_all_takes_its_place_and_the_node_stays_theirs() -> None:
+    story = Story()
+    finding = held_before_the_scheduler_answered(story)
+    free(story.after(600))
+    story.after(1).hold(owner=Owner.US)
+    assert (story.node_state(), story.state.held) == ("operator-held", {"n1"})
+    story.clear(finding)
+    say(story, NodeWord.RELEASE)
+    assert (story.node_state(), story.state.held) == ("quarantined", {"n1"})
+    free(story.after(1))
+    assert (story.node_state(), story.state.held) == ("probation", frozenset())
 
 
 def test_after_the_word_jobs_are_told_of_a_fault_and_nothing_is_done_to_the_node() -> None:

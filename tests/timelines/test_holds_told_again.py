@@ -31,7 +31,7 @@ RETIRED = NodeRecord("n1", NodeState.RETIRED)
         (ASKED, [FREE, OURS, THEIRS]),
         (HEALTHY, [OURS, THEIRS]),
         (LEFT, [FREE, OURS]),
-        (BY_WORD, []),
+        (BY_WORD, [OURS]),
         (RETIRED, []),
     ],
 )

@@ -35,6 +35,7 @@ GIVEN_UP = {ActionState.CANCELLED, ActionState.EXPIRED}
 OUT = {NodeState.DRAINING, NodeState.QUARANTINED, NodeState.RESETTING, NodeState.TESTING, NodeState.REPLACING}
 HOUR_S, DAY_S = 3600.0, 86_400.0
 TRIAL_S = 3600.0
+WITHDRAWN_S = 60.0
 
 
 class Limits(NamedTuple):
@@ -60,6 +61,7 @@ class Watched(Story):
         self.tested: set[str] = set()  # passed a preflight, and nothing was done to it since
         self.operators: set[str] = set()  # held by an operator in the scheduler
         self.kept_off: dict[str, float] = {}  # hands off by word, until when
+        self.kept_since: dict[str, float] = {}
         self.retired: set[str] = set()
         self.trial: dict[str, float] = {}
         super().__init__(rules, nodes)
@@ -109,6 +111,7 @@ class Watched(Story):
             self._hear_outcome(item)
         for node in [node for node, until in self.kept_off.items() if item.at >= until]:
             del self.kept_off[node]
+        self.kept_since = {node: self.kept_since.get(node, item.at) for node in self.kept_off}
 
     def _hear_word(self, item: NodeSaid) -> None:
         if item.word is NodeWord.HOLD and item.node not in self.retired:
@@ -208,7 +211,9 @@ class Watched(Story):
         if not isinstance(item, HoldsObserved):
             return False
         said = [hold for hold in item.holds if hold.node == node]
-        lifted = any(hold.schedulable for hold in said) and self.placed.get(node, item.at) < item.at
+        before = item.at - WITHDRAWN_S  # hands off since then, and the scheduler never had our cordon
+        withdrawn = node not in self.placed and self.kept_since.get(node, item.at) <= before
+        lifted = any(hold.schedulable for hold in said) and (withdrawn or self.placed.get(node, item.at) < item.at)
         return lifted or any(hold.owner is Owner.OPERATOR for hold in said)
 
     def _check_hands(self) -> None:
