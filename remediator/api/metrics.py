@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -66,6 +66,11 @@ class _Gauges(Collector):
         for part, fails in self._service.lookout.failing.items():
             failing.add_metric([part], float(fails))
         yield failing
+        text = "Judgements of what many nodes report together that ended in an error, in this term."
+        faults = CounterMetricFamily("remediator_watch_faults", text, labels=["part"])
+        for part, times in self._service.watch_faults.items():
+            faults.add_metric([part], times)
+        yield faults
 
 
 def _returns(snapshot: Snapshot, now: float) -> Iterator[Metric]:

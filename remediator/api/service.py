@@ -91,6 +91,9 @@ class Service(msgspec.Struct, frozen=True):
     reload: PolicyReload
     gate: Gate
     lookout: Lookout
+    watch_faults: Mapping[
+        str, int
+    ]  # judgements of what many nodes say together that ended in an error of ours, by part
 
 
 class Refusal(Exception):

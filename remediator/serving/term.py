@@ -76,10 +76,21 @@ class Term:
         topology = Path(config.topology) if config.topology else None
         places = backend if isinstance(backend, KnowsPlaces) else None
         self._lookout = Lookout(engine, roster, clock, config.silence.after_s, topology, places)
-        self.service = Service(
-            config, clock, engine, journal, performer, roster, tokens, wakeups, reload, gate, self._lookout
-        )
         self._watcher = Watcher(engine, roster, clock, PastWatch(PastStore(journal.engine), clock.wall()))
+        self.service = Service(
+            config,
+            clock,
+            engine,
+            journal,
+            performer,
+            roster,
+            tokens,
+            wakeups,
+            reload,
+            gate,
+            self._lookout,
+            self._watcher.faults,
+        )
         self._token_watch = TokenWatch(tokens, wakeups.wake)
 
     def start(self) -> None:

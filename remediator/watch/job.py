@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
 from remediator.model.concluded import is_concluded
 from remediator.model.records import JobRef
@@ -51,27 +52,34 @@ class JobWatch:
     def take(self, heard: Collection[Heard]) -> None:
         """New words of nodes."""
         self.words |= {word.node: word for word in heard}
-        self._crews.take(heard)
+        try:
+            self._crews.take(heard)
+        except Exception:
+            self._crews = Crews()  # of these, half may have been taken in
+            raise
 
     def lives(self, now: float) -> bool:
         """Whether any rank of it does, by the last word of its node; one that was silent for long has no word any more."""
         self.words = {node: word for node, word in self.words.items() if now - word.at < SILENT_S}
         return any(rank.alive for word in self.words.values() for rank in word.ranks)
 
-    def judge(self, known: Known, speaks: Callable[[str], bool], now: float) -> tuple[Finding, ...]:
-        """What is news about it.
+    def judgements(
+        self, known: Known, speaks: Callable[[str], bool], now: float
+    ) -> list[Callable[[], tuple[Finding, ...]]]:
+        """What tells the news about it, in parts: where one raises, the others have their say.
 
         Args:
             known: the findings there are.
             speaks: whether a node was heard lately.
             now: UTC seconds.
         """
-        for crew in self._crews:
-            crew.judge(now)
-        slow_ones = (finding for crew in self._crews for finding in self._slow(crew, known, now))
-        return (*slow_ones, *self._stuck(known, speaks, now))
+        return [
+            *(partial(self._slow, crew, known, now) for crew in self._crews),
+            partial(self._stuck, known, speaks, now),
+        ]
 
     def _slow(self, crew: Passes, known: Known, now: float) -> tuple[Finding, ...]:
+        crew.judge(now)
         standing = crew.standing
         if standing is None:
             return ()
@@ -96,12 +104,3 @@ class JobWatch:
             found = stuck.finding(stuck.Standstill(self.ref, claims.heard, claims.silent, stalled, sick), now)
         heard_at = max(word.at for word in claims.heard)
         return news(before, [found] if found is not None else [], now, lambda _: MOVES_AGAIN, heard_at)
-
-
-def by_job(words: Mapping[JobRef, Collection[Heard]], jobs: dict[JobRef, JobWatch]) -> None:
-    """Hand each job what is said of it; one that is new, and lives, gets a watch of its own."""
-    for ref, heard in words.items():
-        if ref not in jobs and any(rank.alive for word in heard for rank in word.ranks):
-            jobs[ref] = JobWatch(ref)
-        if ref in jobs:
-            jobs[ref].take(heard)

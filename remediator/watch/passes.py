@@ -59,9 +59,10 @@ class Passes:
             self._full_at = now
         if self.timings.arrived(end - 1) < MOST_ARRIVED and now - self._full_at < LATE_S:
             return False
-        verdict = judge(self.timings.trace(self._next, end))
-        self._verdicts.append(verdict)
-        self._next, self._full_at, self.last = end, None, now
+        first = self._next
+        self._next, self._full_at = end, None  # before: rows that cannot be judged are not tried for ever
+        self._verdicts.append(judge(self.timings.trace(first, end)))
+        self.last = now
         named = {culprit.rank for each in self._verdicts for culprit in each.culprits}
         self.since = {rank: self.since.get(rank, now) for rank in named}
         return True

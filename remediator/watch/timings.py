@@ -25,6 +25,7 @@ AHEAD = 16  # rows before most ranks that one may be; further is a slip, or a li
 AGREE = 0.4  # of the ranks: one node of three cannot move the others
 RANKS_PER_NODE = 64
 STEP_MAX, SIZE_MAX, MEASURED_MAX, WORLD_MAX = 2**52, 1024, 1e14, 1 << 20
+GROUP_MAX = 2**31  # the number of a group or a stage; a page may hold any
 LEFT_S = 120.0  # a rank that its node has not told of for so long is none of the job's any more
 PAUSE_S = 10.0  # most that counts of a time in which no node told of the job: the fault is ours then, or the network's
 WARM_UP_STEPS = 16
@@ -57,6 +58,11 @@ class Heard(NamedTuple):
     ranks: Sequence[RankStatus]
     at: float
     sent_at: float = 0.0
+
+
+def possible(rank: RankStatus) -> bool:
+    """Whether a job may have these numbers: what a page or a node says it has fits no matrix, and no column of a database."""
+    return all(abs(number) < STEP_MAX for number in (rank.attempt, rank.rank, rank.world, rank.step))
 
 
 class _News(NamedTuple):
@@ -184,7 +190,8 @@ class Timings:
             self._held[node] += 1
             self._come(rank.rank)
         self._told[self._column[rank.rank]] = self._clock
-        seat = Seat(node, rank.gpu, rank.role, rank.pipeline_stage, rank.tensor_group, rank.data_group)
+        groups = (_number(each) for each in (rank.pipeline_stage, rank.tensor_group, rank.data_group))
+        seat = Seat(node, rank.gpu, rank.role, *groups)
         if seat != before:
             self.seats[rank.rank] = seat
         return True
@@ -254,6 +261,10 @@ class Timings:
             cell = self._sums[name]
             told = np.nan if value is None else value * window.steps
             cell[slot, column] = cell[slot, column] + told if begun else told
+
+
+def _number(of_group: int) -> int:
+    return of_group if 0 <= of_group < GROUP_MAX else UNKNOWN
 
 
 def _agreed(values: Ints) -> int:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetWritten
+from functools import partial
 
 from remediator.engine import Engine, Snapshot
 from remediator.model.inputs import VerdictsReached
@@ -15,9 +18,10 @@ from remediator.roster import Entry, Roster
 from remediator.store.database import StoreError
 from remediator.watch import slow, stuck
 from remediator.watch.conclusions import origin_of
-from remediator.watch.job import JobWatch, Known, by_job
+from remediator.watch.job import JobWatch, Known
 from remediator.watch.leftovers import ended
-from remediator.watch.timings import Heard
+from remediator.watch.past import PastWatch
+from remediator.watch.timings import Heard, possible
 from vocabulary.clock import Clock
 from vocabulary.finding import Finding
 from vocabulary.wire import RankStatus
@@ -27,22 +31,23 @@ LOOK_S = 2.0
 WRITTEN_WITHIN_S = 30.0
 HEARD_ALL_S = 600.0  # into a term: a job that no node has told of by then has ended under another leader
 JOBS_PER_NODE = 16
+JOBS, ENDED, PAST = PARTS = ("jobs", "ended", "past")
 SOURCES = (slow.SOURCE, stuck.SOURCE)
 
 
 class Watcher:
     """Looks every few seconds while this process leads."""
 
-    def __init__(
-        self, engine: Engine, roster: Roster, clock: Clock, lemons: Callable[[Snapshot, float], tuple[Finding, ...]]
-    ) -> None:
-        """Args: `lemons` judges the past of all nodes, when it is time to; the others are what `Term` has."""
+    def __init__(self, engine: Engine, roster: Roster, clock: Clock, past: PastWatch) -> None:
+        """Args: `past` judges the past of all nodes, when it is time to; the others are what `Term` has."""
         self._engine = engine
         self._roster = roster
         self._clock = clock
-        self._lemons = lemons
+        self._past = past
         self._jobs: dict[JobRef, JobWatch] = {}
         self._seen: dict[str, Entry] = {}
+        self.faults: Counter[str] = Counter(dict.fromkeys(PARTS, 0))  # of this program, in this term, by what it judged
+        self._failing: set[str] = set()  # parts that ended in one at the last look
         self._known: tuple[Snapshot, Known] | None = None
         self._begun_at = clock.wall()
         self._stopping = threading.Event()
@@ -59,27 +64,39 @@ class Watcher:
             self._thread.join(timeout=WRITTEN_WITHIN_S)
 
     def look(self) -> None:
-        """Look once; what is news is written when this returns, or told again at the next look."""
+        """Look once; what is news is written when this returns, or told again at the next look. What fails hides nothing else."""
         now, snapshot = self._clock.wall(), self._engine.snapshot
         if self._known is None or self._known[0] is not snapshot:
             self._known = snapshot, Known(snapshot.findings.values())
         known = self._known[1]
-        self._listen(snapshot)
-        news: list[Finding] = []
+        faults_before = self.faults.copy()
+        self._hear(self._listen(snapshot))
+        news: list[Sequence[Finding]] = []
         for job in self._jobs.values():
             if self._stopping.is_set():
                 return
-            news += job.judge(known, self._speaks, now)
+            news += [self._part(JOBS, judgement) for judgement in job.judgements(known, self._speaks, now)]
         over = [ref for ref, job in self._jobs.items() if not job.lives(now)]
         for ref in over:
             del self._jobs[ref]
-        news += self._ended(known, over, now)
-        news += self._lemons(snapshot, now)
-        if news:
-            self._tell(tuple(news), now)
+        news.append(self._part(ENDED, lambda: self._ended(known, over, now)))
+        self._tell(news, now)
+        if self._tell([self._part(PAST, lambda: self._past(snapshot, now))], now):
+            self._past.written(now)
+        self._failing = {part for part in PARTS if self.faults[part] > faults_before[part]}
 
-    def _listen(self, snapshot: Snapshot) -> None:
-        """Hand the jobs what nodes have said since the last look."""
+    def _part(self, name: str, part: Callable[[], Sequence[Finding] | None]) -> Sequence[Finding]:
+        try:
+            return part() or ()
+        except Exception:
+            if name not in self._failing:
+                log.exception("judging %s by what nodes report together fails; please report it", name)
+                self._failing.add(name)
+            self.faults[name] += 1
+            return ()
+
+    def _listen(self, snapshot: Snapshot) -> dict[JobRef, list[Heard]]:
+        """What nodes have said of each job since the last look."""
         words: dict[JobRef, list[Heard]] = {}
         for name in snapshot.nodes:
             entry, before = self._roster.get(name), self._seen.get(name)
@@ -87,7 +104,7 @@ class Watcher:
                 continue
             self._seen[name] = entry
             told: dict[JobRef, list[RankStatus]] = {}
-            for rank in sorted(entry.ranks, key=lambda rank: not rank.alive):
+            for rank in sorted(filter(possible, entry.ranks), key=lambda rank: not rank.alive):
                 ref = JobRef(rank.job, rank.attempt)
                 if ref in told or len(told) < JOBS_PER_NODE:
                     told.setdefault(ref, []).append(rank)
@@ -97,7 +114,15 @@ class Watcher:
                 for ref in {JobRef(rank.job, rank.attempt) for rank in before.ranks} - told.keys():
                     if ref in self._jobs:
                         self._jobs[ref].words.pop(name, None)
-        by_job(words, self._jobs)
+        return words
+
+    def _hear(self, words: Mapping[JobRef, Collection[Heard]]) -> None:
+        """Hand each job what is said of it; one that is new, and lives, gets a watch of its own."""
+        for ref, heard in words.items():
+            if ref not in self._jobs and any(rank.alive for word in heard for rank in word.ranks):
+                self._jobs[ref] = JobWatch(ref)
+            if ref in self._jobs:
+                self._part(JOBS, partial(self._jobs[ref].take, heard))
 
     def _speaks(self, node: str) -> bool:
         entry = self._roster.get(node)
@@ -110,12 +135,21 @@ class Watcher:
         origins = [origin for origin in known.of_origin if origin not in living and (sure or origin in gone)]
         return ended((finding for origin in origins for finding in known.of_origin[origin]), now)
 
-    def _tell(self, findings: tuple[Finding, ...], now: float) -> None:
-        """Each conclusion is an input, and so in the journal before anything follows from it."""
+    def _tell(self, news: Iterable[Sequence[Finding]], now: float) -> bool:
+        """Whether all is written: each judgement's conclusions are an input, and so in the journal before anything follows.
+
+        They are not one input: where the database refuses what is said of one job, the others' is written.
+        """
+        inputs = [VerdictsReached(at=now, findings=tuple(findings)) for findings in news if findings]
+        told: list[Future[None]] = []
         try:
-            self._engine.submit_durably(VerdictsReached(at=now, findings=findings)).result(WRITTEN_WITHIN_S)
+            told.extend(map(self._engine.submit_durably, inputs))
+            for written in told:
+                written.result(WRITTEN_WITHIN_S)
         except (queue.Full, NotYetWritten, StoreError) as error:
-            log.warning("%d conclusions are told later: %s", len(findings), str(error) or type(error).__name__)
+            log.warning("conclusions are told again later: %s", str(error) or type(error).__name__)
+            return False
+        return True
 
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_S):

@@ -65,7 +65,8 @@ class Watched:
 
     def look(self, heard: list[Heard], now: float, silent: tuple[str, ...] = ()) -> None:
         self.job.take(heard)
-        news = self.job.judge(Known(self.findings.values()), lambda node: node not in silent, now)
+        judgements = self.job.judgements(Known(self.findings.values()), lambda node: node not in silent, now)
+        news = [finding for judgement in judgements for finding in judgement()]
         self.told += news
         self.findings |= {finding.id: finding for finding in news}
 

@@ -15,7 +15,7 @@ from remediator.state import Changes
 from remediator.store.journal import Journal
 from remediator.store.past import PastStore
 from remediator.watch import lemons
-from remediator.watch.past import EVERY_S, FIRST_S, MEMORY_S, PastWatch
+from remediator.watch.past import AGAIN_S, EVERY_S, FIRST_S, MEMORY_S, PastWatch
 from tests.timelines.story import Story
 from vocabulary.finding import Finding, Severity
 
@@ -111,8 +111,12 @@ def test_it_is_judged_from_the_store_once_an_hour_and_told_once(database: str) -
     told = watch(snapshot, NOW)
     assert "n007" in by_node([*told])
     assert watch(snapshot, NOW + 1) == ()
+    watch.written(NOW + 1)
+    assert watch(snapshot, NOW + AGAIN_S), "that was not what it said at the look before"
+    watch.written(NOW + AGAIN_S)
+    assert watch(snapshot, NOW + 2 * AGAIN_S) == ()
     known = Snapshot(snapshot.nodes, {f.id: f for f in told}, {}, {}, {})
-    again = watch(known, NOW + EVERY_S)
+    again = watch(known, NOW + AGAIN_S + EVERY_S)
     assert {(f.id, f.count) for f in again} <= {(f.id, f.count) for f in told}, (
         "figures may be told anew, no new finding"
     )

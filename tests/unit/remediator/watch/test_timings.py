@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remediator.watch.timings import LEFT_S, PAUSE_S, RANKS_PER_NODE, ROWS, Heard, Timings
+from remediator.watch.passes import PASS_ROWS, Passes
+from remediator.watch.timings import LEFT_S, PAUSE_S, RANKS_PER_NODE, ROWS, Heard, Timings, possible
 from tests.unit.remediator.watch.fleet import Fleet
 from vocabulary.wire import StepWindow
 
@@ -174,3 +175,24 @@ def test_places_in_groups_are_counted_as_the_detector_wants_them() -> None:
     assert places["tp_rank"].tolist() == [0, 1] * 4
     assert places["dp_rank"].tolist() == [0, 0, 1, 1] * 2
     assert places["pp_rank"].tolist() == [0] * 4 + [1] * 4
+
+
+@pytest.mark.parametrize("number", [2**52, -(2**70)])
+def test_no_job_has_numbers_that_fit_no_matrix(number: int) -> None:
+    rank = Fleet(1).rank(0)
+    assert possible(rank)
+    assert not any(possible(replace(rank, **{name: number})) for name in ("attempt", "rank", "world", "step"))
+
+
+def test_rows_that_cannot_be_judged_are_not_tried_for_ever() -> None:
+    passes, fleet, failed = Passes(), Fleet(nodes=1), 0
+    for _ in range(8 + 3 * PASS_ROWS):
+        passes.take(fleet.say())
+        if not passes.last and not failed:
+            passes.timings.seats[3] = passes.timings.seats[3]._replace(tensor_group=2**63)
+        try:
+            passes.judge(fleet.now)
+        except OverflowError:
+            failed += 1
+    assert failed == 1
+    assert passes.standing is not None

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import queue
 import time
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from remediator.engine import Engine
+from remediator.engine import Engine, Snapshot
 from remediator.model.inputs import FindingsReported
+from remediator.model.records import JobRef
 from remediator.roster import Roster
 from remediator.store.journal import Journal
+from remediator.store.past import PastStore
+from remediator.watch.job import JobWatch, Known
 from remediator.watch.leftovers import UNTESTED_S, ended
 from remediator.watch.passes import PASS_ROWS
+from remediator.watch.past import PastWatch
+from remediator.watch.timings import Heard
 from remediator.watch.watcher import Watcher
 from tests.timelines.story import settings
 from tests.unit.remediator.watch.fleet import Fleet, own
@@ -24,6 +31,7 @@ from vocabulary.health import Health
 from vocabulary.wire import RankStatus, Report
 
 ROWS = 3 * PASS_ROWS + 8
+LIAR = "liar"
 
 
 class Leader:
@@ -34,14 +42,15 @@ class Leader:
         self.engine = Engine(Journal(url), settings(), SystemClock(), lambda _snapshot: None)
         self.engine.start()
         self._seq = 0
-        for name in fleet.names:
+        for name in (*fleet.names, LIAR):
             known = FindingsReported(at=time.time(), node=name, boot_id="b", active=())
             self.engine.submit_durably(known).result(60)
-        self.watcher = Watcher(self.engine, self.roster, self.clock, lambda *_: ())
+        past = PastWatch(PastStore(self.engine._journal.engine), float("inf"))
+        self.watcher = Watcher(self.engine, self.roster, self.clock, past)
 
     def hear(self, ranks: dict[str, list[RankStatus]]) -> None:
         self._seq += 1
-        for name in self.fleet.names:
+        for name in dict.fromkeys((*self.fleet.names, *ranks)):
             now = self.clock.wall()
             report = Report(
                 version=1, node=name, boot_id="b", agent=f"a{id(self)}", seq=self._seq, sent_at=now, ttl_s=30.0,
@@ -50,11 +59,13 @@ class Leader:
             self.roster.take(report, now)
         self.watcher.look()
 
-    def train(self, rows: int) -> None:
+    def train(self, rows: int, lies: Sequence[RankStatus] = ()) -> None:
         for _ in range(rows):
             heard = self.fleet.say(slow(5))
             self.clock.advance(self.fleet.now - self.clock.wall())
-            self.hear({word.node: [*word.ranks] for word in heard})
+            windows = heard[0].ranks[0].windows
+            said = {LIAR: [replace(lie, windows=windows) for lie in lies]} if lies else {}
+            self.hear({word.node: [*word.ranks] for word in heard} | said)
 
     def concluded(self) -> list[Finding]:
         return [f for f in self.engine.snapshot.findings.values() if f.active and f.origin.startswith("centre:")]
@@ -86,6 +97,74 @@ def test_what_one_leader_found_the_next_neither_doubles_nor_loses(url: str) -> N
     second.hear({})
     assert second.concluded() == [still], "its job has gone, and it waits for its test"
     second.end()
+
+
+NUMBERS = ("attempt", "step", "pipeline_stage", "tensor_group", "data_group", "expert_group", "pid")
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
+def test_whatever_numbers_a_node_tells_of_jobs_of_its_own_the_others_are_judged(url: str, number: int) -> None:
+    leader = Leader(url, Fleet())
+    honest = RankStatus(job="", attempt=0, rank=0, world=1, pid=1, step=0, phase="step", at=0.0)
+    lies = [replace(honest, job=name, **{name: number}) for name in NUMBERS]
+    leader.train(ROWS, [*lies, replace(honest, job="both", rank=abs(number), world=abs(number) + 1)])
+    assert [(found.node, found.kind) for found in leader.concluded()] == [("n0", "straggler/gpu")]
+    assert not leader.watcher.faults.total()
+    assert {ref.job for ref in leader.watcher._jobs} == {"train", *NUMBERS} - {"attempt", "step"}
+    leader.end()
+
+
+class Past(PastWatch):
+    """Says `says` at every look, or fails."""
+
+    says: tuple[Finding, ...] = ()
+    times = 0  # written
+
+    def __call__(self, snapshot: Snapshot, now: float) -> tuple[Finding, ...]:
+        del snapshot, now
+        if not self.says:
+            raise RuntimeError
+        return self.says
+
+    def written(self, now: float) -> None:
+        del now
+        self.times += 1
+
+
+class Broken(JobWatch):
+    def take(self, heard: Collection[Heard]) -> None:
+        super().take(heard)
+        raise ArithmeticError
+
+    def judgements(
+        self, known: Known, speaks: Callable[[str], bool], now: float
+    ) -> list[Callable[[], tuple[Finding, ...]]]:
+        del known, speaks, now
+        return [lambda: self.no_such_thing]  # type: ignore[attr-defined]
+
+
+def test_a_fault_in_judging_one_job_or_the_past_is_counted_and_hides_no_other(url: str) -> None:
+    leader = Leader(url, Fleet())
+    theirs = RankStatus(job="theirs", attempt=0, rank=0, world=1, pid=1, step=0, phase="step", at=0.0)
+    leader.watcher._jobs[JobRef("theirs", 0)] = Broken(JobRef("theirs", 0))
+    leader.watcher._past = Past(PastStore(leader.engine._journal.engine), 0.0)
+    leader.train(ROWS, [theirs])
+    assert [(found.node, found.kind) for found in leader.concluded()] == [("n0", "straggler/gpu")]
+    assert leader.watcher.faults == {"jobs": 2 * ROWS, "ended": 0, "past": ROWS}
+    leader.end()
+
+
+def test_what_was_said_of_the_past_and_could_not_be_handed_in_is_not_taken_for_written(url: str) -> None:
+    leader = Leader(url, Fleet())
+    leader.watcher._past = past = Past(PastStore(leader.engine._journal.engine), 0.0)
+    past.says = (finding(Severity.ERROR, "", "lemon"),)
+    leader.watcher.look()
+    assert past.times == 1
+    leader.end()
+    leader.engine._queue = queue.Queue(1)
+    leader.engine._queue.put(None)
+    leader.watcher.look()
+    assert past.times == 1
 
 
 def finding(severity: Severity, level: str, check: str = "straggler") -> Finding:
