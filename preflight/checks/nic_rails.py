@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from preflight.checks.context import Context
 from preflight.host import rail_traffic, rails
+from preflight.host.digits import four
 from preflight.host.machine import Machine
+from preflight.host.rail_traffic import Carried
 from preflight.host.rails import Rail, Wanted
 from preflight.results import Evidence, Figure, Location, Outcome, Result
 
@@ -22,6 +24,7 @@ LEAST_GB_S = 0.02  # of any network worth training on; what TCP and Python reach
 LOOP_SHARE = 0.5  # of what other RDMA ports of the node reach with themselves
 SECONDS_SHARE = 0.2  # of the test's time, for one peer
 SLOW_S = 0.3
+WHOSE = "this end, the other or what is between them: name a second peer to tell"
 _LOOP_PORT = 18515
 
 
@@ -31,15 +34,21 @@ class Peer(msgspec.Struct, frozen=True):
     rail: str
     address: tuple[str, int]
 
+    @property
+    def where(self) -> str:
+        """``10.0.0.2:18600``."""
+        return f"{self.address[0]}:{self.address[1]}"
+
 
 class _Seen(msgspec.Struct, frozen=True):
-    """One rail, tested."""
+    """One rail, tested; `carried` says what came back from each peer that answered."""
 
     rail: Rail
     faults: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
+    carried: tuple[tuple[Peer, Carried], ...] = ()
 
 
 def run(context: Context, machine: Machine | None = None, environ: Mapping[str, str] | None = None) -> Iterator[Result]:
@@ -109,6 +118,7 @@ def _seen(
     for peer in peers:
         if peer.rail in (rail.name, rail.interface):
             seen = _sent(context, seen, peer)
+    seen = _weighed(seen)
     after = next((each for each in rails.read(machine) if each.name == rail.name), rails.interface(machine, rail.name))
     grown = tuple(rails.grown(rail, after)) if after else ()
     return msgspec.structs.replace(seen, faults=seen.faults + grown)
@@ -130,24 +140,45 @@ def _looped(context: Context, seen: _Seen, tcp_port: int) -> _Seen:
 
 
 def _sent(context: Context, seen: _Seen, peer: Peer, *, spoil: bool = False, slow_s: float = 0.0) -> _Seen:
-    where = f"{peer.address[0]}:{peer.address[1]}"
-    context.note(f"{seen.rail.name}: words to {where} and back")
+    context.note(f"{seen.rail.name}: words to {peer.where} and back")
     seconds = SECONDS_SHARE * context.seconds
     try:
         carried = rail_traffic.over(seen.rail.interface, peer.address, seconds, spoil=spoil, slow_s=slow_s)
     except OSError as error:
-        words = f"no answer from {where}: {error}; this end, the other or what is between them"
+        words = f"no answer from {peer.where}: {error}; this end, the other or what is between them"
         return msgspec.structs.replace(seen, unsure=(*seen.unsure, words))
-    faults = seen.faults
-    if carried.wrong:
-        faults += (
-            f"{carried.wrong} of {carried.total} bytes came back wrong from {where}, the first is byte {carried.first}",
-        )
-    if carried.rate < LEAST_GB_S:
-        faults += (f"carries {carried.rate:.2g} GB/s to {where} and back, less than {LEAST_GB_S:g}",)
-    return msgspec.structs.replace(
-        seen, faults=faults, figures=(*seen.figures, _rate(carried.rate, "TCP, there and back"))
+    return msgspec.structs.replace(seen, carried=(*seen.carried, (peer, carried)))
+
+
+def _weighed(seen: _Seen) -> _Seen:
+    """What the traffic says of this port. Wrong or slow towards one peer alone, it may as well be the peer, or what is between them."""
+    wrong = tuple((peer, _wrong(peer, carried)) for peer, carried in seen.carried if carried.wrong)
+    slow = tuple((peer, _slow(peer, carried)) for peer, carried in seen.carried if carried.rate < LEAST_GB_S)
+    fast = len(slow) < len(seen.carried)
+    for found, fails in ((wrong, _hosts(wrong) > 1), (slow, _hosts(slow) > 1 and not fast)):
+        words = tuple(says for _, says in found)
+        if fails:
+            seen = msgspec.structs.replace(seen, faults=seen.faults + words)
+        elif words:
+            seen = msgspec.structs.replace(seen, unsure=(*seen.unsure, *words, WHOSE))
+    if _hosts(seen.carried) < 2:
+        return seen  # a rate that is as much the peer's as ours must not be held against this node
+    best = max(carried.rate for _, carried in seen.carried)
+    return msgspec.structs.replace(seen, figures=(*seen.figures, _rate(best, "TCP, there and back")))
+
+
+def _hosts(found: Sequence[tuple[Peer, object]]) -> int:
+    return len({peer.address[0] for peer, _ in found})
+
+
+def _wrong(peer: Peer, carried: Carried) -> str:
+    return (
+        f"{carried.wrong} of {carried.total} bytes came back wrong from {peer.where}, the first is byte {carried.first}"
     )
+
+
+def _slow(peer: Peer, carried: Carried) -> str:
+    return f"carries {carried.rate:.2g} GB/s to {peer.where} and back, less than {LEAST_GB_S:g}"
 
 
 def _rate(value: float, setting: str) -> Figure:
@@ -177,6 +208,8 @@ def _result(seen: _Seen) -> Result:
     evidence: Evidence = {"kind": seen.rail.kind, "state": seen.rail.words}
     known = {"rate_gbps": seen.rail.rate, "pcie_width": seen.rail.width, "pcie_width_max": seen.rail.width_max}
     evidence |= {name: value for name, value in known.items() if value is not None}
+    if seen.carried:
+        evidence["peers"] = "; ".join(f"{peer.where} {four(carried.rate):g} GB/s" for peer, carried in seen.carried)
     return Result(
         test=TEST,
         outcome=outcome,
@@ -190,12 +223,14 @@ def _result(seen: _Seen) -> Result:
 
 
 def _pretended(context: Context) -> Iterator[Result]:
-    """An injected fault on a rail that is only pretended: the words go to this very process and back, which proves the detection alone."""
+    """An injected fault on a rail that is only pretended: words go to two addresses of this very process and back, which proves the detection alone."""
     rail = Rail(name="pretended", kind="pretended", up=context.fault != "down", words="pretended")
     faults, _ = rails.faults_of(rail, (rail,), (Wanted(rail.name),))
     seen = _Seen(rail, tuple(faults))
     if rail.up:
-        with rail_traffic.answering(("127.0.0.1", 0)) as address:
-            slow_s = SLOW_S if context.fault == "slow" else 0.0
-            seen = _sent(context, seen, Peer(rail.name, address), spoil=context.fault == "corrupt", slow_s=slow_s)
+        slow_s = SLOW_S if context.fault == "slow" else 0.0
+        for host in ("127.0.0.1", "127.0.0.2"):
+            with rail_traffic.answering((host, 0)) as address:
+                seen = _sent(context, seen, Peer(rail.name, address), spoil=context.fault == "corrupt", slow_s=slow_s)
+        seen = _weighed(seen)
     yield _result(seen)

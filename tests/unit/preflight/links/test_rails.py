@@ -6,7 +6,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -14,8 +15,9 @@ import pytest
 
 from preflight.checks import nic_rails
 from preflight.checks.context import Context
+from preflight.checks.nic_rails import Peer
 from preflight.host.machine import Machine
-from preflight.host.rail_traffic import BLOCK_BYTES, answering, average_gigabits, over
+from preflight.host.rail_traffic import BLOCK_BYTES, Carried, answering, average_gigabits, over
 from preflight.host.rails import Rail, Wanted, chosen, faults_of, grown, read, wanted
 from preflight.results import Outcome, Result
 
@@ -162,7 +164,90 @@ def test_a_peer_that_changes_a_byte_is_noticed() -> None:
         thread.start()
         carried = over("", server.getsockname()[:2], 0.0)
         thread.join()
-    assert (carried.wrong, carried.first, carried.total) == (1, 77, BLOCK_BYTES)
+    assert (carried.wrong, carried.first, carried.total) == (1, 77, 2 * BLOCK_BYTES)
+
+
+@contextmanager
+def spoiling(host: str, change: Callable[[bytearray], None]) -> Iterator[str]:
+    """A peer that sends back each block as `change` leaves it; gives its address."""
+    with socket.create_server((host, 0)) as server:
+
+        def answer() -> None:
+            link, _ = server.accept()
+            with link:
+                while block := bytearray(link.recv(BLOCK_BYTES, socket.MSG_WAITALL)):
+                    change(block)
+                    link.sendall(block)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield f"{host}:{server.getsockname()[1]}"
+        thread.join()
+
+
+def flip(block: bytearray) -> None:
+    block[7] ^= 1
+
+
+def swap_pages(block: bytearray) -> None:
+    block[4096:8192], block[40960:45056] = block[40960:45056], block[4096:8192]
+
+
+def untouched(_: bytearray) -> None:
+    pass
+
+
+Change = Callable[[bytearray], None]
+
+
+def sent(*changes: Change) -> Result:
+    """The result for the loopback interface as a rail, with a peer on an address of its own for each of `changes`."""
+    with ExitStack() as peers:
+        words = [peers.enter_context(spoiling(f"127.0.0.{n}", change)) for n, change in enumerate(changes, 1)]
+        text = ",".join(f"lo={word}" for word in words)
+        (result,) = ran(HEALTHD_PREFLIGHT_RAIL_PEERS=text, HEALTHD_PREFLIGHT_RAILS="lo")
+    return result
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "says"),
+    [
+        ((untouched,), Outcome.PASS, ""),
+        ((flip,), Outcome.ERROR, "name a second peer to tell"),
+        ((swap_pages,), Outcome.ERROR, "the first is byte 4096"),
+        ((flip, untouched), Outcome.ERROR, "bytes came back wrong from 127.0.0.1:"),
+        ((flip, swap_pages), Outcome.FAIL, "bytes came back wrong from 127.0.0.2:"),
+    ],
+)
+def test_a_port_is_blamed_only_for_words_that_two_peers_change(
+    monkeypatch: pytest.MonkeyPatch, changes: tuple[Change, ...], outcome: Outcome, says: str
+) -> None:
+    monkeypatch.setattr(nic_rails, "LEAST_GB_S", 0.0)
+    result = sent(*changes)
+    assert (result.outcome, bool(result.locations)) == (outcome, outcome is Outcome.FAIL), result
+    assert says in result.reason
+    assert [figure.name for figure in result.figures] == ["rail_rate"] * (len(changes) > 1)
+
+
+@pytest.mark.parametrize(
+    ("rates", "faults", "unsure"), [((0.1, 0.1), 0, 0), ((0.01,), 0, 2), ((0.01, 0.01), 2, 0), ((0.01, 0.1), 0, 2)]
+)
+def test_a_port_is_blamed_for_being_slow_only_if_it_is_so_with_every_peer(
+    rates: tuple[float, ...], faults: int, unsure: int
+) -> None:
+    carried = tuple((Peer("r", (f"10.0.0.{n}", 18600)), Carried(rate, 1 << 20)) for n, rate in enumerate(rates))
+    seen = nic_rails._weighed(nic_rails._Seen(Rail(name="r", kind="", up=True), carried=carried))
+    assert (len(seen.faults), len(seen.unsure)) == (faults, unsure)
+    assert [figure.value for figure in seen.figures] == [max(rates)] * (len(rates) > 1)
+    same = tuple((Peer("r", ("10.0.0.1", port)), each) for port, (_, each) in enumerate(carried))
+    assert not nic_rails._weighed(msgspec.structs.replace(seen, faults=(), carried=same)).faults, (
+        "one host is one witness"
+    )
+
+
+def test_a_peer_answers_all_who_ask_at_once() -> None:
+    with answering(("127.0.0.1", 0)) as address, socket.create_connection(address):
+        assert over("", address, 0.0).wrong == 0
 
 
 def test_a_peer_that_hangs_up_is_no_answer() -> None:
@@ -215,7 +300,7 @@ def test_words_cross_a_real_link_and_none_when_it_is_down(rail: tuple[str, str])
     name, address = rail
     (result,) = ran(HEALTHD_PREFLIGHT_RAILS=name, HEALTHD_PREFLIGHT_RAIL_PEERS=f"{name}={address}")
     assert (result.outcome, result.device) == (Outcome.PASS, name), result
-    assert [figure.setting for figure in result.figures] == ["TCP, there and back"]
+    assert str(result.evidence["peers"]).startswith(f"{address} ")
     sent = int(Path(f"/sys/class/net/{name}/statistics/tx_bytes").read_text())
     assert sent > BLOCK_BYTES, "it went over this interface and no other"
     with pytest.raises(OSError, match=r"unreachable|timed out"):
