@@ -121,9 +121,8 @@ class _Run:
         met = self._turns.gather(self._patience_s)
         if not wrong:
             with self._turns.turn(self._patience_s) as had, self._looking():
-                self._measure()
+                wrong = self._measure()
             met = had and met
-            wrong = self._arrived("both ways at once")
         met = self._turns.scatter(self._patience_s) and met
         rounds = 0
         with self._looking():
@@ -160,22 +159,31 @@ class _Run:
         return self._arrived("there and back")
 
     def _arrived(self, way: str) -> Wrong | None:
-        if torch.equal(self._back, self._sent):
-            if torch.equal(self._returning, self._there):
-                return None
-            places = (self._returning != self._there).nonzero().flatten()
-        else:
-            places = (self._back != self._sent).nonzero().flatten()
-        return Wrong(way, places.numel(), tuple(places[:LISTED_MAX].tolist()))
+        """Both targets against what they must hold; each lies on the same side as its own, so no copy has a part in it."""
+        for target, right in ((self._back, self._sent), (self._there, self._returning)):
+            if not torch.equal(target.view(torch.int64), right.view(torch.int64)):  # much faster than bytes
+                places = (target != right).nonzero().flatten()
+                return Wrong(way, places.numel(), tuple(places[:LISTED_MAX].tolist()))
+        return None
 
-    def _measure(self) -> None:
-        """Each way, then both at once, each for its share of the turn."""
+    def _measure(self) -> Wrong | None:
+        """Each way, then both at once, each for its share of the turn. What it copies onto is wrong in every bit before."""
         each_s = min(ALONE_S_MAX, ALONE_SHARE * self._context.seconds / max(1, len(self._context.devices)) / 3)
         there: Callable[[], object] = lambda: self._there.copy_(self._sent, non_blocking=True)  # noqa: E731 - two of a kind
         back: Callable[[], object] = lambda: self._back.copy_(self._returning, non_blocking=True)  # noqa: E731 - same
-        for name, ways in (("h2d_rate", (there,)), ("d2h_rate", (back,)), ("both_ways_rate", (there, back))):
+        for name, said, ways, targets in (
+            ("h2d_rate", "to the device", (there,), (self._there,)),
+            ("d2h_rate", "to the host", (back,), (self._back,)),
+            ("both_ways_rate", "both ways at once", (there, back), (self._there, self._back)),
+        ):
             self._context.note(f"{name}, alone")
-            self._rates[name] = self._rate(ways, each_s)
+            for target in targets:
+                target.bitwise_not_()
+            rate = self._rate(ways, each_s)
+            if wrong := self._arrived(f"{said}, while it was timed"):
+                return wrong
+            self._rates[name] = rate
+        return None
 
     def _rate(self, ways: tuple[Callable[[], object], ...], seconds: float) -> float:
         """GB/s over all `ways` at once; at least two copies each."""
@@ -252,13 +260,15 @@ class _Run:
             figures=tuple(
                 Figure(name=name, value=four(rate), unit="GB/s", setting=setting) for name, rate in self._rates.items()
             ),
-            locations=tuple(
-                Location(gpu=self._device.uuid or self._device.name, address=f"{place:#x}")
-                for place in (wrong.first if wrong else ())
-            ),
+            locations=_locations(self._device, wrong) if reasons else (),
             remarks=(*self._place.remarks, *remarks),
             evidence=facts(self._busy, after) | {"bytes": self._size, "rounds": rounds},
         )
+
+
+def _locations(device: Device, wrong: Wrong | None) -> tuple[Location, ...]:
+    gpu = device.uuid or device.name
+    return tuple(Location(gpu=gpu, address=f"{place:#x}") for place in wrong.first) if wrong else (Location(gpu=gpu),)
 
 
 def facts(busy: Link, after: Link) -> Evidence:

@@ -72,6 +72,7 @@ def test_each_fault_is_found_on_the_device_that_has_it(fault: str, says: str) ->
     good, bad = both(fault)
     assert (good.outcome, bad.outcome) == (Outcome.PASS, Outcome.FAIL)
     assert says in bad.reason
+    assert {location.gpu for location in bad.locations} == {"cpu:1"}
     if fault == "corrupt":
         assert (bad.locations[0].gpu, bad.locations[0].address) == ("cpu:1", f"{(1 << 19) + 77:#x}")
 
@@ -97,6 +98,32 @@ def test_data_that_went_wrong_on_the_device_itself_is_found_though_it_came_home_
         home = copies._arrived("there and back")
     assert home is not None
     assert home.first == (98,)
+
+
+@pytest.mark.parametrize(
+    ("lies", "says"), [(0, "to the device"), (1, "to the host"), (2, "both ways at once"), (None, "")]
+)
+def test_a_copy_that_moves_half_of_its_bytes_while_it_is_timed_has_no_rate(
+    monkeypatch: pytest.MonkeyPatch, lies: int | None, says: str
+) -> None:
+    timed: list[float] = []
+    rate = host_link._Run._rate
+
+    def half(copies: host_link._Run, ways: tuple[Callable[[], object], ...], seconds: float) -> float:
+        whole = {name: getattr(copies, name) for name in ("_there", "_back", "_sent", "_returning")}
+        for name, tensor in whole.items() if len(timed) == lies else ():
+            setattr(copies, name, tensor[: len(tensor) // 2])
+        timed.append(rate(copies, ways, seconds))
+        vars(copies).update(whole)
+        return timed[-1]
+
+    monkeypatch.setattr(host_link._Run, "_rate", half)
+    context = Context(device=DEVICES[0], devices=DEVICES[:1], level="gate", seconds=0.05, fault="", note=lambda _: None)
+    (result,) = host_link.run(context)
+    assert result.outcome is (Outcome.PASS if lies is None else Outcome.FAIL)
+    assert len(result.figures) == (3 if lies is None else lies)
+    if lies is not None:
+        assert f"524288 of 1048576 bytes arrived wrong ({says}, while it was timed), first at 0x80000" in result.reason
 
 
 GPU = Device(name="cuda:3", torch_name="cuda:0", index=3, label="", uuid="GPU-fake-0003")
