@@ -77,7 +77,7 @@ def majority(results: Sequence[Result], devices: Sequence[Device] = ()) -> tuple
         _judged(result, told[number], heard[number]) if number in heard else result
         for number, result in enumerate(results)
     ]
-    return _excused(judged)
+    return _excused(judged, tuple(told.values()))
 
 
 def _hear(number: int, told: Mapping[int, Computed], names: Mapping[int, str]) -> Heard:
@@ -126,8 +126,11 @@ def _judged(result: Result, mine: Computed, heard: Heard) -> Result:
     return msgspec.structs.replace(result, outcome=outcome, reason=reason, remarks=remarks, evidence=evidence)
 
 
-def _excused(results: Sequence[Result]) -> tuple[Result, ...]:
-    """Open instead of failed: those whose every refused work has the same bits on another device, and is refused there too."""
+def _excused(results: Sequence[Result], passed: Sequence[Computed]) -> tuple[Result, ...]:
+    """Open instead of failed: those whose every refused work has the same bits on another device, and is refused there too.
+
+    Not where a golden, or a device that `passed` by itself, has other bits for it: the library can do it, and these devices cannot.
+    """
     refused = {
         number: found
         for number, result in enumerate(results)
@@ -139,7 +142,7 @@ def _excused(results: Sequence[Result]) -> tuple[Result, ...]:
             {other for other, found in refused.items() if other != number and _shares(mine, found, work)}
             for work in mine.objected
         ]
-        if all(alike):
+        if all(alike) and not _contradicted(mine, passed):
             names = sorted(results[other].device for other in {number}.union(*alike))
             reason = (
                 f"{', '.join(names)} compute the same bits, and the judges of each refuse them: the library or the limits of rounding "
@@ -149,6 +152,13 @@ def _excused(results: Sequence[Result]) -> tuple[Result, ...]:
                 results[number], outcome=Outcome.ERROR, reason=reason, locations=()
             )
     return tuple(excused)
+
+
+def _contradicted(mine: Computed, passed: Sequence[Computed]) -> bool:
+    """Whether a golden or another device speaks against any of the refused works."""
+    comparable = [found for found in passed if found.votes and found.platform == mine.platform]
+    known = [mine.goldens, *(found.digests for found in comparable)]
+    return any(of.get(work, mine.digests.get(work)) != mine.digests.get(work) for work in mine.objected for of in known)
 
 
 def _shares(mine: Computed, other: Computed, work: str) -> bool:

@@ -141,8 +141,14 @@ def test_results_without_digests_stay_as_they_are() -> None:
     assert majority([hung, bare]) == (hung, bare)
 
 
-def refused(device: str, bits: dict[str, str], works: tuple[str, ...], platform: str = H100) -> Result:
-    told = Computed(platform=platform, votes=True, digests=bits, objected=works)
+def refused(
+    device: str,
+    bits: dict[str, str],
+    works: tuple[str, ...],
+    platform: str = H100,
+    golden: dict[str, str] | None = None,
+) -> Result:
+    told = Computed(platform=platform, votes=True, digests=bits, goldens=golden or {}, objected=works)
     return Result(
         test="matmul_repeat",
         outcome=Outcome.FAIL,
@@ -167,6 +173,17 @@ def test_who_refuses_what_another_took_is_itself_wrong() -> None:
     assert outcomes(judged) == ["fail", "pass", "pass"]
     more = majority([refused("cuda:0", same(), WORKS[:2]), refused("cuda:1", same(), WORKS[:1])])
     assert outcomes(more) == ["fail", "error"]
+
+
+def test_two_alike_are_not_excused_against_another_that_computes_otherwise() -> None:
+    two = [refused(f"cuda:{i}", same("bbbb"), WORKS[:1]) for i in range(2)]
+    assert outcomes(majority([*two, result("cuda:2", same())])) == ["fail", "fail", "pass"]
+    assert outcomes(majority([*two, result("cuda:2", same(), platform="H200")])) == ["error", "error", "pass"]
+    assert outcomes(majority([*two, result("cuda:2", {WORKS[1]: "aaaa"})])) == ["error", "error", "pass"]
+    golden = [refused(f"cuda:{i}", same("bbbb"), WORKS[:1], golden={WORKS[0]: "aaaa"}) for i in range(2)]
+    assert outcomes(majority(golden)) == ["fail", "fail"]
+    agreed = [refused(f"cuda:{i}", same("bbbb"), WORKS[:1], golden={WORKS[0]: "bbbb"}) for i in range(2)]
+    assert outcomes(majority(agreed)) == ["error", "error"]
 
 
 names = st.from_regex(r"[a-z0-9]{2,5} [0-9]{2,5} seed [0-9]{1,6}", fullmatch=True)
