@@ -13,10 +13,12 @@ import msgspec
 
 from preflight.baselines import BaselineError, folder, remember
 from preflight.commands.table import COMMANDS
+from preflight.exits import answering, note
 from preflight.plan import LEVELS, PlanError, plan
 from preflight.progress import progress
 from preflight.proof import prove
-from preflight.report.forms import Form, file_option, form_option, say
+from preflight.report.forms import Form, Trouble, file_option, form_option, say, see_room
+from preflight.report.wording import clean
 from preflight.results import Document
 from preflight.telling import SOCKET, TellingError, tell
 from vocabulary.clock import SystemClock
@@ -81,34 +83,49 @@ def run(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Test this node.
 
-    Ends with 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive: only 0 says the node is fit.
+    Ends with 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive (also any trouble of preflight's own), 130 or 143 when a signal
+    ends it: only 0 says the node is fit, and only 1, with the document, that it is not.
     """
-    node = os.environ.get("HEALTHD_NODE") or socket.gethostname()
+    with answering():
+        node = os.environ.get("HEALTHD_NODE") or socket.gethostname()
+        if file is not None:
+            see_room(file)
+        try:
+            chosen = plan(level, only, inject, dict(map(_limit, watchdog)))
+            with progress(len(chosen.specs)) as listener:
+                document = prove(chosen, node, inject, folder(baseline), SystemClock(), listener)
+        except PlanError as error:
+            raise click.UsageError(str(error)) from None
+        if telling:
+            _tell(document, path)
+        _hand_over(document, Form(output), file)
+        try:
+            remember(folder(baseline), document)
+        except BaselineError as error:
+            note(f"this run is not remembered: {error}")
+        sys.exit(document.verdict.exit_code)
+
+
+def _hand_over(document: Document, form: Form, file: Path | None) -> None:
+    """Whole, or not at all: then nobody may condemn the machine.
+
+    Raises:
+        Trouble: it can be written nowhere.
+    """
     try:
-        chosen = plan(level, only, inject, dict(map(_limit, watchdog)))
-        with progress(len(chosen.specs)) as listener:
-            document = prove(chosen, node, inject, folder(baseline), SystemClock(), listener)
-    except PlanError as error:
-        raise click.UsageError(str(error)) from None
-    try:
-        remember(folder(baseline), document)
-    except BaselineError as error:
-        _note(f"this run is not remembered: {error}")
-    if telling:
-        _tell(document, path)
-    say([document], Form(output), file)
-    sys.exit(document.verdict.exit_code)
+        say([document], form, file)
+    except Trouble as error:
+        if file is None:
+            raise
+        note(f"{clean(error.message)}; here it is instead")
+        say([document], form)
 
 
 def _tell(document: Document, path: str) -> None:
     try:
-        _note(tell(msgspec.json.encode(document), path, document.node))
+        note(tell(msgspec.json.encode(document), path, document.node))
     except TellingError as error:
-        _note(str(error))
-
-
-def _note(text: str) -> None:
-    click.echo(f"preflight: {text}", err=True)
+        note(str(error))
 
 
 def _limit(word: str) -> tuple[str, float]:

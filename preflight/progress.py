@@ -1,14 +1,15 @@
-"""How far a run is: a line for each test and result, or a bar where somebody looks on. On standard error."""
+"""How far a run is: a line for each test and result, or a bar where somebody looks on. On standard error; what cannot be written there is let go."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 import click
 
+from preflight.exits import UNWRITABLE, note
 from preflight.results import Outcome, Result
 
 _NEWS = (Outcome.FAIL, Outcome.HANG, Outcome.ERROR, Outcome.NOT_RUN)
@@ -49,7 +50,7 @@ class Lines:
             self._say(line(result))
 
     def _say(self, text: str) -> None:
-        click.echo(f"preflight: {text}", err=True)
+        note(text)
 
 
 class Bar:
@@ -64,18 +65,21 @@ class Bar:
         if self._bar.finished:
             self._bar = self._new()
         self._bar.label = f"{test:<18}"
-        self._bar.render_progress()
+        with suppress(*UNWRITABLE):
+            self._bar.render_progress()
 
     def ended(self, results: tuple[Result, ...]) -> None:
         """One step; what is no pass stays on the screen."""
-        for result in results:
-            if result.outcome in _NEWS:
-                click.echo(f"\r\x1b[K{line(result)}", err=True)
-        self._bar.update(1)
+        with suppress(*UNWRITABLE):
+            for result in results:
+                if result.outcome in _NEWS:
+                    click.echo(f"\r\x1b[K{line(result)}", err=True)
+            self._bar.update(1)
 
     def close(self) -> None:
         """Leave the line to whoever writes next."""
-        self._bar.render_finish()
+        with suppress(*UNWRITABLE):
+            self._bar.render_finish()
 
     def _new(self) -> click._termui_impl.ProgressBar[int]:
         return click.progressbar(length=self._length, file=sys.stderr, show_eta=False)
@@ -84,7 +88,7 @@ class Bar:
 @contextmanager
 def progress(tests: int) -> Iterator[Progress]:
     """What suits standard error."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield Lines()
         return
     bar = Bar(tests)

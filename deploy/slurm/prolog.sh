@@ -7,6 +7,7 @@
 # It changes nothing in Slurm and asks slurmctld nothing: a prolog runs on every node at once. What a test found is told to
 # healthd, and so to the remediator, which tests the node again and brings it back.
 set -u
+cd / || exit 0 # Python looks for modules where it stands: nobody but root may write there
 
 BIN=/opt/gpu-healthd/bin
 SOCKET=/run/gpu-healthd/healthd.sock
@@ -49,17 +50,21 @@ trap 'rm -rf "$place"' EXIT
 timeout -k 5 "$SECONDS_MAX" "$BIN/python" -m preflight run $PREFLIGHT -o json --tell --socket "$SOCKET" \
     >"$place/out" 2>"$place/err" </dev/null
 code=$?
-reason=$("$BIN/python" -c 'import json, sys; print(json.load(sys.stdin)["reason"][:400])' <"$place/out" 2>/dev/null)
+read_out='import json, sys; said = json.load(sys.stdin); print(said["verdict"], said["reason"][:400])'
+said=$("$BIN/python" -c "$read_out" <"$place/out" 2>/dev/null)
+verdict=${said%% *}
+reason=${said#"$verdict"}
+reason=${reason# }
 
-case $code in
-0) exit 0 ;;
-1)
+case $code-$verdict in
+0-*) exit 0 ;;
+1-fail) # both, and the whole document: a full disk or a missing library condemns nobody
     say "refused, its preflight failed: ${reason:-$(last_line "$place/err")}"
     exit 1
     ;;
-2) say "begins untested, something is to be put right: ${reason:-$(last_line "$place/err")}" ;;
-3) say "begins without a verdict: ${reason:-$(last_line "$place/err")}" ;;
-124 | 137) say "begins without a verdict: the preflight did not end within $SECONDS_MAX s" ;;
+2-*) say "begins untested, something is to be put right: ${reason:-$(last_line "$place/err")}" ;;
+3-*) say "begins without a verdict: ${reason:-$(last_line "$place/err")}" ;;
+124-* | 137-*) say "begins without a verdict: the preflight did not end within $SECONDS_MAX s" ;;
 *) say "begins untested, the preflight ended with $code: $(last_line "$place/err")" ;;
 esac
 exit 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import os
 import shutil
 import sys
@@ -15,11 +16,10 @@ from typing import IO, Any
 import click
 import msgspec
 
+from preflight.exits import NO_ANSWER, UNWRITABLE
 from preflight.report.text import WIDTH, page
 from preflight.report.wording import clean
 from preflight.results import Document
-
-NO_ANSWER = 3  # the exit code for "not known"; it is never good
 
 
 class Form(str, enum.Enum):
@@ -79,18 +79,51 @@ def say(documents: Sequence[Document], form: Form, file: Path | None = None) -> 
     """Print the documents, or write them to a file.
 
     Raises:
-        Trouble: the file cannot be written.
+        Trouble: the file, or standard output, cannot be written.
     """
     if file is None:
-        terminal = sys.stdout.isatty()
-        width = min(shutil.get_terminal_size().columns, WIDTH) if terminal else WIDTH
-        colour = terminal and not os.environ.get("NO_COLOR")
-        click.echo(shown(documents, form, colour=colour, width=width), nl=False, color=colour)
+        _print(documents, form)
         return
     try:
         _write(file, shown(documents, form))
     except OSError as error:
         raise Trouble(f"{file}: cannot be written: {error.strerror or error}") from None
+
+
+def _print(documents: Sequence[Document], form: Form) -> None:
+    if sys.stdout is None:
+        raise Trouble("standard output is closed; open it, or give --file")
+    terminal = sys.stdout.isatty()
+    width = min(shutil.get_terminal_size().columns, WIDTH) if terminal else WIDTH
+    colour = terminal and not os.environ.get("NO_COLOR")
+    text = shown(documents, form, colour=colour, width=width)
+    said = text if form is Form.TEXT else text.encode()  # programs read UTF-8, whatever this terminal speaks
+    try:
+        click.echo(said, nl=False, color=colour)
+    except UnicodeEncodeError:
+        click.echo(text.encode(sys.stdout.encoding, "backslashreplace"), nl=False, color=colour)
+    except UNWRITABLE as error:
+        raise Trouble(f"standard output cannot be written: {error}; free the disk, or keep its reader") from None
+
+
+def see_room(path: Path) -> None:
+    """Before hours of tests: whether a report could be written there.
+
+    Raises:
+        Trouble: it could not.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            if not os.access(path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(descriptor)
+        Path(name).unlink()
+    except OSError as error:
+        raise Trouble(
+            f"{path}: cannot be written: {error.strerror or error}; name another file, or open the folder"
+        ) from None
 
 
 def _write(path: Path, text: str) -> None:

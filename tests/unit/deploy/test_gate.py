@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +66,47 @@ def test_the_prolog_asks_slurm_for_nothing() -> None:
     words = [line for line in (DEPLOY / "slurm" / "prolog.sh").read_text().splitlines() if not line.startswith("#")]
     assert not re.search(r"scontrol|squeue|sinfo|sacct", "\n".join(words))
     assert shutil.which("sh")
+
+
+@pytest.mark.parametrize(
+    ("code", "document", "ends", "says"),
+    [
+        (0, '{"verdict": "pass", "reason": ""}', 0, ""),
+        (
+            1,
+            '{"verdict": "fail", "reason": "gpu_state on GPU 1: lost"}',
+            1,
+            "refused, its preflight failed: gpu_state on",
+        ),
+        (1, "", 0, "begins untested, the preflight ended with 1: complaint"),
+        (1, '{"verdict": "fail", "rea', 0, "begins untested, the preflight ended with 1: complaint"),
+        (1, '{"verdict": "pass", "reason": ""}', 0, "begins untested, the preflight ended with 1: complaint"),
+        (
+            2,
+            '{"verdict": "misconfigured", "reason": "GPU 0 is busy"}',
+            0,
+            "something is to be put right: GPU 0 is busy",
+        ),
+        (3, "", 0, "begins without a verdict: complaint"),
+        (143, "", 0, "begins untested, the preflight ended with 143: complaint"),
+    ],
+)
+def test_the_prolog_refuses_only_what_a_whole_document_calls_bad(
+    tmp_path: Path, code: int, document: str, ends: int, says: str
+) -> None:
+    (tmp_path / "document").write_text(document)
+    programs = {
+        "healthctl": "exit 0",
+        "python": f'[ "$1" = -c ] && exec {sys.executable} "$@"\n'
+        f"pwd >{tmp_path}/place; cat {tmp_path}/document; echo complaint >&2; exit {code}",
+    }
+    for name, script in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "conf").write_text(f"BIN={tmp_path}\nLOG={tmp_path}/log\n")
+    environ = os.environ | {"GPU_HEALTHD_PROLOG_CONF": str(tmp_path / "conf")}
+    prolog = ["sh", str(DEPLOY / "slurm" / "prolog.sh")]
+    assert subprocess.run(prolog, env=environ, cwd=tmp_path, check=False).returncode == ends
+    log = tmp_path / "log"
+    assert says in log.read_text() if says else not log.exists()
+    assert (tmp_path / "place").read_text() == "/\n"  # not where a user could leave a module
