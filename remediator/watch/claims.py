@@ -7,13 +7,15 @@ heard everybody: who has not been heard may be the one whom the others wait for,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from remediator.watch.timings import RANKS_PER_NODE, Heard
 from vocabulary.wire import RankStatus
 
 STILL_S = 30.0  # a rank that wrote its page later than so long before its node's word moves, or did a moment ago
+
+OUTLIVED_S = 600.0  # a dead rank's page so much older than those of living ones beside it is left over from another run
 
 
 class Claims(NamedTuple):
@@ -71,20 +73,41 @@ def _better(
 ) -> Callable[[_Claim], tuple[bool | float, ...]]:
     """How much one claim on a rank is worth beside another.
 
-    The living goes before the dead; a node that has ranks nobody else claims before one that has none; and of those that
-    are left a few, who say that the job moves, go behind. Then the newest page.
+    Whoever tells of ranks that nobody else does goes before who does not: so a rank that died, or whose node fell silent,
+    is not brought to life by a node without any rank of the job. Else the living goes before the dead, and who speaks
+    before who is silent; and of those that are left a few, who say that the job moves, go behind. Then the newest page.
     """
-    living = {number: [claim for claim in claims if claim.rank.alive] for number, claims in told.items()}
-    nodes = {claim.word.node for claims in living.values() for claim in claims}
-    alone = {claims[0].word.node for claims in living.values() if len(claims) == 1}
-    fresh = {claim.word.node for claims in living.values() for claim in claims if moves(claim.word, claim.rank)}
+    living = [claim for claims in told.values() for claim in claims if claim.rank.alive]
+    nodes = {claim.word.node for claim in living}
+    speaking = {node for node in {claim.word.node for claims in told.values() for claim in claims} if speaks(node)}
+    rooted = _alone(told.values())
+    newest: dict[str, float] = {}
+    for claim in living:
+        newest[claim.word.node] = max(claim.rank.at, newest.get(claim.word.node, claim.rank.at))
+
+    def here(claim: _Claim) -> bool:
+        return claim.rank.alive and claim.word.node in speaking
+
+    def lost(claim: _Claim) -> bool:
+        node, rank = claim.word.node, claim.rank
+        return node in rooted and not here(claim) and rank.at > newest.get(node, rank.at) - OUTLIVED_S
+
+    alone = _alone([claim for claim in claims if here(claim) or lost(claim)] for claims in told.values())
+    fresh = {claim.word.node for claim in living if moves(claim.word, claim.rank)}
     few = fresh if 2 * len(fresh) < len(nodes) else set[str]()
 
     def worth(claim: _Claim) -> tuple[bool | float, ...]:
         node, rank = claim.word.node, claim.rank
-        return rank.alive, speaks(node), node in alone, node not in few, rank.at
+        runs = here(claim) and (node in alone or not any(map(lost, told[rank.rank])))
+        return runs, lost(claim), rank.alive, node in speaking, node in alone, node not in few, rank.at
 
     return worth
+
+
+def _alone(claims: Iterable[Collection[_Claim]]) -> set[str]:
+    """Nodes with a rank, dead or alive, that no other node tells of."""
+    tellers = ({claim.word.node for claim in of_rank} for of_rank in claims)
+    return {node for nodes in tellers if len(nodes) == 1 for node in nodes}
 
 
 def moves(word: Heard, rank: RankStatus) -> bool:

@@ -168,3 +168,35 @@ def test_what_is_only_pointed_at_becomes_an_error_when_it_lasts() -> None:
     assert judged(watch, heard, now) == [("hang/stuck_compute n1", Severity.WARNING)]
     later = [word._replace(sent_at=word.sent_at + 400.0, at=word.at + 400.0) for word in heard]
     assert judged(watch, later, now + 400.0) == [("hang/stuck_compute n1", Severity.ERROR)]
+
+
+@pytest.mark.parametrize(
+    ("section", "written_s"), [("communication", STUCK_S), ("forward", 1.0), ("backward", STUCK_S)]
+)
+@pytest.mark.parametrize("n0_is_silent", [False, True])
+def test_a_node_without_a_rank_of_the_job_brings_nobody_to_life(
+    section: str, written_s: float, *, n0_is_silent: bool
+) -> None:
+    sick = own("n0", "xid/79", gpu=3, severity=Severity.FATAL)
+    watch, heard, now = stands(waiting if n0_is_silent else one(3, alive=False, section="forward"), given=(sick,))
+    lie = replace(heard[0].ranks[3], alive=True, gpu="", section=section, at=now - written_s)
+    said = judged(watch, [*heard, Heard("liar", [lie], now, now)], now, ("n0",) if n0_is_silent else ())
+    assert said == [("hang/dead_rank n0", Severity.WARNING if n0_is_silent else Severity.ERROR)]
+
+
+@pytest.mark.parametrize("moved", ["once", "twice"])
+def test_pages_left_over_on_a_node_that_holds_other_ranks_now_do_not_stand_for_those_that_live(moved: str) -> None:
+    """A job that was started again in place has its ranks elsewhere."""
+    watch, heard, now = stands(given=(own("n1", "xid/79", severity=Severity.FATAL),))
+    left = [replace(rank, alive=False, section="forward", at=rank.at - 900.0) for rank in heard[2].ranks]
+    heard[1] = heard[1]._replace(ranks=[*heard[1].ranks, *left])
+    if moved == "twice":
+        left = [replace(rank, alive=False, at=rank.at - 900.0) for rank in heard[1].ranks[:8]]
+        heard[2] = heard[2]._replace(ranks=[*heard[2].ranks, *left])
+    assert judged(watch, heard, now) == [("hang/network n0", Severity.WARNING)]
+
+
+def test_a_job_that_moved_to_another_node_whole_is_not_where_its_dead_pages_are() -> None:
+    watch, heard, now = stands(given=(own("old", "xid/79", severity=Severity.FATAL),))
+    left = [replace(rank, alive=False, section="forward") for rank in heard[0].ranks]
+    assert judged(watch, [*heard, Heard("old", left, now, now)], now) == [("hang/network n0", Severity.WARNING)]
