@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from preflight.across.locating import located
 from preflight.across.table import together
 from preflight.baselines import knowledge
 from preflight.expect.apply import expected
@@ -39,7 +40,8 @@ def prove(
         while rounds == 0 or (verdict is Verdict.PASS and clock.monotonic() - began + round_s <= lasts_s):
             round_began, rounds = clock.monotonic(), rounds + 1
             measured = together(runner.round(), runner.devices)
-            results = expected(measured, runner.devices, knowledge(baselines, node, runner.software))
+            judged = expected(measured, runner.devices, knowledge(baselines, node, runner.software))
+            results = located(judged, runner.devices)
             verdict, reasons = judge([spec.test for spec in chosen.specs], results, awaited(chosen, runner.names))
             round_s = clock.monotonic() - round_began
         devices, software = runner.devices, runner.software
