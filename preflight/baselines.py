@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ FOLDER = Path("/var/lib/gpu-healthd/preflight")
 SHIPPED = Path(__file__).parent / "expect" / "products.yaml"
 BASELINE, HISTORY, PRODUCTS = "baseline.json", "history.json", "products.yaml"
 BYTES_MAX = 64 << 20
+TABLE_BYTES_MAX = 1 << 20
 VERSION = 1
 
 Kind = TypeVar("Kind", Baseline, History)
@@ -70,9 +71,7 @@ def products(site: Path | None) -> Table:
         BaselineError: a file is no table, or a row makes no sense.
     """
     shipped = _table(SHIPPED)
-    if site is None or not site.exists():
-        return shipped
-    own = _table(site)
+    own = _table(site) if site else Table()
     names = {name.casefold() for product in own.products for name in product.names}
     kept = tuple(p for p in shipped.products if not names & {name.casefold() for name in p.names})
     return Table(products=own.products + kept)
@@ -134,14 +133,21 @@ def remember(at: Path, document: Document) -> None:
 
 
 def _table(path: Path) -> Table:
+    """The table at `path`; an empty one if there is no such file."""
     import yaml  # noqa: PLC0415 - a tenth of a second for those who only read a baseline
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    data = _bytes(path, TABLE_BYTES_MAX)
+    if data is None:
+        return Table()
+    # Plain strings, which msgspec converts: YAML's own dates and numbers raise whatever they please.
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
-        table = msgspec.convert(yaml.load(path.read_bytes(), Loader=loader), Table)  # noqa: S506 - both are safe loaders
-    except OSError as error:
-        raise BaselineError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        said = yaml.load(data, Loader=loader)  # noqa: S506 - both make nothing but strings, lists and dicts
+        version = said.get("version", str(VERSION)) if isinstance(said, dict) else ""
+        if version and version != str(VERSION):
+            raise BaselineError(_unknown(path, version))
+        table = msgspec.convert(said, Table, strict=False)
+    except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError, RecursionError) as error:
         raise BaselineError(f"{path}: no table of products: {' '.join(str(error).split())}") from error
     if wrong := faults(table):
         raise BaselineError(f"{path}: {wrong[0]}")
@@ -149,21 +155,34 @@ def _table(path: Path) -> Table:
 
 
 def _read(path: Path, kind: type[Kind]) -> Kind:
-    try:
-        if path.stat().st_size > BYTES_MAX:
-            raise BaselineError(f"{path}: larger than {BYTES_MAX >> 20} MiB, so no file of ours; move it away")
-        data = path.read_bytes()
-    except FileNotFoundError:
+    data = _bytes(path, BYTES_MAX)
+    if data is None:
         return kind()
+    try:
+        version = msgspec.json.decode(data, type=_Versioned).version
+        if version != VERSION:
+            raise BaselineError(_unknown(path, version))
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BaselineError(f"{path}: not a {kind.__name__.lower()}: {error}; move it away or learn it anew") from error
+
+
+def _bytes(path: Path, most: int) -> bytes | None:
+    """What is in the file, `most` bytes at most; None if there is no such file."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise BaselineError(f"{path}: cannot be read: {error.strerror}") from error
-    try:
-        version: Any = msgspec.json.decode(data, type=_Versioned).version
-        if version != VERSION:
-            raise BaselineError(f"{path}: version {version}, and this program knows {VERSION}; install the newer one")
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BaselineError(f"{path}: not a {kind.__name__.lower()}: {error}; move it away or learn it anew") from error
+    if len(data) > most:
+        raise BaselineError(f"{path}: larger than {most >> 20} MiB, so no file of ours; move it away")
+    return data
+
+
+def _unknown(path: Path, version: object) -> str:
+    return f"{path}: version {version!s:.20}, and this program knows {VERSION}; install the newer one"
 
 
 class _Versioned(msgspec.Struct):

@@ -6,6 +6,7 @@ A product that is in no row has no expectation from here, and fails nothing.
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -105,8 +106,8 @@ def _fault(row: Row) -> str:
     way = better(row.unit)
     if way is Better.NEITHER:
         return f"unit {row.unit!r} is not one in which more or less is better"
-    if not (row.usual > 0 and row.worst > 0):
-        return "usual and worst must be above zero"
+    if not (0 < row.usual < math.inf and 0 < row.worst < math.inf and 0 <= row.peak < math.inf):
+        return "usual and worst must be numbers above zero, and a peak no less than zero"
     if (row.worst > row.usual) is (way is Better.MORE):
         return f"worst {row.worst:g} is better than usual {row.usual:g}"
     if row.peak and way is Better.MORE and row.usual > row.peak:

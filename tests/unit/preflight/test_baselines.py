@@ -62,6 +62,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ('{"version": 1, "entries": [{"product": 1}]}', "not a baseline"),
         ('{"version": 1, "entries": [{}]}', "not a baseline"),
         ("\udcff", "not a baseline"),
+        ('{"version": 1, "x": ' + "[" * 100_000, "not a baseline"),
     ],
 )
 def test_a_bad_file_is_told_of_and_the_run_goes_on(tmp_path: Path, text: str, says: str) -> None:
@@ -73,6 +74,12 @@ def test_a_bad_file_is_told_of_and_the_run_goes_on(tmp_path: Path, text: str, sa
     assert str(path) in known.remarks[0]
     assert "goes on without the fleet" in known.remarks[0]
     assert path.exists()
+
+
+def test_files_that_cannot_be_reached_are_told_of(tmp_path: Path) -> None:
+    """Root may enter everywhere, so a name that no file can have stands for the folder that others may not enter."""
+    remarks = knowledge(tmp_path / ("x" * 300), "n1", {}).remarks
+    assert ["cannot be read: File name too long" in remark for remark in remarks] == [True] * 3
 
 
 def test_a_folder_in_the_place_of_a_file_is_told_of(tmp_path: Path) -> None:
@@ -98,6 +105,14 @@ def test_a_sites_products_come_first(tmp_path: Path) -> None:
         ("version: 1\nproducts: [{}]", "product"),
         (SITE.replace("worst: 550", "worst: 650"), "worst 650 is better than usual 600"),
         (SITE.replace("usual", "usally"), "usally"),
+        (SITE.replace("version: 1", "version: 9"), "version 9, and this program knows 1"),
+        (SITE.replace("version: 1", "version: " + "9" * 5000), "version 99999999999999999999, and"),
+        (SITE.replace("4800", "2026-02-30"), "Expected `float`"),
+        (SITE.replace("4800", "9" * 5000), "no table of products"),
+        (SITE.replace("usual: 600", "usual: .inf"), "Expected `float`"),
+        (SITE.replace("usual: 600", "usual: inf"), "usual and worst must be numbers above zero"),
+        ("version: 1\nproducts: " + "[" * 3000 + "]" * 3000, "no table of products"),
+        (SITE + " " * (1 << 20), "larger than 1 MiB"),
     ],
 )
 def test_a_bad_table_leaves_the_shipped_one(tmp_path: Path, text: str, says: str) -> None:
