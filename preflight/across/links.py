@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from preflight.across import nvlink
 from preflight.across.blame import Pair, blame
 from preflight.checks.context import Device
 from preflight.localise.records import Accused, Conclusion, Expectations, Kind, PairResult, Round, Topology, Verdict
@@ -55,9 +56,16 @@ def peer_links(results: Sequence[Result], devices: Sequence[Device]) -> list[Res
     rest = [result for result in results if not _is_pair(result)]
     if not pairs:
         return [*results]
-    said = [*_spoilt(pairs, names), *_fewer_links(rest)]
+    said = _spoilt(pairs, names)
+    products = {device.name: device.product for device in devices}
+    silent: set[str] = set()
     if all(result.outcome in (Outcome.PASS, Outcome.FAIL) for result in rest):
-        said += _slow([_measured(result) for result in pairs])
+        measured = [_measured(result) for result in pairs]
+        said += _slow(measured)
+        lacks = nvlink.other_medium([nvlink.Path(m.sender, m.receiver, m.medium, m.alone) for m in measured], products)
+        said += [_Said((lack.device,), lack.sentence, lack.outcome) for lack in lacks]
+        silent = {result.device for result in pairs} - {result.device for result in rest}
+    said += [_Said((lack.device,), lack.sentence) for lack in nvlink.fewer_links(rest, sorted(silent), products)]
     heard = {result.device for result in results}
     order = [*(name for name in names if name in heard), *sorted(heard - set(names))]
     return [_whole(name, [r for r in results if r.device == name], said) for name in order]
@@ -207,19 +215,6 @@ def _hardly_moving(measured: Sequence[Measured]) -> list[_Said]:
         for (one, other), rate in best.items()
         if rate < HOST_LEAST_GB_S
     ]
-
-
-def _fewer_links(results: Iterable[Result]) -> list[_Said]:
-    """A GPU with fewer NVLinks up than most others of the node."""
-    up = {r.device: int(r.evidence["nvlinks_up"]) for r in results if "nvlinks_up" in r.evidence}
-    if len(up) < 3:
-        return []
-    usual = statistics.mode(sorted(up.values(), reverse=True))
-    alike = sum(count == usual for count in up.values())
-    if 2 * alike <= len(up):
-        return []
-    words = "{} NVLinks up, {} others have {}"
-    return [_Said((name,), words.format(n, alike, usual)) for name, n in up.items() if n < usual]
 
 
 def _whole(name: str, mine: Sequence[Result], said: Sequence[_Said]) -> Result:

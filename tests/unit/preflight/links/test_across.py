@@ -122,10 +122,59 @@ def test_processes_of_one_host_may_differ_by_much() -> None:
     assert list(failed(peer_links(crawling, DEVICES))) == ["cuda:6"]
 
 
-def test_fewer_nvlinks_up_than_the_siblings_have_fails() -> None:
-    def links(up: int, name: str) -> Result:
-        return Result(test="peer_links", outcome=Outcome.PASS, device=name, evidence={"nvlinks_up": up})
+def links(up: int, name: str, **evidence: object) -> Result:
+    return Result(test="peer_links", outcome=Outcome.PASS, device=name, evidence={"nvlinks_up": up, **evidence})
 
+
+def with_one_beside(rate: float, medium: str, lost: str = "cuda:7") -> list[Result]:
+    """All pairs over NVLink, but those of one GPU."""
+    beside = measured(NAMES, lambda a, b: rate if lost in (a, b) else 380.0, medium)
+    return [
+        b if lost in (r.device, r.locations[0].peer) else r
+        for r, b in zip(measured(NAMES, alike(380.0)), beside, strict=False)
+    ]
+
+
+def test_a_gpu_without_any_nvlink_among_gpus_that_have_them_fails() -> None:
+    results = with_one_beside(40.0, "pcie") + [links(18, n) for n in NAMES[:7]]
+    found = failed(peer_links(results, DEVICES))
+    assert list(found) == ["cuda:7"]
+    assert "0 NVLinks up, 7 others have 18" in found["cuda:7"]
+    assert (
+        "none of its pairs goes over NVLink, as most of the others' do: 40 GB/s over pcie, 380 GB/s" in found["cuda:7"]
+    )
+
+
+def test_a_gpu_whose_words_go_another_way_fails_though_its_links_are_up() -> None:
+    results = with_one_beside(20.0, "pcie") + [links(18, n) for n in NAMES]
+    assert list(failed(peer_links(results, DEVICES))) == ["cuda:7"]
+    as_fast = with_one_beside(380.0, "unknown") + [links(18, n) for n in NAMES]
+    assert [r.outcome for r in peer_links(as_fast, DEVICES)] == [Outcome.PASS] * 7 + [Outcome.ERROR]
+
+
+def test_only_gpus_of_one_product_ought_to_have_the_same_links() -> None:
+    other = (*DEVICES[:7], msgspec.structs.replace(DEVICES[7], product="L40S"))
+    results = with_one_beside(20.0, "pcie") + [links(18, n) for n in NAMES[:7]]
+    assert not failed(peer_links(results, other))
+    assert not failed(peer_links(measured(NAMES, alike(20.0), "pcie"), DEVICES)), "nobody has any"
+
+
+def test_who_hung_before_it_told_of_its_links_is_not_said_to_have_none() -> None:
+    hung = Result(test="peer_links", outcome=Outcome.HANG, device="cuda:3", reason="did not arrive")
+    results = [*measured(NAMES, alike(380.0)), *(links(18, n) for n in NAMES if n != "cuda:3"), hung]
+    judged = {r.device: r for r in peer_links(results, DEVICES)}
+    assert (judged["cuda:3"].outcome, judged["cuda:3"].reason) == (Outcome.HANG, "did not arrive")
+
+
+def test_links_of_which_the_driver_does_not_say_are_not_missed() -> None:
+    unsaid = links(10, "cuda:5", nvlink_links=18, nvlinks_down="")
+    results = measured(NAMES, alike(380.0)) + [links(18, n) for n in NAMES if n != "cuda:5"] + [unsaid]
+    assert not failed(peer_links(results, DEVICES))
+    down = msgspec.structs.replace(unsaid, evidence=unsaid.evidence | {"nvlinks_down": "3, 4"})
+    assert failed(peer_links([*results[:-1], down], DEVICES)) == {"cuda:5": "16 NVLinks up, 7 others have 18"}
+
+
+def test_fewer_nvlinks_up_than_the_siblings_have_fails() -> None:
     results = measured(NAMES, alike(380.0)) + [links(17 if n == "cuda:5" else 18, n) for n in NAMES]
     assert failed(peer_links(results, DEVICES)) == {"cuda:5": "17 NVLinks up, 7 others have 18"}
     uneven = [links(4 if n in NAMES[:4] else 6, n) for n in NAMES]

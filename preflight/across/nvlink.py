@@ -1,0 +1,86 @@
+"""Which GPU has fewer NVLinks than others of its product, or none that words go over. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from preflight.results import Outcome, Result
+
+NVLINK = "nvlink"
+LEAST_ALIKE = 3  # GPUs of one product: fewer have no "most"
+SLOW_SHARE = 0.5  # of what goes over NVLink; what is built instead of it carries a tenth
+
+
+class Path(NamedTuple):
+    """What came over one directed pair: what the driver says it goes over, and GB/s."""
+
+    sender: str
+    receiver: str
+    medium: str
+    rate: float
+
+
+class Lack(NamedTuple):
+    """What one GPU lacks that most others have."""
+
+    device: str
+    sentence: str
+    outcome: Outcome = Outcome.FAIL
+
+
+def fewer_links(results: Iterable[Result], silent: Iterable[str], products: Mapping[str, str]) -> list[Lack]:
+    """GPUs with fewer NVLinks up than most others of their product. `silent` came to the end of the test and have none."""
+    up = {r.device: _may_be_up(r) for r in results if "nvlinks_up" in r.evidence}
+    up = dict.fromkeys(silent, 0) | up if up else {}
+    lacks = []
+    for names in _alike(up, products):
+        usual = statistics.mode(sorted((up[name] for name in names), reverse=True))
+        many = sum(up[name] == usual for name in names)
+        if 2 * many > len(names):
+            lacks += [
+                Lack(name, f"{up[name]} NVLinks up, {many} others have {usual}") for name in names if up[name] < usual
+            ]
+    return lacks
+
+
+def other_medium(paths: Sequence[Path], products: Mapping[str, str]) -> list[Lack]:
+    """GPUs none of whose pairs go over NVLink, where most pairs of their product do.
+
+    It fails where words come slowly too. If only the driver says so, and words come as fast, that is not understood: an error.
+    """
+    ends = dict.fromkeys(name for path in paths for name in (path.sender, path.receiver))
+    lacks = []
+    for names in _alike(ends, products):
+        mine = [path for path in paths if {path.sender, path.receiver} <= set(names)]
+        by_nvlink = [path for path in mine if path.medium == NVLINK]
+        if 2 * len(by_nvlink) <= len(mine):
+            continue
+        usual = statistics.median(path.rate for path in by_nvlink)
+        reached = {name for path in by_nvlink for name in (path.sender, path.receiver)}
+        for name in names:
+            around = [path for path in mine if name in (path.sender, path.receiver)]
+            if name in reached or not around:
+                continue
+            rate = statistics.median(path.rate for path in around)
+            over = ", ".join(sorted({path.medium for path in around}))
+            words = f"none of its pairs goes over NVLink, as most of the others' do: {rate:.3g} GB/s over {over}, {usual:.3g} GB/s over NVLink"
+            lacks.append(Lack(name, words, Outcome.FAIL if rate < SLOW_SHARE * usual else Outcome.ERROR))
+    return lacks
+
+
+def _may_be_up(result: Result) -> int:
+    """Links that are up, and those of which the driver does not say."""
+    evidence = result.evidence
+    up, down = int(evidence["nvlinks_up"]), str(evidence.get("nvlinks_down", ""))
+    return max(up, int(evidence.get("nvlink_links", up)) - len(down.split(", ") if down else []))
+
+
+def _alike(names: Iterable[str], products: Mapping[str, str]) -> list[list[str]]:
+    """The devices of each product that has enough of them."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        groups[products.get(name, "")].append(name)
+    return [group for group in groups.values() if len(group) >= LEAST_ALIKE]
