@@ -47,6 +47,7 @@ KINDS = (
 class Repeats(NamedTuple):
     """What repeating one product showed. `digest` is that of the first; `wrong` what differed in the blocks set aside.
 
+    `output` is that of the last repeat, still as it was digested unless something was `differing`.
     `seconds` is how long the products took, without the digests where these do not run beside them.
     """
 
@@ -54,6 +55,7 @@ class Repeats(NamedTuple):
     repeats: int
     differing: list[int]
     wrong: list[Wrong]
+    output: Any
     seconds: float
 
     @property
@@ -137,7 +139,7 @@ def repeated(
     if differing:
         work.run(buffers[0])
         wrong = wrong_elements(digests, buffers[0])
-    return Repeats(digests.read()[0], repeats, differing, wrong, seconds)
+    return Repeats(digests.read()[0], repeats, differing, wrong, buffers[(repeats - 1) % BUFFERS], seconds)
 
 
 def _timed_by_clock(

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +16,7 @@ from preflight.checks.context import Context, Device
 from preflight.checks.matmul_works import SEEDS, SEEDS_OF_LEVEL, Item, available, schedule, size_of
 from preflight.kernels import goldens, spoiling
 from preflight.kernels.platforms import platform
-from preflight.kernels.products import KINDS, Kind
+from preflight.kernels.products import KINDS, Kind, Repeats, Work, repeated
 from preflight.results import Outcome, Result
 
 pytestmark = pytest.mark.torch
@@ -201,6 +202,31 @@ def test_what_a_work_gave_before_is_remembered() -> None:
     visits.visit(item)
     (found,) = visits.findings
     assert "0000000000000000 before, from the same operands" in found.what
+
+
+def test_what_is_judged_is_what_was_digested_and_no_further_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    def under_load(work: Work, repeats: int, _: object) -> Repeats:
+        def wrong(_: int, output: Any) -> None:
+            output[3, 5] *= -1
+
+        return repeated(work, repeats, wrong)
+
+    monkeypatch.setattr(matmul_repeat, "repeated", under_load)
+    result = products()
+    assert result.outcome is Outcome.FAIL
+    assert "wrong in every repeat; double precision: 1 wrong, first [3, 5]" in result.reason
+
+
+def test_an_output_that_changed_after_it_was_digested_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(work: Work, repeats: int, fault: Callable[[int, Any], None]) -> Repeats:
+        seen = repeated(work, repeats, fault)
+        spoiling.flip(seen.output, 0)
+        return seen
+
+    monkeypatch.setattr(matmul_repeat, "repeated", forgetful)
+    result = products()
+    assert result.outcome is Outcome.FAIL
+    assert "of the output to be judged, and it was" in result.reason
 
 
 def test_a_type_that_the_library_refuses_is_lacking_and_what_fails_is_not() -> None:
