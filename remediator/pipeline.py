@@ -64,7 +64,7 @@ def handle(state: ClusterState, item: AnyInput, settings: Settings) -> None:
     touched = _apply(state, item, settings)
     for incident_id in _incidents_on(state, touched):
         try:
-            if touched is not None or isinstance(item, PolicyChanged) or may_change(state.incidents[incident_id]):
+            if touched is not None or isinstance(item, PolicyChanged) or may_change(state, incident_id, item.at):
                 decide(state, state.incidents[incident_id], settings, item.at)
             advance(state, incident_id, settings.budget, item.at)
             _close_if_moot(state, incident_id, item.at)
@@ -113,7 +113,9 @@ def _node_says(
         return {item.node}
     if isinstance(item, PlacementChanged):
         _know(state, item.node, item.at)
-        state.put_node(replace(state.nodes[item.node], jobs=tuple(dict.fromkeys(item.jobs))))
+        before, jobs = state.nodes[item.node], tuple(dict.fromkeys(item.jobs))
+        left_at = None if jobs else item.at if before.jobs else before.left_at
+        state.put_node(replace(before, jobs=jobs, left_at=left_at))
         return {i.node for i in state.incidents.values()}  # an order under way may have to reach this node too
     _know(state, item.node, item.at)
     found = {kind for product in item.products if (kind := architecture_of(product)) is not None}

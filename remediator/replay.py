@@ -118,11 +118,11 @@ def _from_outside(item: AnyInput, state: ClusterState) -> AnyInput | None:
         return item
     if not isinstance(item, HoldsObserved):
         return None
-    theirs = tuple(hold for hold in item.holds if hold.owner is Owner.OPERATOR or _given_back(hold, state))
+    theirs = tuple(hold for hold in item.holds if hold.owner is Owner.OPERATOR or _in_service(hold, state))
     return HoldsObserved(at=item.at, holds=theirs) if theirs else None
 
 
-def _given_back(hold: NodeHold, state: ClusterState) -> bool:
-    """Or in service when it was first asked about: no policy's doing either, and a spare."""
+def _in_service(hold: NodeHold, state: ClusterState) -> bool:
+    """Given back by people, in service when it was first asked about, or as before: no policy's doing, nor what runs there."""
     before = state.holds.get(hold.node)
-    return bool(hold.schedulable) and (before is None or before.owner is Owner.OPERATOR)
+    return bool(hold.schedulable) and (before is None or before.owner is Owner.OPERATOR or bool(before.schedulable))

@@ -13,6 +13,7 @@ from remediator.decide.budget import isolation_guards
 from remediator.decide.guards import Guarded, ask
 from remediator.decide.hands import end
 from remediator.decide.lifecycle import move
+from remediator.decide.match import long_left
 from remediator.decide.policy import Answered, Policy, Rule
 from remediator.decide.returns import failed_again
 from remediator.decide.settings import Settings
@@ -20,7 +21,7 @@ from remediator.decide.spares import proposal
 from remediator.decide.stops import stops
 from remediator.model.plan import ONLY_TELLING, Mode, StepRun
 from remediator.model.records import ActionState, Answer, Decision, Incident, IncidentState
-from remediator.model.rules import NodeState
+from remediator.model.rules import JobScope, NodeState
 from remediator.state import ClusterState
 
 _SUSPECT_FROM = {NodeState.HEALTHY, NodeState.PROBATION}
@@ -28,9 +29,11 @@ _ASKED_AGAIN = {Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND, Answer.OBSERVE}
 _BY_MODE = {Mode.OBSERVE: Answer.OBSERVE, Mode.RECOMMEND: Answer.RECOMMEND, Mode.APPROVE: Answer.APPROVE}
 
 
-def may_change(incident: Incident) -> bool:
-    """Whether time alone may lead to another answer: the incident has none yet, or one that something holds back."""
-    return incident.answer is None or incident.answer in _ASKED_AGAIN
+def may_change(state: ClusterState, incident_id: str, now: float) -> bool:
+    """Whether time alone may lead to another answer: there is none yet, something holds it back, or the job is gone for good."""
+    incident = state.incidents[incident_id]
+    left = long_left(state, state.nodes[incident.node], now)
+    return left or incident.answer is None or incident.answer in _ASKED_AGAIN
 
 
 def decide(state: ClusterState, incident: Incident, settings: Settings, now: float) -> None:
@@ -117,7 +120,8 @@ def _put_in_force(
 
 
 def _plan(rule: Rule) -> tuple[tuple[StepRun, ...], ...]:
-    return tuple(tuple(StepRun(step) for step in stage) for stage in rule.stages)
+    patient = rule.match.job is JobScope.NONE  # work that has come meanwhile is none of the rule's business
+    return tuple(tuple(StepRun(step.patient() if patient else step) for step in stage) for stage in rule.stages)
 
 
 def _reason(state: ClusterState, found: Answered, guards: tuple[Guarded, ...]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
+from msgspec.structs import replace
+
 from remediator.history import Subject
 from remediator.model.records import NodeRecord
 from remediator.model.rules import JobScope, Match, Together
@@ -12,6 +14,7 @@ from remediator.state import ClusterState
 from vocabulary.finding import Finding
 
 FITS = ""
+NO_JOB_S = 300.0  # a job that starts again in place, and an agent that does, show no rank for a while
 
 
 def names(match: Match, kind: str) -> bool:
@@ -23,7 +26,7 @@ def misfit(match: Match, finding: Finding, state: ClusterState, now: float) -> s
     """Why a finding of a kind that the rule speaks of does not fit, in words; FITS (empty) if it does."""
     return (
         _of_finding(match, finding)
-        or _of_node(match, state.nodes[finding.node])
+        or _of_node(match, state.nodes[finding.node], state, now)
         or _of_company(match.together, finding, state, now)
         or _of_past(match, finding, state, now)
     )
@@ -47,7 +50,7 @@ def _of_finding(match: Match, finding: Finding) -> str:
     return FITS
 
 
-def _of_node(match: Match, node: NodeRecord) -> str:
+def _of_node(match: Match, node: NodeRecord, state: ClusterState, now: float) -> str:
     if match.architectures and not set(match.architectures) & set(node.architectures):
         known = _either(a.value for a in node.architectures) or "not known"
         return f"the GPUs' architecture is {known}, not {_either(a.value for a in match.architectures)}"
@@ -55,9 +58,29 @@ def _of_node(match: Match, node: NodeRecord) -> str:
         return f"the node is {node.state.value}, not {_either(s.value for s in match.node_states)}"
     if match.job is JobScope.RUNNING and not node.jobs:
         return "no job runs on the node"
-    if match.job is JobScope.NONE and node.jobs:
+    return work_on(node, state, now) if match.job is JobScope.NONE else FITS
+
+
+def work_on(node: NodeRecord, state: ClusterState, now: float) -> str:
+    """What speaks against that no job is on a node, empty if nothing does: its own word for a while, and the scheduler's."""
+    seen = state.holds.get(node.node)
+    if node.jobs:
         return f"{_either(ref.job for ref in node.jobs)} runs on the node"
-    return FITS
+    if node.left_at is not None and now - node.left_at < NO_JOB_S:
+        return f"its last rank is gone for less than {NO_JOB_S:g} s"
+    if seen is None or seen.schedulable is None:
+        return "the scheduler does not say what runs on the node"
+    return f"the scheduler has {_either(seen.jobs)} on the node" if seen.jobs else FITS
+
+
+def long_left(state: ClusterState, node: NodeRecord, now: float) -> bool:
+    """Whether its ranks are gone for so long, from now on, that a rule may take it for a node without a job. Once."""
+    if node.left_at is None or now - node.left_at < NO_JOB_S:
+        if node.left_at is not None and node.left_at > now:  # the clock of a leader before was ahead
+            state.put_node(replace(node, left_at=now))
+        return False
+    state.put_node(replace(node, left_at=None))
+    return True
 
 
 def _of_company(together: Together | None, finding: Finding, state: ClusterState, now: float) -> str:

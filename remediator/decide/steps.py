@@ -63,7 +63,7 @@ def drain(context: Context, run: StepRun) -> StepRun:
             return cordoned
     hold = context.state.holds.get(context.incident.node)
     if hold is None or not hold.drained:
-        if hold is not None and hold.evictable and not asked_to_leave:
+        if hold is not None and hold.evictable and run.step.evicts and not asked_to_leave:
             return context.plan_action(run, EVICT, context.incident.node)
         return run
     if context.node.state not in THEIRS:

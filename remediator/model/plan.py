@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 import msgspec
+from msgspec.structs import replace
 
 from remediator.model.rules import Guards
 
@@ -76,6 +77,11 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     on_failure: tuple[Step, ...] = ()
     mode: Mode = Mode.ACT
     guards: Guards = Guards()
+    evicts: bool = True  # a drain asks what runs there to leave, where the site wants that
+
+    def patient(self) -> Step:
+        """The same, on failure too, without asking anything that runs to leave."""
+        return replace(self, evicts=False, on_failure=tuple(each.patient() for each in self.on_failure))
 
     def __str__(self) -> str:
         return f"{self.verb.value}: {self.how}" if self.how else self.verb.value

@@ -53,6 +53,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     isolated_at: float | None = None  # when we last took it out of service; kept after it came back
     hold_confirmed_at: float | None = None  # the scheduler said so
     jobs: tuple[JobRef, ...] = ()
+    left_at: float | None = None  # when the last rank was gone, until that is so long ago that no rule asks for it
     architectures: tuple[Architecture, ...] = ()  # of its GPUs
     places: Places = Places()
     returns: tuple[Return, ...] = ()  # of the last weeks, oldest first
