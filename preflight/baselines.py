@@ -1,15 +1,17 @@
 """Where a node keeps what it knows of figures: the fleet's baseline, its own history, the site's products. Files, read and written.
 
 A folder with ``baseline.json``, ``history.json`` and ``products.yaml``; each may be missing. A file that cannot be used is told of
-and left as it is, and the run goes on without it.
+and left as it is, and the run goes on without it. Who changes one holds the folder's lock; readers need none, as files are replaced.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +28,9 @@ VARIABLE = "HEALTHD_PREFLIGHT_BASELINE"
 FOLDER = Path("/var/lib/gpu-healthd/preflight")
 SHIPPED = Path(__file__).parent / "expect" / "products.yaml"
 BASELINE, HISTORY, PRODUCTS = "baseline.json", "history.json", "products.yaml"
+LOCK = ".lock"
+LOCK_WAIT_S = 20.0
+LOCK_LOOK_S = 0.02
 BYTES_MAX = 64 << 20
 TABLE_BYTES_MAX = 1 << 20
 VERSION = 1
@@ -120,6 +125,23 @@ def write(path: Path, what: Baseline | History) -> None:
         raise BaselineError(f"{path}: cannot be written: {error.strerror}; free or open the folder") from error
 
 
+def taught(at: Path, change: Callable[[Baseline], Baseline]) -> tuple[Baseline, Baseline]:
+    """Change the baseline in the folder `at`, which nobody else changes meanwhile. What it was, and what it is now.
+
+    A change that changes nothing writes nothing.
+
+    Raises:
+        BaselineError: it can't be read or written, or somebody else keeps it.
+    """
+    path = at / BASELINE
+    with _alone(at):
+        old = read_baseline(path)
+        new = change(old)
+        if new != old:
+            write(path, new)
+    return old, new
+
+
 def remember(at: Path, document: Document) -> None:
     """Add a run that passed, nothing injected, to the node's history. The usual folder is made only where healthd keeps its state.
 
@@ -129,7 +151,41 @@ def remember(at: Path, document: Document) -> None:
     if document.verdict is not Verdict.PASS or document.injected or (at == FOLDER and not at.parent.is_dir()):
         return
     path = at / HISTORY
-    write(path, record(read_history(path), document))
+    with _alone(at):
+        write(path, record(read_history(path), document))
+
+
+@contextmanager
+def _alone(at: Path) -> Iterator[None]:
+    """Hold the folder's lock, so that of two who read, change and write neither loses what the other wrote."""
+    path = at / LOCK
+    try:
+        at.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be opened: {error.strerror}; free or open the folder") from error
+    try:
+        _wait(lock, path)
+        yield
+    finally:
+        os.close(lock)  # which lets go of it
+
+
+def _wait(lock: int, path: Path) -> None:
+    until = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise BaselineError(
+                    f"{path}: held by another program for {LOCK_WAIT_S:g} s; see who it is (fuser), then try again"
+                ) from None
+        except OSError as error:
+            raise BaselineError(f"{path}: cannot be locked: {error.strerror}; use a local folder") from error
+        else:
+            return
+        time.sleep(LOCK_LOOK_S)
 
 
 def _table(path: Path) -> Table:

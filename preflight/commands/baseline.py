@@ -61,7 +61,8 @@ def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noq
     from preflight.expect.learning import learn as learned  # noqa: PLC0415 - likewise
 
     found = documents(files)
-    path = baselines.folder(at) / baselines.BASELINE
+    kept = baselines.folder(at)
+    path = kept / baselines.BASELINE
     taught = []
     for name, document in zip(files, found, strict=True):
         if why := refusal(document):
@@ -71,8 +72,7 @@ def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noq
     if not taught:
         raise Trouble(f"nothing was learned: {len(files)} documents, none that teaches; {path} is as it was")
     try:
-        new = learned(taught, baselines.read_baseline(path), accept=accept)
-        baselines.write(path, new)
+        _, new = baselines.taught(kept, lambda old: learned(taught, old, accept=accept))
     except baselines.BaselineError as error:
         raise Trouble(str(error)) from None
     nodes = {document.node for document in taught}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +17,21 @@ from preflight import baselines
 from preflight.baselines import (
     BASELINE,
     HISTORY,
+    LOCK,
     PRODUCTS,
     BaselineError,
     knowledge,
     read_baseline,
     read_history,
     remember,
+    taught,
     write,
 )
+from preflight.expect.fleet import Baseline
 from preflight.expect.learning import learn
 from preflight.expect.products import product_of
 from preflight.results import Verdict
-from tests.unit.preflight.expect.runs import document
+from tests.unit.preflight.expect.runs import document, rate
 
 SITE = """
 version: 1
@@ -173,3 +180,34 @@ def test_a_file_is_readable_by_others(tmp_path: Path) -> None:
     write(tmp_path / BASELINE, learn([document("n1", [1.0])]))
     assert os.stat(tmp_path / BASELINE).st_mode & 0o777 == 0o644  # noqa: PTH116 - the mode is what is asked for
     assert msgspec.json.decode((tmp_path / BASELINE).read_bytes())["version"] == 1
+
+
+def _remembers(at: Path, run: int) -> None:
+    remember(at, document("n1", [790.0], float(run), figure=rate(1.0, setting=f"type {run}")))
+
+
+def _teaches(at: Path, node: int) -> None:
+    taught(at, lambda old: learn([document(f"n{node}", [790.0])], old))
+
+
+@pytest.mark.parametrize("change", [_remembers, _teaches])
+def test_who_changes_a_file_at_once_loses_nothing(tmp_path: Path, change: Callable[[Path, int], None]) -> None:
+    with ProcessPoolExecutor(4, get_context("spawn")) as pool:
+        list(pool.map(change, [tmp_path] * 24, range(1, 25)))
+    known = read_baseline(tmp_path / BASELINE).entries
+    assert sum(len(entry.nodes) for entry in known) + len(read_history(tmp_path / HISTORY).pasts) == 24
+
+
+def test_a_folder_that_another_holds_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines, "LOCK_WAIT_S", 0.0)
+    with (tmp_path / LOCK).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(BaselineError, match="held by another program"):
+            remember(tmp_path, document("n1", [790.0]))
+    remember(tmp_path, document("n1", [790.0]))
+    assert (tmp_path / HISTORY).exists()
+
+
+def test_what_changes_nothing_writes_nothing(tmp_path: Path) -> None:
+    assert taught(tmp_path, lambda old: old) == (Baseline(), Baseline())
+    assert not (tmp_path / BASELINE).exists()
