@@ -20,7 +20,7 @@ import numpy as np
 from preflight.checks.context import Context
 from preflight.host.digits import four
 from preflight.host.machine import Machine
-from preflight.host.mounts import Mount, mount_of
+from preflight.host.mounts import Mount, mount_of, mounted_read_only
 from preflight.host.room import room
 from preflight.host.scratch import PAGE_BYTES, Scratch, aligned
 from preflight.host.words import TILE_WORDS, WrongWord, key, tile, write, wrong
@@ -33,6 +33,7 @@ BLOCK_BYTES = 4 << 20
 BYTES_MAX = {"gate": 64 << 20, "standard": 2 << 30, "burn-in": 16 << 30}
 FREE_SHARE_MAX = 0.1  # of what is free: a test must not fill a disk
 FREE_SHARE_MIN = 0.01  # of all: below it the next job fails
+READ_SHARE_MIN = 0.25  # of what was written, however long that takes
 SMALL_MAX = 1000
 LISTED_MAX = 8
 SLOW_FACTOR = 10
@@ -100,10 +101,17 @@ def _one(context: Context, folder: Path, machine: Machine) -> Result:
             size = min(size, room(machine, "gate"))
         measured = _Run(context, real, max(1, size // BLOCK_BYTES)).measure()
     except OSError as error:
-        outcome, misconfigured, todo = _MEANINGS.get(error.errno or 0, _ELSE)
+        outcome, misconfigured, todo = _meaning(error, folder, machine)
         reason = f"{folder}: {error.strerror or error}; {todo}"
         return _result(folder, outcome, reason, misconfigured=misconfigured)
     return conclude(folder, mount, space, measured)
+
+
+def _meaning(error: OSError, folder: Path, machine: Machine) -> tuple[Outcome, bool, str]:
+    mounts = machine.text("/proc/self/mountinfo") or ""
+    if error.errno == errno.EROFS and mounted_read_only(str(folder.resolve()), mounts):
+        return Outcome.NOT_RUN, True, f"it is mounted so: mount it for writing, or take it out of {PATHS_VARIABLE}"
+    return _MEANINGS.get(error.errno or 0, _ELSE)
 
 
 def too_full(space: Space) -> str:
@@ -137,6 +145,11 @@ def conclude(folder: Path, mount: Mount, space: Space, measured: Measured) -> Re
         remarks.append(f"{folder} is in memory ({mount.kind}): no disk was tested")
     elif not measured.direct:
         remarks.append(f"{folder} ({mount.kind}) allows no direct access: what was read may have come from memory")
+    if measured.read < measured.written:
+        share = 100 * measured.read / measured.written
+        remarks.append(
+            f"{folder}: time was enough to read back {share:.0f} % of what was written; the rest is unproved"
+        )
     reason = ""
     if measured.count:
         reason = (
@@ -180,10 +193,11 @@ class _Run:
             self._context.note(f"{self._folder}: flushing")
             write_s += file.flush()
             file.forget_cached()
+            order = np.random.default_rng(self._mark).permutation(blocks).tolist()
             if self._context.fault == "wrong_bytes":
-                self._spoil(file, blocks // 2)
+                self._spoil(file, order[0])
             self._context.note(f"{self._folder}: reading back")
-            read, read_s, count, listed = self._read(file, blocks)
+            read, read_s, count, listed = self._read(file, order)
             self._context.note(f"{self._folder}: small writes, each flushed")
             syncs, places = self._sync_small(file, blocks)
             file.forget_cached()
@@ -212,17 +226,18 @@ class _Run:
             blocks += 1
         return blocks, seconds
 
-    def _read(self, file: Scratch, blocks: int) -> tuple[int, float, int, list[WrongWord]]:
+    def _read(self, file: Scratch, order: Sequence[int]) -> tuple[int, float, int, list[WrongWord]]:
+        """Until the time is over, so in an order of chance: else the end of what was written would never be looked at."""
         seconds, count, read = 0.0, 0, 0
         listed: list[WrongWord] = []
-        for block in range(blocks):
+        for block in order:
             self._block.fill(0)
             seconds += file.read(self._block, block * BLOCK_BYTES)
             read += 1
             found, words = wrong(self._block, self._tile, key(self._mark, block), self._scratch, LISTED_MAX)
             count += found
             listed += [msgspec.structs.replace(one, offset=one.offset + block * BLOCK_BYTES) for one in words]
-            if not self._until(_READING) and self._context.fault != "wrong_bytes":
+            if not self._until(_READING) and read >= READ_SHARE_MIN * len(order):
                 break
         return read, seconds, count, listed[:LISTED_MAX]
 

@@ -1,4 +1,4 @@
-"""Which file system a path is on. Pure but for `/proc/self/mounts`, which the caller reads."""
+"""Which file system a path is on, and who made it read-only. Pure but for files of `/proc/self`, which the caller reads."""
 
 from __future__ import annotations
 
@@ -28,6 +28,17 @@ def mount_of(path: str, mounts: str) -> Mount | None:
         if below and (best is None or len(mount.point) >= len(best.point)):
             best = mount
     return best
+
+
+def mounted_read_only(path: str, mountinfo: str) -> bool:
+    """Whether a person mounted the file system of `path` read-only, by the text of ``/proc/self/mountinfo``.
+
+    The kernel, when it gives up after errors, makes the file system read-only and leaves the mount's own options as they were.
+    """
+    lines = (line.split(" ") for line in mountinfo.splitlines())
+    mounts = "\n".join(f"- {words[4]} - {words[5]}" for words in lines if len(words) > 5)
+    mount = mount_of(path, mounts)
+    return mount is not None and "ro" in mount.options
 
 
 def _unescaped(word: str) -> str:

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from preflight.checks import storage
 from preflight.checks.context import Context
 from preflight.checks.storage import PATHS_VARIABLE, Measured, Space, percentile, too_full
-from preflight.host.mounts import Mount, mount_of
+from preflight.host.mounts import Mount, mount_of, mounted_read_only
+from preflight.host.scratch import Scratch
+from preflight.host.words import Words
 from preflight.results import Outcome, Result
 
 GIB = 1 << 30
@@ -49,6 +51,28 @@ def test_one_wrong_bit_on_the_disk_is_found(folder: Path) -> None:
     assert result.outcome is Outcome.FAIL
     assert "1 words read are not those written" in result.reason
     assert result.locations[0].path == str(folder)
+
+
+@pytest.mark.parametrize("fault", ["", "wrong_bytes"])
+def test_without_time_a_quarter_is_read_all_the_same_blocks_by_chance_and_that_is_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    places: set[int] = set()
+    read = Scratch.read
+
+    def noted(file: Scratch, into: Words, offset: int) -> float:
+        if into.nbytes == storage.BLOCK_BYTES:
+            places.add(offset)
+        return read(file, into, offset)
+
+    monkeypatch.setattr(Scratch, "read", noted)
+    monkeypatch.setattr(storage._Run, "_until", lambda _, share: share == storage._WRITING)
+    monkeypatch.setitem(storage.BYTES_MAX, "gate", 8 * storage.BLOCK_BYTES)
+    runs = [results(fault)[0] for _ in range(12)]
+    assert {(run.evidence["bytes"], run.evidence["bytes_verified"]) for run in runs} == {(8 << 22, 2 << 22)}
+    assert all("read back 25 % of what was written" in run.remarks[-1] for run in runs)
+    assert {run.outcome for run in runs} == {Outcome.FAIL if fault else Outcome.PASS}
+    assert len(places) > 2
 
 
 def test_a_slow_disk_shows_in_its_rate(folder: Path) -> None:
@@ -101,10 +125,20 @@ def mounted(folder: Path, options: str, prepare: str, share: float) -> Result:
     pytest.skip("this user may not mount in a namespace of its own")
 
 
-def test_a_read_only_file_system_fails(tmp_path: Path) -> None:
-    result = mounted(tmp_path, "size=64m", 'mount -o remount,ro "$0"', 0.1)
+def test_a_file_system_that_became_read_only_fails(tmp_path: Path) -> None:
+    other = 'mkdir "$0-other" && mount --bind "$0" "$0-other" && mount -o remount,ro "$0-other"'  # as after an error
+    result = mounted(tmp_path, "size=64m", other, 0.1)
     assert result.outcome is Outcome.FAIL
     assert "Read-only file system; the kernel makes it so after errors" in result.reason
+
+
+@pytest.mark.parametrize(
+    "by_hand", ['mount -o remount,ro "$0"', 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"']
+)
+def test_a_folder_that_a_person_mounted_read_only_is_for_a_person(tmp_path: Path, by_hand: str) -> None:
+    result = mounted(tmp_path, "size=64m", by_hand, 0.1)
+    assert (result.outcome, result.misconfigured) == (Outcome.NOT_RUN, True)
+    assert "Read-only file system; it is mounted so: mount it for writing" in result.reason
 
 
 def test_a_file_system_without_room_or_files_fails_before_anything_is_written(tmp_path: Path) -> None:
@@ -180,6 +214,18 @@ def test_a_path_belongs_to_the_last_and_deepest_mount(path: str, point: str, kin
     assert mount is not None
     assert (mount.point, mount.kind) == (point, kind)
     assert mount_of(path, "") is None
+
+
+MOUNTINFO = (
+    "24 1 8:1 / / rw,relatime shared:1 - ext4 /dev/a ro,errors=remount-ro\n"
+    "30 24 0:5 / /data\\040set ro,nosuid - nfs fs:/x rw\nbad\n"
+)
+
+
+@pytest.mark.parametrize(("path", "by_hand"), [("/", False), ("/data", False), ("/data set/x", True)])
+def test_the_kernel_leaves_the_options_of_a_mount_alone(path: str, *, by_hand: bool) -> None:
+    assert mounted_read_only(path, MOUNTINFO) is by_hand
+    assert not mounted_read_only(path, "")
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1))
