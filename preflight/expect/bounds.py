@@ -9,6 +9,8 @@ import msgspec
 from preflight.expect.figures import Better, better, said
 from preflight.results import Expectation, Figure, Source
 
+SHARE_MAX = 0.75  # however far good machines scatter, under a quarter of the usual is worth a word
+
 
 class Word(enum.Enum):
     """What a source's word is worth when its bound is missed."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from preflight.expect.bounds import Bound, Word, bound, misses
+from preflight.expect.bounds import SHARE_MAX, Bound, Word, behind, bound, misses
 from preflight.expect.figures import NORMAL_MAD, Key, said, spread
 from preflight.results import Figure, Source
 
@@ -22,6 +22,8 @@ DEVICES_MIN = 4  # in a node, to show how its devices scatter
 NODES_ALONE = 8  # so many need no second witness
 FAIL_SHARE = 0.08
 SIGMAS = 5.0
+ALIKE_MIN = 3  # so many others that are as slow may be another part, and no fault
+ALIKE_SHARE = 0.75  # of what fails; as slow by noise alone is one node of thousands
 DRIFT_PER_LEARN = 0.02
 DRIFT_IN_ALL = 0.10
 
@@ -63,6 +65,7 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
     """What an entry says: the usual value, how devices scatter about it as a share, and from how many nodes.
 
     `inside` is how the devices of one node scatter about each other; None if nodes have too few to tell. `held` is what the nodes say now where that is too far from the level; else 0.
+    `middles` is what each of these nodes reaches.
     """
 
     usual: float
@@ -70,6 +73,7 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     inside: float | None = None
     held: float = 0.0
+    middles: tuple[float, ...] = ()
 
 
 def level(entry: Entry, without: str = "") -> Level | None:
@@ -91,6 +95,7 @@ def level(entry: Entry, without: str = "") -> Level | None:
         nodes=len(others),
         inside=inside if max(map(len, others)) >= DEVICES_MIN else None,
         held=now if usual != now else 0.0,
+        middles=tuple(middles),
     )
 
 
@@ -110,7 +115,36 @@ def within(value: float, middle: float, share: float) -> float:
 
 def fail_share(found: Level) -> float:
     """By which share a figure may be worse than the level."""
-    return max(FAIL_SHARE, SIGMAS * found.spread)
+    return min(SHARE_MAX, max(FAIL_SHARE, SIGMAS * found.spread))
+
+
+def alike(found: Level, figure: Figure) -> list[float]:
+    """What those of the nodes reach that are about as slow as `figure`: within the failing share of it, and slow themselves."""
+    share = fail_share(found)
+    reached = ((middle, msgspec.structs.replace(figure, value=middle)) for middle in found.middles if middle > 0)
+    return [
+        middle
+        for middle, theirs in reached
+        if abs(behind(figure, middle)) <= share and behind(theirs, found.usual) >= ALIKE_SHARE * share
+    ]
+
+
+def _word(at: Level, figure: Figure, share: float) -> tuple[Word, str]:
+    """What the word of nodes with the same software is worth, and why it doesn't decide."""
+    moved = bound(figure, Source.FLEET, at.held, share, "") if at.held > 0 else None
+    if moved and not misses(figure.value, moved):
+        return Word.WITNESS, f"these nodes reach {said(at.held)} by now: see why, then learn with --accept"
+    if at.nodes < NODES_ALONE:
+        return Word.WITNESS, f"{at.nodes} nodes are too few to fail by alone: learn from {NODES_ALONE}"
+    if len(others := alike(at, figure)) >= ALIKE_MIN:
+        middle = said(statistics.median(others))
+        return (
+            Word.WITNESS,
+            f"{len(others)} of these nodes reach about {middle} too: see whether they have another part",
+        )
+    if at.spread * SIGMAS > SHARE_MAX:
+        return Word.WITNESS, f"these nodes scatter by {at.spread:.0%}: too far to fail by alone"
+    return Word.DECIDES, ""
 
 
 class Fleet:
@@ -131,8 +165,9 @@ class Fleet:
     def bound(self, key: Key, figure: Figure) -> Bound | None:
         """What other nodes of this product say of a figure; None for fewer than three, or another unit.
 
-        It decides if there are eight nodes at least. Nodes that ran other software hint only; those that have moved from their
-        level, but not so far that the figure is bad beside them, are witnesses.
+        It decides if there are eight nodes at least. Nodes that ran other software hint only. They are witnesses if they have
+        moved from their level, but not so far that the figure is bad beside them; if some of them are as slow; and if they
+        scatter too far.
         """
         found = self._level(key, figure.unit)
         if found is None:
@@ -143,14 +178,9 @@ class Fleet:
         expectation = bound(figure, Source.FLEET, at.usual, share, words)
         if expectation is None:
             return None
-        word, doubt = Word.DECIDES, ""
-        moved = bound(figure, Source.FLEET, at.held, share, "") if at.held > 0 else None
+        word, doubt = _word(at, figure, share)
         if software != self._software:
             word, doubt = Word.HINT, f"they ran {software or 'software they did not tell'}"
-        elif moved and not misses(figure.value, moved):
-            word, doubt = Word.WITNESS, f"these nodes reach {said(at.held)} by now: see why, then learn with --accept"
-        elif at.nodes < NODES_ALONE:
-            word, doubt = Word.WITNESS, f"{at.nodes} nodes are too few to fail by alone: learn from {NODES_ALONE}"
         return Bound(expectation=expectation, usual=at.usual, witnesses=at.nodes, word=word, doubt=doubt)
 
     def _level(self, key: Key, unit: str) -> tuple[Level, str] | None:

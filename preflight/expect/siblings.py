@@ -6,7 +6,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 
-from preflight.expect.bounds import Bound, behind, bound, named
+from preflight.expect.bounds import SHARE_MAX, Bound, behind, bound, named
 from preflight.expect.figures import Key, Reading, heat, said, spread
 from preflight.results import Expectation, Figure, Source
 
@@ -27,7 +27,7 @@ class Siblings:
                 self._values[reading.key][reading.device].append(reading.figure.value)
 
     def bound(self, key: Key, device: str, figure: Figure, scatter: float | None = None) -> Bound | None:
-        """What the others say; None for fewer than three of them, and where they scatter so much that they say nothing.
+        """What the others say; None for fewer than three of them. It never decides where they scatter too far.
 
         `scatter` is how devices of one node differ, as a share, where the fleet knows it: seven siblings show it badly.
         """
@@ -43,10 +43,12 @@ class Siblings:
                 words=f"{HOTTER_C:g} °C over their median",
             )
             return Bound(expectation=hot, usual=usual, witnesses=len(others))
-        share = max(FAIL_SHARE, SIGMAS * (spread(others) if scatter is None else scatter))
+        apart = spread(others) if scatter is None else scatter
+        share = min(SHARE_MAX, max(FAIL_SHARE, SIGMAS * apart))
+        doubt = f"devices scatter by {apart:.0%}: too far to fail by alone" if SIGMAS * apart > SHARE_MAX else ""
         words = f"{share:.0%} worse than the median of {len(others)} others, {said(usual)}"
         expectation = bound(figure, Source.SIBLINGS, usual, share, words)
-        return Bound(expectation=expectation, usual=usual, witnesses=len(others)) if expectation else None
+        return Bound(expectation=expectation, usual=usual, witnesses=len(others), doubt=doubt) if expectation else None
 
 
 def remark(figure: Figure, said_by: Bound) -> str:

@@ -2,9 +2,10 @@
 
 A table can be wrong for a variant of a product, a fleet can be young, siblings can be slow together. So:
 
-1. What the test itself demands decides. So does a fleet of at least eight other nodes with the same software.
+1. What the test itself demands decides. So does a fleet of at least eight other nodes with the same software, unless three of
+   them are as slow: they may all have another part.
 2. So do siblings of the same run: from 9 % on where the fleet knows how devices scatter, else from 12 % on. Not where the fleet
-   finds the figure usual.
+   finds the figure usual. Where devices or nodes scatter too far, neither decides.
 3. So does a static bound (table, link) that is missed by far more than a table can be wrong.
 4. Else a witness takes a second source. One witness alone proves nothing: no conclusion. A hint alone is a remark.
 5. Of a figure that tells of the worst moment only (p99, least, greatest) others' words are hints: it has heavy tails.
@@ -85,7 +86,7 @@ def _word(figure: Figure, source: Source, bounds: Bounds) -> Word:
         return Word.DECIDES
     if source is Source.SIBLINGS:
         scatter_known = fleet is not None and fleet.word is not Word.HINT
-        sure = scatter_known or behind(figure, bound.usual) >= SIBLINGS_ALONE_SHARE
+        sure = not bound.doubt and (scatter_known or behind(figure, bound.usual) >= SIBLINGS_ALONE_SHARE)
         return Word.DECIDES if sure else Word.WITNESS
     return bound.word
 

@@ -50,6 +50,12 @@ def moved(nodes: int, value: float, to: float) -> Baseline:
     return learn(new, fleet(nodes, value))
 
 
+def mixed(most: int, few: int, reached: float, slower: float) -> Baseline:
+    """A fleet of which `few` nodes reach `slower` only."""
+    values = [reached * (1 + i / 2000) for i in range(most)] + [slower * (1 + i / 2000) for i in range(few)]
+    return learn(document(f"other{i}", [value] * 8) for i, value in enumerate(values))
+
+
 def known(**what: object) -> Knowledge:
     return Knowledge(**{"node": NODE, "table": Table(), **what})  # type: ignore[arg-type] - each by its own type
 
@@ -105,6 +111,17 @@ SCENES: dict[str, tuple[list[float], Knowledge, Outcome]] = {
     "under a fleet that has moved": ([600.0], known(baseline=moved(12, 790, 690)), FAIL),
     "siblings miss the table too": ([650.0] * 7 + [585.0], known(table=TABLE), ERROR),
     "siblings miss the table by far too": ([250.0] * 7 + [226.0], known(table=TABLE), FAIL),
+    "as slow as a third of the fleet": (ALL_SLOW, known(baseline=mixed(24, 12, 790, 671)), ERROR),
+    "as slow as a third of the fleet, under the table": (
+        ALL_SLOW,
+        known(table=TABLE, baseline=mixed(24, 12, 790, 671)),
+        FAIL,
+    ),
+    "as slow as two nodes": (ALL_SLOW, known(baseline=mixed(24, 2, 790, 671)), FAIL),
+    "slower than the slow third of a fleet": ([600.0], known(baseline=mixed(24, 12, 790, 671)), FAIL),
+    "a sliver of what a scattered fleet reaches": ([8.0], known(baseline=fleet(12, 790, spread=1.0)), ERROR),
+    "a third of what a scattered fleet reaches": ([263.0], known(baseline=fleet(12, 790, spread=1.0)), PASS),
+    "a sliver of what its scattered siblings reach": ([400.0, 1200, 500, 1100, 800, 600, 1000, 8], known(), ERROR),
     "under the fleet, no table": (ALL_SLOW, known(baseline=fleet(12, 790)), FAIL),
     "slower than it was, else unknown": (ALL_SLOW, known(history=history(790)), PASS),
     "slower than it was, and under the table": (ALL_SLOW, known(table=TABLE, history=history(790)), FAIL),
@@ -133,6 +150,20 @@ def test_what_is_said_in_every_scene(golden: Callable[[str, str], None]) -> None
             shown = "none" if figure.margin is None else f"{figure.margin:.4f}"
             lines.append(f"  margin {shown}, by {', '.join(e.source.value for e in figure.expected) or 'nobody'}")
     golden("preflight/expectations.txt", "\n".join(lines) + "\n")
+
+
+def test_a_healthy_minority_with_another_part_is_no_failure() -> None:
+    found = judged([671.0] * 8, known(baseline=mixed(24, 12, 790, 671)))
+    assert {result.outcome for result in found} == {ERROR}
+    assert "12 of these nodes reach about 672.8 too: see whether they have another part" in found[0].reason
+
+
+def test_a_latency_has_minorities_too() -> None:
+    late = Figure(name="latency", value=1.0, unit="us", setting=SETTING)
+    values = [10.0] * 24 + [20.0] * 12
+    slow = learn(document(f"other{i}", [value] * 8, figure=late) for i, value in enumerate(values))
+    assert expected(results([20.0], late), devices(1), known(baseline=slow))[0].outcome is ERROR
+    assert expected(results([30.0], late), devices(1), known(baseline=slow))[0].outcome is FAIL
 
 
 def test_only_the_slow_one_is_named() -> None:
