@@ -26,6 +26,7 @@ from preflight.results import Outcome, Result
 
 _PR_SET_PDEATHSIG = 1
 _REQUEST: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_RESULT: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 Send = Callable[[Answer], None]
 
 
@@ -68,22 +69,18 @@ class Tester:
             self.run(request)
 
     def run(self, do: Do) -> None:
-        """Run one test and send each result as it comes, then the mark that there are no more."""
-        pending: Result | None = None
+        """Run one test and send each result at once, since a test may hang or crash after it; then the mark that there are no more."""
         self._step, raised = 0, False
         self._send(Now(STARTING))
         try:
             for result in self._results(do):
-                if pending is not None:
-                    self._send(Done(pending, last=False))
-                pending = result
+                self._send(Done(result, last=False))
             if self._device is not None:
                 self._settle(self._device)
         except Exception as error:  # noqa: BLE001 - whatever a broken machine throws is a result
-            if pending is not None:
-                self._send(Done(pending, last=False))
-            pending, raised = of_exception(do.test, error, self._name), True
-        self._send(Done(pending, last=True, raised=raised))
+            self._send(Done(of_exception(do.test, error, self._name), last=False))
+            raised = True
+        self._send(Done(None, last=True, raised=raised))
 
     def _results(self, do: Do) -> Iterator[Result]:
         """The test's results as they come, each with its device and how long it took."""
@@ -103,7 +100,13 @@ class Tester:
         for result in check.run(context):
             now = time.perf_counter()
             seconds, began = round(now - began, 3), now
-            yield finite(msgspec.structs.replace(result, device=result.device or self._name, seconds=seconds))
+            timed = msgspec.structs.replace(result, device=result.device or self._name, seconds=seconds)
+            try:
+                sound = as_read(finite(timed))
+            except Exception:
+                yield bare(timed)  # a test that tells a fault badly has found it all the same
+                raise
+            yield sound
 
     def _commit(self, fault: str) -> None:
         """The faults that every test can be given: its process hangs, or crashes."""
@@ -147,6 +150,27 @@ class Tester:
 
         gc.collect()
         devices.settle(device)
+
+
+def as_read(result: Result) -> Result:
+    """A result as its reader will have it.
+
+    Raises:
+        msgspec.ValidationError: it holds what a result cannot.
+        TypeError: it holds what JSON cannot.
+    """
+    return _RESULT.decode(msgspec.json.encode(result))
+
+
+def bare(result: Result) -> Result:
+    """What is left of a result without anything that could be of a wrong type."""
+    return Result(
+        test=result.test,
+        outcome=result.outcome,
+        device=str(result.device),
+        reason=str(result.reason),
+        seconds=result.seconds,
+    )
 
 
 def of_exception(test: str, error: Exception, device: str) -> Result:

@@ -10,9 +10,11 @@ from preflight.endings import Ending, How
 from preflight.messages import STARTING, Do, Done, Inventory, Now, Ready, Refused, Request
 from preflight.plan import START_WATCHDOG_S
 from preflight.process import TestProcess
-from preflight.results import Result
+from preflight.results import Outcome, Result
 from vocabulary.clock import Clock
 
+LISTEN_S = 1.0  # at a time
+PAUSED_S = 3.0  # later than asked: then this machine, or all of us, stood still, and nobody's time ran
 PEER_GRACE_S = 10.0  # what is left to a test's other devices after one of them is gone: they wait for it in vain
 
 
@@ -29,6 +31,7 @@ class Turn:
         self.answer: Inventory | Ready | Refused | Done | None = None
         self.hung = self.gone = False
         self._clock = clock
+        self._test = request.test if isinstance(request, Do) else ""
         self._started = not isinstance(request, Do)
         self.began = clock.monotonic()
         self.deadline = self.began + watchdog_s + (0.0 if self._started else START_WATCHDOG_S)
@@ -55,7 +58,12 @@ class Turn:
                 self.answer = said if said.last else None
             else:
                 self.answer = said
-        if self.answer is None and self.process.silent:
+        if self.process.garbled:
+            reason = f"its answer cannot be read: {self.process.garbled}"
+            result = Result(test=self._test, outcome=Outcome.ERROR, device=self.process.name, reason=reason)
+            self.results.append(result)
+            self.answer = Done(None, last=True, raised=True)
+        elif self.answer is None and self.process.silent:
             self.gone = True
 
     def _now(self, now: Now) -> None:
@@ -63,6 +71,10 @@ class Turn:
             self._started = True
             self.deadline = self._clock.monotonic() + self.watchdog_s
         self.doing, self.step = now.doing, now.step
+
+    def excuse(self, seconds: float) -> None:
+        """Allow this much more."""
+        self.deadline += seconds
 
     def hurry(self, seconds: float) -> None:
         """Allow this much from now on, at most."""
@@ -77,15 +89,20 @@ def hear_out(turns: Sequence[Turn], clock: Clock, *, together: bool = False) -> 
         clock: what deadlines are told by.
         together: they wait for each other, so that where one breaks off the others get `PEER_GRACE_S` only.
     """
-    hurried = False
+    hurried, listened = False, clock.monotonic()
     while pending := [turn for turn in turns if turn.open]:
         silent = any(turn.process.silent for turn in pending)
-        left_s = 0.0 if silent else min(turn.deadline for turn in pending) - clock.monotonic()
+        left_s = min(turn.deadline for turn in pending) - listened
+        listen_s = 0.0 if silent else min(max(0.0, left_s), LISTEN_S)
         descriptors = [descriptor for turn in pending for descriptor in turn.process.readable]
-        ready = select.select(descriptors, [], [], max(0.0, left_s))[0]
+        ready = select.select(descriptors, [], [], listen_s)[0]
+        now = clock.monotonic()
+        late_s, listened = now - listened - listen_s, now
         for turn in pending:
+            if late_s > PAUSED_S:
+                turn.excuse(late_s)
             turn.hear(ready)  # first: it may have answered while nobody listened
-            turn.hung = turn.open and clock.monotonic() >= turn.deadline
+            turn.hung = turn.open and now >= turn.deadline
         if together and not hurried and any(turn.broken for turn in turns):
             hurried = True
             for turn in pending:
@@ -109,6 +126,14 @@ def ending(turn: Turn, clock: Clock) -> Ending:
         seconds=round(clock.monotonic() - turn.began, 1),
         watchdog_s=turn.watchdog_s,
         code=code,
-        killed_by=signal.Signals(-code).name if code < 0 else "",
+        killed_by=signal_name(-code) if code < 0 else "",
         noise=turn.process.noise() if turn.gone else "",
     )
+
+
+def signal_name(number: int) -> str:
+    """What a signal is called; the real-time ones, but for two, have no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
@@ -19,8 +20,19 @@ REAP_DEADLINE_S = 5.0  # a process stuck in the driver may outlive SIGKILL; it m
 NOISE_BYTES_MAX = 4096
 LINE_BYTES_MAX = 16 << 20
 READ_BYTES = 1 << 16
-# Processes of one node meet over loopback; a library left to choose may take an interface that a firewall guards.
+QUOTED_BYTES_MAX = 200
+# Processes of one node meet over loopback; a library left to choose, or a job's setting, may take an interface that a firewall guards.
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+# What a job may have set for its own ends; the hardware is tested by the ways that NCCL takes by itself.
+NOT_OURS = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE")
+# `-m` would look for modules in the folder we stand in first, which may be anybody's. -P is new in Python 3.11.
+CHILD = """
+import sys
+sys.path[:] = [*filter(None, sys.path), sys.argv.pop()]
+import runpy
+runpy.run_module("preflight.child", run_name="__main__")
+"""
+PACKAGES = Path(__file__).parents[1]
 _ANSWER: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
@@ -33,20 +45,24 @@ class TestProcess:
         """Start it. `threads` is how many it may compute with at most."""
         self.name = name
         limits = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        environ = {name: value for name, value in os.environ.items() if name not in NOT_OURS}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "preflight.child", str(os.getpid())],
+            [sys.executable, "-c", CHILD, str(os.getpid()), str(PACKAGES)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=LOOPBACK | dict(os.environ) | limits,
+            env=environ | LOOPBACK | limits,
             bufsize=0,
             start_new_session=True,
         )
         pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
         self._pipes = tuple(pipe for pipe in pipes if pipe is not None)
         self._in, self._out, self._err = (pipe.fileno() for pipe in self._pipes)
+        for descriptor in (self._out, self._err):
+            os.set_blocking(descriptor, False)
         self._open = {self._out, self._err}
         self._line = self._noise = b""
+        self.garbled = ""
 
     @property
     def pid(self) -> int:
@@ -69,25 +85,42 @@ class TestProcess:
             os.write(self._in, msgspec.json.encode(request) + b"\n")
 
     def read(self, ready: Iterable[int]) -> list[Answer]:
-        """Take in what there is on those of its descriptors that are `ready`; the answers that are whole."""
-        for descriptor in self._open.intersection(ready):
-            chunk = os.read(descriptor, READ_BYTES)
-            if not chunk:
-                self._open.discard(descriptor)
-            elif descriptor == self._out:
-                self._line += chunk
-            else:
-                self._keep(chunk)
+        """Take in what there is on those of its descriptors that are `ready`; the answers that are whole.
+
+        A process that has ended says nothing more, though one that it started may still hold its pipes. Nothing is read behind a line
+        that is no answer: `garbled` quotes it.
+        """
+        ended = self._process.poll() is not None  # asked before reading: what it wrote is there
+        for descriptor in tuple(self._open) if ended else self._open.intersection(ready):
+            self._take(descriptor, to_the_end=ended)
         *lines, self._line = self._line.split(b"\n")
         if len(self._line) > LINE_BYTES_MAX:
-            self._open.discard(self._out)
-        answers = []
+            lines.append(self._line)
+        answers: list[Answer] = []
         for line in lines:
             try:
                 answers.append(_ANSWER.decode(line))
-            except msgspec.DecodeError:
-                self._keep(line + b"\n")
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                self.garbled = f"{error}: {line[:QUOTED_BYTES_MAX].decode(errors='backslashreplace')}"
+                self._open.discard(self._out)
+                break
         return answers
+
+    def _take(self, descriptor: int, *, to_the_end: bool) -> None:
+        for _ in range(LINE_BYTES_MAX // READ_BYTES if to_the_end else 1):
+            try:
+                chunk = os.read(descriptor, READ_BYTES)
+            except BlockingIOError:
+                break
+            if not chunk:
+                self._open.discard(descriptor)
+                return
+            if descriptor == self._out:
+                self._line += chunk
+            else:
+                self._keep(chunk)
+        if to_the_end:
+            self._open.discard(descriptor)
 
     def _keep(self, noise: bytes) -> None:
         self._noise = (self._noise + noise)[-NOISE_BYTES_MAX:]

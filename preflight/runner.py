@@ -85,11 +85,10 @@ class Runner:
     def _node(self, spec: Spec) -> tuple[Result, ...]:
         turn = Turn(self._crew.node(), self._request(spec, ""), spec.watchdog_s, self._clock)
         hear_out([turn], self._clock)
-        if turn.hung or turn.gone:
-            found = results_of(spec.test, ending(turn, self._clock))
+        end = ending(turn, self._clock)
+        if end.how is not How.DONE:
             self._crew.drop_node()
-            return found
-        return results_of(spec.test, ending(turn, self._clock))
+        return results_of(spec.test, end)
 
     def _on_devices(self, spec: Spec) -> tuple[Result, ...]:
         present = self._crew.present()

@@ -206,12 +206,12 @@ def test_a_fault_on_a_device_that_is_not_there_is_refused_with_those_that_are(mo
 
 def test_a_process_without_an_answer_to_its_parent_dies_with_it(tmp_path: Path) -> None:
     script = (
-        "import sys, time\n"
+        "import select, sys, time\n"
         "from preflight.process import TestProcess\n"
         "from preflight.messages import Do\n"
         "process = TestProcess('', 1)\n"
         "process.ask(Do(test='gpu_state', level='gate', seconds=1.0, fault='hang'))\n"
-        "while 'hang' not in str(process.read([process._out])): pass\n"
+        "while 'hang' not in str(process.read(select.select([process._out], [], [])[0])): pass\n"
         "print(process.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
