@@ -1,0 +1,150 @@
+"""What reaches the parent from a test process, whatever the test, a library or the machine does to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from preflight.endings import Ending, How, results_of
+from preflight.lockstep import Turn, ending, hear_out
+from preflight.messages import Do
+from preflight.plan import Plan, Scope, Spec
+from preflight.process import TestProcess, end
+from preflight.progress import Silence
+from preflight.results import Outcome, Result
+from preflight.runner import run
+from vocabulary.clock import SystemClock
+
+CLOCK = SystemClock()
+Told = Callable[..., tuple[Result, ...]]
+FAILS = "Result(test='tells', outcome=Outcome.FAIL, reason='a wrong word')"
+PASSES = "Result(test='tells', outcome=Outcome.PASS)"
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
+    """Run a test of the node made of these lines, so many times: its results."""
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import preflight.checks\npreflight.checks.__path__.append({str(tmp_path)!r})\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+
+    def results(*lines: str, watchdog_s: float = 60.0, times: int = 1) -> tuple[Result, ...]:
+        source = "import os, signal\nfrom preflight.results import Figure, Outcome, Result\ndef run(context):\n"
+        (tmp_path / "tells.py").write_text(source + "".join(f"    {line}\n" for line in lines))
+        spec = Spec("tells", Scope.NODE, watchdog_s, (), {"gate": 1.0})
+        return run(Plan("gate", (spec,) * times, {}), CLOCK, Silence())
+
+    return results
+
+
+@pytest.fixture
+def process() -> Iterator[TestProcess]:
+    started = TestProcess("cpu:0", 1)
+    yield started
+    end([started], CLOCK)
+
+
+def outcomes(results: tuple[Result, ...]) -> list[Outcome]:
+    return [result.outcome for result in results]
+
+
+@pytest.mark.parametrize(
+    "badly",
+    [
+        "evidence={'expected': None}",
+        "evidence={'expected': object()}",
+        "evidence=3",
+        "remarks='one'",
+        "figures=(Figure(name='rate', value='fast', unit='GB/s'),)",
+        "figures=(1.5,)",
+    ],
+)
+def test_a_fault_that_is_told_badly_is_found_all_the_same(told: Told, badly: str) -> None:
+    failed = FAILS.replace("reason", f"{badly}, reason")
+    found = told(f"yield {failed}", f"yield {PASSES}")
+    assert outcomes(found) == [Outcome.FAIL, Outcome.ERROR]
+    assert found[0].reason == "a wrong word"
+
+
+def test_a_word_in_between_that_is_no_answer_leaves_no_pass(told: Told) -> None:
+    found = told("os.write(3, b'NCCL WARN of ours\\n')", f"yield {PASSES}", times=2)
+    assert outcomes(found) == [Outcome.ERROR, Outcome.ERROR]  # and nothing of the first is taken for the second's
+    assert "its answer cannot be read" in found[0].reason
+    assert "NCCL WARN of ours" in found[0].reason
+
+
+@pytest.mark.parametrize(
+    ("then", "last"),
+    [("signal.pause()", Outcome.HANG), ("os.kill(os.getpid(), 9)", Outcome.ERROR), ("os._exit(0)", Outcome.ERROR)],
+)
+def test_what_was_found_is_kept_whatever_the_test_does_then(told: Told, then: str, last: Outcome) -> None:
+    found = told(f"yield {FAILS}", "context.note('on')", then, watchdog_s=1.0 if "pause" in then else 60.0)
+    assert outcomes(found) == [Outcome.FAIL, last]
+
+
+def test_a_process_that_is_gone_does_not_hang_because_another_holds_its_pipes(told: Told) -> None:
+    (found,) = told("if os.fork() == 0: signal.pause()", "os._exit(7)", f"yield {PASSES}")
+    assert found.outcome is Outcome.ERROR
+    assert "ended with 7" in found.reason
+
+
+def test_much_that_was_said_just_before_the_end_is_heard(told: Told) -> None:
+    found = told(f"for _ in range(3000): yield {PASSES}", "os._exit(7)")
+    assert len(found) == 3001
+
+
+def test_a_signal_without_a_name_is_a_result(process: TestProcess) -> None:
+    turn = Turn(process, Do(test="gpu_state", level="gate", seconds=1.0, fault="hang"), 60.0, CLOCK)
+    os.kill(process.pid, signal.SIGRTMIN + 6)
+    hear_out([turn], CLOCK)
+    (result,) = results_of("gpu_state", ending(turn, CLOCK))
+    assert result.outcome is Outcome.ERROR
+    assert f"was killed by signal {signal.SIGRTMIN + 6}" in result.reason
+
+
+class StandsStill(SystemClock):
+    """A clock that has gone on by a thousand seconds between two readings, as after a machine's pause."""
+
+    def __init__(self, at: int) -> None:
+        self._left = at
+
+    def monotonic(self) -> float:
+        self._left -= 1
+        return super().monotonic() + (1000.0 if self._left < 0 else 0.0)
+
+
+@pytest.mark.parametrize("at", range(2, 9))
+def test_a_machine_that_stood_still_accuses_nobody(process: TestProcess, at: int) -> None:
+    clock = StandsStill(at)
+    turn = Turn(process, Do(test="software", level="gate", seconds=1.0), 60.0, clock)
+    hear_out([turn], clock)
+    assert ending(turn, clock).how is How.DONE
+
+
+def test_modules_are_not_looked_for_where_a_person_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "preflight").mkdir()
+    for name in ("preflight/__init__", "preflight/child", "msgspec", "runpy", "pynvml"):
+        (tmp_path / f"{name}.py").write_text("import os\nos._exit(9)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    started = TestProcess("", 1)
+    turn = Turn(started, Do(test="gpu_state", level="gate", seconds=1.0), 60.0, CLOCK)
+    hear_out([turn], CLOCK)
+    found: Ending = ending(turn, CLOCK)
+    end([started], CLOCK)
+    assert found.how is How.DONE
+
+
+def test_settings_of_a_job_do_not_change_what_is_tested(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = {"NCCL_SOCKET_IFNAME": "eth7", "GLOO_SOCKET_IFNAME": "eth7", "NCCL_ALGO": "Tree", "NCCL_DEBUG": "WARN"}
+    for name, value in job.items():
+        monkeypatch.setenv(name, value)
+    names = "{name: value for name, value in os.environ.items() if name.startswith(('NCCL', 'GLOO'))}"
+    (found,) = told(f"yield {PASSES[:-1]}, evidence={names})")
+    assert found.evidence == {"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "WARN"}
