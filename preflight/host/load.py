@@ -171,6 +171,16 @@ def judge(readings: Sequence[Reading], limits: Limits) -> tuple[tuple[str, ...],
     return tuple(faults), tuple(remarks), evidence
 
 
+def blind(readings: Sequence[Reading]) -> str:
+    """Why these readings prove nothing: they hold neither a temperature nor a clock. Empty if one of them does."""
+    if any(reading.temperature_c is not None or reading.clock_mhz is not None for reading in readings):
+        return ""
+    return (
+        f"the driver told neither temperature nor clock in {len(readings)} readings, so that it stayed cool and unthrottled "
+        "is not known; see what nvidia-smi -q says of it"
+    )
+
+
 def _too_hot(what: str, name: str, readings: Sequence[Reading], limit: float | None) -> list[str]:
     heat = [value for reading in readings if (value := getattr(reading, name)) is not None]
     if limit is None or not limit or not heat or max(heat) < limit:

@@ -128,6 +128,32 @@ def test_a_gpus_sensors_are_read_by_its_driver(driver_says: Callable[[Sequence[s
     assert (none, len(remarks)) == (Limits(), 1)
 
 
+@pytest.mark.parametrize(
+    ("silent", "outcome"),
+    [
+        ((), Outcome.PASS),
+        (("temperature",), Outcome.PASS),
+        (("sm_clock",), Outcome.PASS),
+        (("temperature", "sm_clock"), Outcome.ERROR),
+    ],
+)
+def test_a_gpu_of_which_the_driver_tells_neither_heat_nor_clock_does_not_pass(
+    driver_says: Callable[[Sequence[str]], None], silent: tuple[str, ...], outcome: Outcome
+) -> None:
+    driver_says([f"error_{name} 999" for name in silent])
+    sensors, limits, remarks = sustained_load._sensors(GPU, Machine())
+    seen = [sensors(float(at), True) for at in range(3)]
+    assert [reading.temperature_c is None for reading in seen] == ["temperature" in silent] * 3
+    assert [reading.clock_mhz is None for reading in seen] == ["sm_clock" in silent] * 3
+    done = Done(size=Size("bfloat16", 8192, 32), steady=(Burst(0.0, 1.0, 10),), swings=())
+    result = conclude(GPU, done, (seen, seen), limits, remarks)
+    assert result.outcome is outcome
+    assert ("told neither temperature nor clock in 3 readings" in result.reason) == (outcome is Outcome.ERROR)
+    assert figure(result, "product_rate").value > 0
+    on_host = conclude(CPU, done, (seen, seen), limits, remarks)
+    assert on_host.outcome is Outcome.PASS
+
+
 def test_a_processors_sensors_are_read_by_the_kernel(tmp_path: Path) -> None:
     for path, text in {
         "/sys/class/hwmon/hwmon0/name": "nvme",
@@ -209,12 +235,13 @@ def test_figures_are_of_the_steady_load_once_it_is_warm() -> None:
 
 def test_a_device_that_tires_is_worth_a_remark() -> None:
     bursts = tuple(Burst(float(at), 1.0 if at < 50 else 1.25, 10) for at in range(100))
-    result = conclude(GPU, Done(size=Size("bfloat16", 8192, 32), steady=bursts, swings=()), ([], []), Limits(), [])
+    blind = "no sensor can be read: no driver"
+    result = conclude(GPU, Done(size=Size("bfloat16", 8192, 32), steady=bursts, swings=()), ([], []), Limits(), [blind])
     assert result.outcome is Outcome.PASS
     assert result.evidence["sag_percent"] == 20.0
     assert result.remarks == (
+        blind,
         "the last tenth of the steady load was 20 % slower than the first",
-        "no sensor was read under load",
     )
     assert figure(result, "product_rate").value == pytest.approx(10 * 100 / 112.5 * 2 * 8192**3 / 1e12, rel=1e-3)
 
