@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from msgspec.structs import replace
 
@@ -121,4 +123,28 @@ def test_it_is_judged_from_the_store_once_an_hour_and_told_once(database: str) -
         "figures may be told anew, no new finding"
     )
     assert isinstance(VerdictsReached(at=NOW, findings=told).findings[0], Finding)
+    journal.close()
+
+
+def test_a_node_that_tells_of_very_many_takes_nobodys_past_away(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = Journal(database)
+    flood = [failure("liar", number / 1000, "xid/94") for number in range(60)]
+    older = [failure(f"n{number:03}", days, "xid/79") for number in range(10) for days in (5.0, 9.0)]
+    journal.commit([], Changes(occurrences=[*older, *flood]), journal.lead())
+
+    def nodes(rows_max: int) -> Counter[str]:
+        read = PastStore(journal.engine, rows_max).occurrences([*lemons.KINDS], [lemons.XID], NOW - MEMORY_S)
+        assert max(each.at for each in read if each.node == "liar") == NOW
+        return Counter(each.node for each in read)
+
+    assert nodes(80).total() == 80
+    assert not caplog.messages
+    honest = {f"n{number:03}": 2 for number in range(10)}
+    assert nodes(79) == {"liar": 59, **honest}
+    assert nodes(40) == {"liar": 20, **honest}
+    assert "of each node the newest 20 or so count" in caplog.messages[-1]
+    assert nodes(22) == {"liar": 2, **honest}
+    assert nodes(11) == {"liar": 1, **dict.fromkeys(honest, 1)}
     journal.close()
