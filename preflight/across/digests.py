@@ -9,6 +9,7 @@ import msgspec
 from preflight.results import Evidence, Result
 
 PLATFORM, VOTES, DIGESTS, GOLDENS, OBJECTED = "platform", "votes", "digests", "goldens", "objected"
+REFUSED = "refused_types"
 
 
 class Computed(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +17,8 @@ class Computed(msgspec.Struct, frozen=True, kw_only=True):
 
     `platform` is all that the bits depend on beside the work: only digests of the same one compare. A device that is a part of
     a card does not vote. `goldens` are the digests on record for this platform, of the same works. `objected` are the works whose
-    bits repeat, and are wrong by the device's own judges: empty if anything else was wrong with it.
+    bits repeat, and are wrong by the device's own judges: empty if anything else was wrong with it. `refused` are the types, the first word of a work's name,
+    that its library would not compute.
     """
 
     platform: str
@@ -24,12 +26,18 @@ class Computed(msgspec.Struct, frozen=True, kw_only=True):
     digests: Mapping[str, str]
     goldens: Mapping[str, str] = {}
     objected: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
     def evidence(self) -> Evidence:
         """As a result carries it."""
         told: Evidence = {PLATFORM: self.platform, VOTES: self.votes, DIGESTS: _encoded(self.digests)}
         told |= {GOLDENS: _encoded(self.goldens)} if self.goldens else {}
-        return told | ({OBJECTED: ", ".join(self.objected)} if self.objected else {})
+        told |= {OBJECTED: ", ".join(self.objected)} if self.objected else {}
+        return told | ({REFUSED: ", ".join(self.refused)} if self.refused else {})
+
+    def has(self, kind: str) -> bool:
+        """Whether it computed a work of this type."""
+        return any(work.partition(" ")[0] == kind for work in self.digests)
 
 
 def computed(result: Result) -> Computed | None:
@@ -40,9 +48,18 @@ def computed(result: Result) -> Computed | None:
     if not digests or not platform:
         return None
     goldens = _decoded(str(evidence.get(GOLDENS, "")))
-    objected = tuple(str(evidence[OBJECTED]).split(", ")) if evidence.get(OBJECTED) else ()
-    votes = evidence.get(VOTES) is True
-    return Computed(platform=platform, votes=votes, digests=digests, goldens=goldens, objected=objected)
+    return Computed(
+        platform=platform,
+        votes=evidence.get(VOTES) is True,
+        digests=digests,
+        goldens=goldens,
+        objected=_listed(evidence, OBJECTED),
+        refused=_listed(evidence, REFUSED),
+    )
+
+
+def _listed(evidence: Evidence, name: str) -> tuple[str, ...]:
+    return tuple(str(evidence[name]).split(", ")) if evidence.get(name) else ()
 
 
 def _encoded(digests: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from preflight.across.digests import Computed, computed
 from preflight.checks.context import Device
-from preflight.results import Evidence, Outcome, Result
+from preflight.results import Evidence, Location, Outcome, Result
 
 VOTERS_MIN = 3
 WORKS_LISTED = 3
@@ -74,7 +74,7 @@ def majority(results: Sequence[Result], devices: Sequence[Device] = ()) -> tuple
     names = {number: results[number].device for number in told}
     heard = {number: _hear(number, told, names) for number in told}
     judged = [
-        _judged(result, told[number], heard[number]) if number in heard else result
+        _lacking(_judged(result, told[number], heard[number]), told[number], told, names) if number in told else result
         for number, result in enumerate(results)
     ]
     return _excused(judged, tuple(told.values()))
@@ -82,11 +82,7 @@ def majority(results: Sequence[Result], devices: Sequence[Device] = ()) -> tuple
 
 def _hear(number: int, told: Mapping[int, Computed], names: Mapping[int, str]) -> Heard:
     mine = told[number]
-    peers = {
-        other: found
-        for other, found in told.items()
-        if other == number or (found.votes and mine.votes and found.platform == mine.platform)
-    }
+    peers = {other: found for other, found in told.items() if other == number or _alike(mine, found)}
     by: dict[Said, list[str]] = {}
     compared: set[int] = set()
     parties = ""
@@ -126,6 +122,24 @@ def _judged(result: Result, mine: Computed, heard: Heard) -> Result:
     return msgspec.structs.replace(result, outcome=outcome, reason=reason, remarks=remarks, evidence=evidence)
 
 
+def _lacking(result: Result, mine: Computed, told: Mapping[int, Computed], names: Mapping[int, str]) -> Result:
+    """Failed if its library refuses a type that another device of the same platform has: the same library has it."""
+    have = {
+        kind: [names[number] for number, found in told.items() if _alike(mine, found) and found.has(kind)]
+        for kind in mine.refused
+    }
+    lacks = [f"{kind}, which {', '.join(of)} of the same platform computed" for kind, of in have.items() if of]
+    if not lacks:
+        return result
+    reason = f"its library refuses {'; '.join(lacks)}" + (f"; {result.reason}" if result.reason else "")
+    where = (Location(gpu=result.device),)
+    return msgspec.structs.replace(result, outcome=Outcome.FAIL, reason=reason, locations=result.locations or where)
+
+
+def _alike(one: Computed, other: Computed) -> bool:
+    return one.votes and other.votes and one.platform == other.platform
+
+
 def _excused(results: Sequence[Result], passed: Sequence[Computed]) -> tuple[Result, ...]:
     """Open instead of failed: those whose every refused work has the same bits on another device, and is refused there too.
 
@@ -156,7 +170,7 @@ def _excused(results: Sequence[Result], passed: Sequence[Computed]) -> tuple[Res
 
 def _contradicted(mine: Computed, passed: Sequence[Computed]) -> bool:
     """Whether a golden or another device speaks against any of the refused works."""
-    comparable = [found for found in passed if found.votes and found.platform == mine.platform]
+    comparable = [found for found in passed if _alike(mine, found)]
     known = [mine.goldens, *(found.digests for found in comparable)]
     return any(of.get(work, mine.digests.get(work)) != mine.digests.get(work) for work in mine.objected for of in known)
 

@@ -12,10 +12,13 @@ from preflight.kernels.platforms import platform
 from preflight.results import Evidence
 
 
-def told(device: Device, digests: Mapping[str, str], objected: Iterable[str] = ()) -> tuple[Evidence, tuple[str, ...]]:
+def told(
+    device: Device, digests: Mapping[str, str], objected: Iterable[str] = (), refused: Iterable[str] = ()
+) -> tuple[Evidence, tuple[str, ...]]:
     """Evidence of the digests, by work, with the goldens on record for them; and remarks.
 
-    `objected` are the works that repeat and are wrong by the device's own judges, if that is all that is wrong.
+    `objected` are the works that repeat and are wrong by the device's own judges, if that is all that is wrong; `refused` the types that
+    its library would not compute.
     """
     on = platform(device.torch_name)
     known, trouble = goldens.stored()
@@ -26,6 +29,7 @@ def told(device: Device, digests: Mapping[str, str], objected: Iterable[str] = (
         digests=dict(digests),
         goldens=of_these,
         objected=tuple(objected),
+        refused=tuple(refused),
     )
     remarks = [f"compared with no golden digests of this site: {trouble}"] if trouble else []
     if not device.on_host and (missing := without_triton(device.torch_name)):

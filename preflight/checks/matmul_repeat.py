@@ -107,7 +107,12 @@ def run(context: Context) -> Iterator[Result]:
 
 def _result(device: Device, seen: Visits) -> Result:
     only_judged = all(found.refused for found in seen.findings)
-    evidence, remarks = told(device, seen.digests, [str(found.item) for found in seen.findings if only_judged])
+    objected = [str(found.item) for found in seen.findings if only_judged]
+    refuses = {kind.name: seen.lacks[kind.name] for kind in seen.kinds if kind.name in seen.lacks}
+    evidence, remarks = told(device, seen.digests, objected, refuses)
+    remarks += tuple(
+        f"the library refuses {kind}, which this device should have: {why}" for kind, why in refuses.items()
+    )
     evidence |= {"label": device.label, "outputs": seen.outputs}
     if seen.lacks:
         evidence["lacks"] = "; ".join(f"{kind} ({why})" for kind, why in seen.lacks.items())

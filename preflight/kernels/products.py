@@ -75,11 +75,9 @@ def lacking(kind: Kind, device: str) -> str:
 
 
 def refused(error: Exception) -> bool:
-    """Whether the library says that there is no such product, rather than that it failed."""
+    """Whether the library says that there is no such product. Any other words say that it failed."""
     words = str(error)
-    if isinstance(error, torch.OutOfMemoryError):
-        return False
-    return isinstance(error, NotImplementedError) or "NOT_SUPPORTED" in words or "CUDA error" not in words
+    return isinstance(error, NotImplementedError) or "NOT_SUPPORTED" in words or "not implemented for" in words
 
 
 class Work:

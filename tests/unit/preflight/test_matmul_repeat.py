@@ -229,12 +229,31 @@ def test_an_output_that_changed_after_it_was_digested_is_found(monkeypatch: pyte
     assert "of the output to be judged, and it was" in result.reason
 
 
-def test_a_type_that_the_library_refuses_is_lacking_and_what_fails_is_not() -> None:
-    visits = matmul_repeat.Visits(context(), HOST[0])
-    odd = Kind("odd", torch.int8, torch.float64)  # no library multiplies these
-    visits.visit(Item(odd, 64, 1))
-    assert list(visits.lacks) == ["tf32", "odd"]
-    assert visits.digests == {}
+def refusing(monkeypatch: pytest.MonkeyPatch, error: Exception, *types: str) -> None:
+    def make(kind: Kind, *of: Any) -> Work:
+        if kind.name in types:
+            raise error
+        return Work(kind, *of)
+
+    monkeypatch.setattr(matmul_repeat, "Work", make)
+
+
+def test_a_type_that_the_library_refuses_is_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = products()
+    refusing(monkeypatch, RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul"), "fp8")
+    result = products("", HOST[1])
+    assert result.outcome is Outcome.PASS
+    assert "the library refuses fp8, which this device should have: CUDA error: CUBLAS" in result.remarks[0]
+    assert [each.outcome for each in majority([good, result])] == [Outcome.PASS, Outcome.FAIL]
+
+
+def test_a_type_that_fails_is_not_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = Kind("odd", torch.int8, torch.float64)  # a caller's mistake
+    with pytest.raises(RuntimeError, match=r"(?i)expected"):
+        matmul_repeat.Visits(context(), HOST[0]).visit(Item(odd, 64, 1))
+    refusing(monkeypatch, RuntimeError("cuBLASLt internal error: heuristic returned no algorithm"), "fp8")
+    with pytest.raises(RuntimeError, match="cuBLASLt internal error"):
+        products()
 
 
 def test_a_part_of_a_card_does_not_vote() -> None:

@@ -186,6 +186,25 @@ def test_two_alike_are_not_excused_against_another_that_computes_otherwise() -> 
     assert outcomes(majority(agreed)) == ["error", "error"]
 
 
+def without(device: str, *types: str, **changes: object) -> Result:
+    """A device whose library refuses these types."""
+    bits = {work: "aaaa" for work in WORKS if work.split()[0] not in types}
+    told = Computed(platform=H100, votes=True, digests=bits, refused=types)
+    made = Result(test="matmul_repeat", outcome=Outcome.PASS, device=device, evidence=told.evidence())
+    return msgspec.structs.replace(made, **changes)
+
+
+def test_a_type_that_a_sibling_has_may_not_be_refused() -> None:
+    judged = majority([result("cuda:0", same()), without("cuda:1", "fp8")])
+    assert outcomes(judged) == ["pass", "fail"]
+    assert judged[1].reason == "its library refuses fp8, which cuda:0 of the same platform computed"
+    assert judged[1].locations[0].gpu == "cuda:1"
+    assert outcomes(majority([without("cuda:0", "fp8"), without("cuda:1", "fp8")])) == ["pass", "pass"]
+    assert outcomes(majority([result("cuda:0", same(), platform="H200"), without("cuda:1", "fp8")])) == ["pass", "pass"]
+    failed = result("cuda:0", same(), outcome=Outcome.FAIL)
+    assert outcomes(majority([failed, without("cuda:1", "fp8")])) == ["fail", "pass"], "who failed proves nothing"
+
+
 names = st.from_regex(r"[a-z0-9]{2,5} [0-9]{2,5} seed [0-9]{1,6}", fullmatch=True)
 hexadecimal = st.from_regex(r"[0-9a-f]{16}", fullmatch=True)
 
@@ -199,5 +218,7 @@ hexadecimal = st.from_regex(r"[0-9a-f]{16}", fullmatch=True)
 def test_evidence_can_be_read_again(
     *, bits: dict[str, str], golden: dict[str, str], voting: bool, platform: str
 ) -> None:
-    told = Computed(platform=platform, votes=voting, digests=bits, goldens=golden, objected=tuple(bits)[:2])
+    told = Computed(
+        platform=platform, votes=voting, digests=bits, goldens=golden, objected=tuple(bits)[:2], refused=("fp8",)
+    )
     assert computed(Result(test="t", outcome=Outcome.PASS, evidence=told.evidence())) == told

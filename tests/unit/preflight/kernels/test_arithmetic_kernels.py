@@ -140,5 +140,6 @@ def test_what_a_library_lacks_is_told_from_what_fails() -> None:
     assert products.refused(RuntimeError("not implemented for 'Half'"))
     assert products.refused(RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul"))
     assert not products.refused(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    assert not products.refused(RuntimeError("cuBLASLt internal error: heuristic returned no algorithm"))
     assert not products.refused(torch.OutOfMemoryError("CUDA out of memory"))
     assert [kind.name for kind in products.KINDS if products.lacking(kind, "cpu")] == ["tf32"]
