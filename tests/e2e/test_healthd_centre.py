@@ -74,6 +74,24 @@ def test_an_outage_loses_nothing(make_node: MakeNode, tmp_path: Path) -> None:
         back.close()
 
 
+def test_a_node_whose_centre_is_dead_goes_on_and_tells_it_all_when_it_is_back(
+    make_node: MakeNode, tmp_path: Path
+) -> None:
+    gone = TinyCentre()
+    gone.close()
+    node = make_node(kernel_log=tmp_path / "kern.log", remediator=gone.configuration(tmp_path))
+    node.start()
+    node.xid(79, gpu=0)
+    eventually(lambda: "not reported" in node.log(), node.log)
+    node.xid(79, gpu=1)
+    eventually(lambda: len(node.findings()) == 2, "what comes up meanwhile is known")
+    back = TinyCentre(gone.port)
+    try:
+        eventually(lambda: len(back.changes) == 2, lambda: f"both, from the same process; its log: {node.log()}")
+    finally:
+        back.close()
+
+
 def test_a_wrong_token_is_named_and_loses_nothing(make_node: MakeNode, centre: TinyCentre, tmp_path: Path) -> None:
     node = make_node(kernel_log=tmp_path / "kern.log", remediator=centre.configuration(tmp_path, token="another"))
     node.start()
