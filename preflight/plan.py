@@ -23,7 +23,7 @@ class Scope(str, enum.Enum):
 class Spec(msgspec.Struct, frozen=True):
     """One test.
 
-    `watchdog_s` is the longest a healthy machine may take for it; `faults` are what `--inject` can do to it beside `ANY_FAULT`;
+    `watchdog_s` is the longest a healthy machine may take for it at any level; `faults` are what `--inject` can do to it beside `ANY_FAULT`;
     `seconds` say for each level that runs it about how long it should take there.
     """
 
@@ -57,6 +57,9 @@ START_WATCHDOG_S = 120.0  # of a process, imports included: torch on a cold disk
 # How long a level goes on: its tests run round after round, so that heat and chance get their turn, as long as another round
 # fits in. The first round that is no pass ends it; a plan without tests of devices has one.
 LASTS_S = {"gate": 0.0, "standard": 120.0, "burn-in": 1800.0}
+# A job waits for a gate, and a prolog starts it on a node that gives no answer in time: a hang must be known before. What a gate's
+# tests take here is a tenth of this on a machine with six times the load it can carry. Not tried with NCCL or cold libraries on a GPU.
+GATE_WATCHDOG_S, GATE_TIMES = 30.0, 20.0
 ANY_FAULT = ("hang", "crash")  # of the test's process; every test can be made to
 
 
@@ -107,11 +110,18 @@ SPECS = {
             ("corrupt", "slow_link", "slow_device", "silent", "nvlink_down"),
             _takes(1, 8, 60),
         ),
-        Spec("collectives", Scope.PEERS, 240.0, ("wrong_sum", "late_rank", "slow"), _takes(1, 8, 60)),
+        Spec("collectives", Scope.PEERS, 240.0, ("wrong_sum", "stuck_bit", "late_rank", "slow"), _takes(1, 8, 60)),
         Spec("sustained_load", Scope.DEVICE, 480.0, ("throttle", "hot", "slow_one", "wrong"), _takes(None, 20, 240)),
     )
 }
 LEVELS = {level: tuple(test for test, spec in SPECS.items() if level in spec.seconds) for level in LASTS_S}
+
+
+def watchdog_s(spec: Spec, level: str) -> float:
+    """The longest a healthy machine may take for this test at `level`, in seconds."""
+    if level != "gate":
+        return spec.watchdog_s
+    return min(spec.watchdog_s, max(GATE_WATCHDOG_S, GATE_TIMES * spec.seconds[level]))
 
 
 def plan(
@@ -133,7 +143,7 @@ def plan(
         if test not in LEVELS[level]:
             raise PlanError(f"no such test in level {level}: {test!r}; there is {_listed(LEVELS[level])}")
     specs = tuple(
-        msgspec.structs.replace(SPECS[test], watchdog_s=(watchdogs or {}).get(test, SPECS[test].watchdog_s))
+        msgspec.structs.replace(SPECS[test], watchdog_s=(watchdogs or {}).get(test, watchdog_s(SPECS[test], level)))
         for test in LEVELS[level]
         if not only or test in only
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -14,6 +14,11 @@ from preflight.results import Location, Outcome, Result
 LATE_TIMES = 3.0  # as long as the others take for the same work, and
 LATE_S = {True: 0.25, False: 0.02}  # so much longer: on the host, where others take the processor away; on a GPU
 HOST_LEAST_GB_S = 0.002
+UNOWNED = "unowned"  # in the evidence of who got wrong sums of which no part can be told to be wrong
+PROOFS_MIN, TURNS_MIN = (
+    4,
+    2,
+)  # wrong sums, and different places of the parts in them: what falls anywhere hits the same part often enough
 
 
 def collectives(results: Sequence[Result], devices: Sequence[Device]) -> list[Result]:
@@ -23,6 +28,17 @@ def collectives(results: Sequence[Result], devices: Sequence[Device]) -> list[Re
     if all("arrived_s" in result.evidence for result in results):
         judged = _late(judged, on_host=all(device.on_host for device in devices))
     return [_hardly_moving(result) for result in judged]
+
+
+def owners(wrong_sums: Sequence[tuple[int, Collection[int]]]) -> tuple[int, ...]:
+    """Whose part was wrong in all wrong sums that one rank got, each given as its turn and the parts with wrong bits.
+
+    Parts change places each turn. What is wrong with a part moves with it; a bit that is wrong on the way is another's each turn.
+    Nobody, if there are too few sums to tell.
+    """
+    if len(wrong_sums) < PROOFS_MIN or len({turn for turn, _ in wrong_sums}) < TURNS_MIN:
+        return ()
+    return tuple(sorted(set.intersection(*(set(parts) for _, parts in wrong_sums))))
 
 
 def _wrong(results: Sequence[Result], names: Sequence[str]) -> list[Result]:
@@ -42,7 +58,7 @@ def _wrong(results: Sequence[Result], names: Sequence[str]) -> list[Result]:
         found = blame(cells, names)
         named, pairs = list(found.devices), found.pairs
     if not named and not pairs:
-        return [*results]
+        return [_unowned(result) for result in results]
     return [_settled(result, results, named, pairs) for result in results]
 
 
@@ -63,6 +79,13 @@ def _settled(result: Result, results: Sequence[Result], named: Sequence[str], pa
             result, outcome=Outcome.PASS, reason="", locations=(), remarks=(*result.remarks, remark)
         )
     return result
+
+
+def _unowned(result: Result) -> Result:
+    if result.outcome is not Outcome.FAIL or not result.evidence.get(UNOWNED):
+        return result
+    reason = f"{result.reason}; the wrong bits do not move with any device's part: whose fault it is this cannot tell"
+    return msgspec.structs.replace(result, outcome=Outcome.ERROR, reason=reason)
 
 
 def _told(result: Result, words: str, *, fails: bool = False) -> Result:

@@ -1,7 +1,8 @@
 """The collectives a training step is made of, each with data that shows whose part was wrong.
 
 Reductions give every rank bits of its own in each word: the sum is then all their bits side by side, there is one right answer whatever the
-order, and a wrong bit says whose it is. What is only moved carries words hashed from who sent it to whom.
+order, and a wrong bit says whose it is. The ranks change places each turn, so that what was wrong with a rank's part moves with it, and what
+is wrong with one bit on the way stays. What is only moved carries words hashed from who sent it to whom.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ _FLOAT_ELEMENTS = 1 << 16
 
 
 class Fault(NamedTuple):
-    """Wrong words in what one rank got, and whose part of it they are; several if they cannot be told apart."""
+    """Wrong words in what one rank got, and whose part of it they are; several if they cannot be told apart.
+
+    `turn` is how far the ranks had changed places in a reduction; None where a hash or nothing says whose the words are.
+    """
 
     senders: tuple[int, ...]
     sentence: str
+    turn: int | None = None
 
 
 class Group(NamedTuple):
@@ -37,15 +42,15 @@ class Group(NamedTuple):
     device: str
 
 
-def own_bits(rank: int, ranks: int) -> int:
-    """The bits of a word that are this rank's in a reduction. From 65 ranks on, rank 64 and later have none."""
-    width = max(1, 64 // ranks)
-    return (((1 << width) - 1) << (rank * width)) & ALL_BITS
+def own_bits(rank: int, ranks: int, turn: int = 0) -> int:
+    """The bits of a word that are this rank's in a reduction, in this turn. From 65 ranks on, some have none in each turn."""
+    width, place = max(1, 64 // ranks), (rank + turn) % ranks
+    return (((1 << width) - 1) << (place * width)) & ALL_BITS
 
 
-def senders_of(bits: int, ranks: int) -> tuple[int, ...]:
+def senders_of(bits: int, ranks: int, turn: int = 0) -> tuple[int, ...]:
     """Whose bits these are."""
-    return tuple(rank for rank in range(ranks) if bits & own_bits(rank, ranks))
+    return tuple(rank for rank in range(ranks) if bits & own_bits(rank, ranks, turn))
 
 
 class Operation:
@@ -53,13 +58,24 @@ class Operation:
 
     name = ""
     in_place = False
+    reduces = False
     times_over = 1  # each part crosses to all others so often
 
     def __init__(self, group: Group, words: int, seed: int) -> None:
         self.group, self.seed = group, seed
         self.words = max(1, words // group.ranks) * group.ranks
         self.chunk = self.words // group.ranks
+        self.turn = -1
         self.send, self.receive = self._buffers()
+
+    def give(self, turn: int) -> bool:
+        """Write what is sent, as it is in this turn; False if it stands there already."""
+        turn %= self.group.ranks if self.reduces else 1
+        if turn == self.turn:
+            return False
+        self.turn = turn
+        self._give()
+        return True
 
     def ready(self) -> None:
         """Make everything as before the first time."""
@@ -81,6 +97,9 @@ class Operation:
         return self.times_over * (self.group.ranks - 1) / self.group.ranks
 
     def _buffers(self) -> tuple[Any, Any]:
+        return self._empty(self.words), self._empty(self.words)
+
+    def _give(self) -> None:
         raise NotImplementedError
 
     def _perform(self) -> None:
@@ -99,9 +118,14 @@ class Operation:
     def _all_bits(self) -> int:
         return sum(own_bits(rank, self.group.ranks) for rank in range(self.group.ranks))
 
+    @property
+    def _own_bits(self) -> int:
+        return own_bits(self.group.rank, self.group.ranks, self.turn)
+
     def _whose(self, wrong: Wrong | None) -> Iterator[Fault]:
         if wrong:
-            yield Fault(senders_of(wrong.bits, self.group.ranks), f"{self.name}: {wrong.sentence()}")
+            senders = senders_of(wrong.bits, self.group.ranks, self.turn)
+            yield Fault(senders, f"{self.name}: {wrong.sentence()}", self.turn)
 
     def _moved(self, sender: int, wrong: Wrong | None) -> Iterator[Fault]:
         if wrong:
@@ -113,12 +137,11 @@ class AllReduce(Operation):
 
     name = "all_reduce"
     in_place = True
+    reduces = True
     times_over = 2
 
-    def _buffers(self) -> tuple[Any, Any]:
-        send = self._empty(self.words)
-        fill(send, self.seed, own_bits(self.group.rank, self.group.ranks))
-        return send, self._empty(self.words)
+    def _give(self) -> None:
+        fill(self.send, self.seed, self._own_bits)
 
     def _perform(self) -> None:
         dist.all_reduce(self.receive)
@@ -131,12 +154,14 @@ class ReduceScatter(Operation):
     """Everybody gets a part of the sum."""
 
     name = "reduce_scatter"
+    reduces = True
 
     def _buffers(self) -> tuple[Any, Any]:
-        send = self._empty(self.words)
-        for part, words in self._parts(send):
-            fill(words, seed_of(self.seed, part), own_bits(self.group.rank, self.group.ranks))
-        return send, self._empty(self.chunk)
+        return self._empty(self.words), self._empty(self.chunk)
+
+    def _give(self) -> None:
+        for part, words in self._parts(self.send):
+            fill(words, seed_of(self.seed, part), self._own_bits)
 
     def _perform(self) -> None:
         _single("reduce_scatter")(self.receive, self.send)
@@ -151,9 +176,10 @@ class AllGather(Operation):
     name = "all_gather"
 
     def _buffers(self) -> tuple[Any, Any]:
-        send = self._empty(self.chunk)
-        fill(send, seed_of(self.seed, self.group.rank))
-        return send, self._empty(self.words)
+        return self._empty(self.chunk), self._empty(self.words)
+
+    def _give(self) -> None:
+        fill(self.send, seed_of(self.seed, self.group.rank))
 
     def _perform(self) -> None:
         _single("all_gather")(self.receive, self.send)
@@ -168,11 +194,9 @@ class AllToAll(Operation):
 
     name = "all_to_all"
 
-    def _buffers(self) -> tuple[Any, Any]:
-        send = self._empty(self.words)
-        for receiver, words in self._parts(send):
+    def _give(self) -> None:
+        for receiver, words in self._parts(self.send):
             fill(words, seed_of(self.seed, self.group.rank, receiver))
-        return send, self._empty(self.words)
 
     def _perform(self) -> None:
         dist.all_to_all_single(self.receive, self.send)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from preflight.across.collectives import UNOWNED, owners
 from preflight.checks.collective_ops import OPERATIONS, AllReduce, Fault, Group, Operation, float_faults, own_bits
 from preflight.checks.context import Context, Device
 from preflight.checks.exchange import longest, synchronize, together
@@ -25,6 +26,7 @@ REPEATS = {"gate": 3, "standard": 8, "burn-in": 8}
 SMALL_REPEATS = 21
 ARRIVALS = 3
 LATE_S = 0.4  # by which an injected late rank comes late
+STUCK_BIT = 1 << 3  # of each sum, whoever's part it is
 SLOW_S = 0.7  # which an injected slow one adds within an all_reduce
 
 
@@ -78,7 +80,6 @@ class _Collectives:
             for size in self._sizes:
                 self._context.note(f"{kind.name} of {_size(size)}")
                 operation = kind(self._group, size // WORD_BYTES, seed_of(self._pass, number, size))
-                self._spoil_words(operation)
                 self._timed(operation, REPEATS.get(self._context.level, 3))
                 del operation
         self._context.note("all_reduce of floats")
@@ -94,7 +95,9 @@ class _Collectives:
 
     def _timed(self, operation: Operation, repeats: int, *, small: bool = False) -> None:
         seconds = []
-        for _ in range(repeats + 1):
+        for turn in range(repeats + 1):
+            if operation.give(turn):
+                self._spoil_words(operation)
             operation.ready()
             synchronize(self._device)
             together(self._device)
@@ -104,6 +107,8 @@ class _Collectives:
             operation.perform()
             synchronize(self._device)
             seconds.append(time.perf_counter() - began)
+            if self._context.fault == "stuck_bit" and operation.reduces:
+                operation.receive[operation.receive.numel() // 2] ^= STUCK_BIT
             self._faults += operation.faults()
         middle = statistics.median(seconds[1:])  # the first sets up connections
         size = operation.words * WORD_BYTES
@@ -118,7 +123,7 @@ class _Collectives:
 
     def _spoil_words(self, operation: Operation) -> None:
         if self._context.fault == "wrong_sum":
-            mine = own_bits(self._group.rank, self._group.ranks)
+            mine = own_bits(self._group.rank, self._group.ranks, operation.turn)
             lowest = mine & -mine
             operation.send[operation.send.numel() // 2] ^= lowest - (1 << 64) if lowest >> 63 else lowest
 
@@ -128,7 +133,10 @@ class _Collectives:
 
     def _result(self, arrived_s: float) -> Result:
         names = [device.name for device in self._context.devices]
-        whose = dict.fromkeys(sender for fault in self._faults for sender in fault.senders)
+        sums = [(fault.turn, fault.senders) for fault in self._faults if fault.turn is not None]
+        proven = owners(sums)
+        moved = [sender for fault in self._faults if fault.turn is None for sender in fault.senders]
+        whose = dict.fromkeys([*proven, *moved])
         sentences = dict.fromkeys(fault.sentence for fault in self._faults)
         figures = [
             Figure(name=name, value=round(statistics.median(values), 6), unit=unit, setting=setting)
@@ -146,6 +154,7 @@ class _Collectives:
                 "passes": self._pass,
                 "wrong_kinds": len(sentences),
                 "backend": str(dist.get_backend()),
+                **({UNOWNED: True} if sums and not proven else {}),
             },
         )
 

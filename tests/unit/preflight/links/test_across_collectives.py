@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
 
-from preflight.across.collectives import collectives
+from preflight.across.collectives import PROOFS_MIN, UNOWNED, collectives, owners
 from preflight.checks.context import Device
 from preflight.results import Figure, Location, Outcome, Result
 
@@ -60,6 +62,38 @@ def test_parts_of_many_that_are_wrong_everywhere_name_nobody_but_fail() -> None:
     found = failed(ranks(ALL))
     assert set(found) == set(NAMES)
     assert "the parts of many are wrong" in found["cuda:3"]
+
+
+def test_wrong_sums_that_are_nobodys_are_an_error() -> None:
+    wrong = {"outcome": Outcome.FAIL, "reason": "all_reduce: 1 wrong words"}
+    results = [
+        msgspec.structs.replace(r, **wrong, evidence=r.evidence | {UNOWNED: True}) if r.device != "cuda:7" else r
+        for r in ranks()
+    ]
+    judged = collectives(results, DEVICES)
+    assert [r.outcome for r in judged] == [Outcome.ERROR] * 7 + [Outcome.PASS]
+    assert "all_reduce: 1 wrong words; the wrong bits do not move" in judged[0].reason
+    with_culprit = ranks({("cuda:7", "cuda:7"), ("cuda:7", "cuda:0")})
+    assert set(failed([*results[:7], with_culprit[7]])) == {"cuda:7"}
+
+
+@given(st.integers(2, 16), st.data())
+def test_a_part_that_is_wrong_wherever_it_lies_is_its_owners_and_a_bit_that_stays_is_nobodys(
+    count: int, data: st.DataObject
+) -> None:
+    turns = [number % count for number in range(PROOFS_MIN)]
+    culprit = data.draw(st.integers(0, count - 1))
+    beside = [data.draw(st.sets(st.integers(0, count - 1), max_size=1)) for _ in turns]
+    assert culprit in owners([(turn, {culprit} | more) for turn, more in zip(turns, beside, strict=True)])
+    assert owners([(turn, {(culprit - turn) % count}) for turn in turns]) == ()
+    assert owners([(turn, ()) for turn in turns]) == (), "bits that are in nobody's part"
+
+
+def test_few_wrong_sums_or_only_one_place_prove_nothing() -> None:
+    assert owners([(0, {1}), (1, {1}), (0, {1})]) == ()
+    assert owners([(0, {1})] * 9) == ()
+    assert owners([(0, {1}), (1, {1})] * 2) == (1,)
+    assert owners([]) == ()
 
 
 def test_floats_that_are_wrong_fail_though_they_do_not_say_who() -> None:

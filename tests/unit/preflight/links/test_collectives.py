@@ -39,6 +39,15 @@ def test_who_gives_wrong_bits_is_named_alone(ranks: Run, count: int, culprit: in
     assert f"its part was wrong on {count} of {count} devices" in found[f"cpu:{culprit}"]
 
 
+def test_a_bit_that_is_wrong_in_every_sum_names_nobody(ranks: Run) -> None:
+    everywhere = collectives(ranks("collectives", 2, {0: "stuck_bit", 1: "stuck_bit"}), devices(2))
+    assert [r.outcome for r in everywhere] == [Outcome.ERROR, Outcome.ERROR]
+    assert "whose fault it is this cannot tell" in everywhere[0].reason
+    assert not any(r.locations for r in everywhere)
+    here = collectives(ranks("collectives", 3, {2: "stuck_bit"}), devices(3))
+    assert [r.outcome for r in here] == [Outcome.PASS, Outcome.PASS, Outcome.ERROR]
+
+
 def test_who_comes_late_is_named_alone(ranks: Run) -> None:
     found = failed(ranks, 2, {1: "late_rank"})
     assert set(found) == {"cpu:1"}

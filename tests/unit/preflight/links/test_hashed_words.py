@@ -47,10 +47,11 @@ def test_seeds_differ_by_what_and_by_order() -> None:
     assert len(set(seeds)) == len(seeds)
 
 
-@given(st.integers(1, 64))
-def test_bits_of_ranks_lie_side_by_side(ranks: int) -> None:
-    bits = [own_bits(rank, ranks) for rank in range(ranks)]
-    assert sum(bits) <= ALL_BITS
+@given(st.integers(1, 64), st.integers(0, 70))
+def test_bits_of_ranks_lie_side_by_side_and_change_places(ranks: int, turn: int) -> None:
+    bits = [own_bits(rank, ranks, turn) for rank in range(ranks)]
+    assert sum(bits) == sum(own_bits(rank, ranks) for rank in range(ranks)) <= ALL_BITS
     assert all(bits)
-    assert [senders_of(each, ranks) for each in bits] == [(rank,) for rank in range(ranks)]
-    assert senders_of(sum(bits), ranks) == tuple(range(ranks))
+    assert [senders_of(each, ranks, turn) for each in bits] == [(rank,) for rank in range(ranks)]
+    assert senders_of(sum(bits), ranks, turn) == tuple(range(ranks))
+    assert ranks == 1 or bits != [own_bits(rank, ranks, turn + 1) for rank in range(ranks)]
