@@ -62,7 +62,12 @@ class Heard(NamedTuple):
 
 def possible(rank: RankStatus) -> bool:
     """Whether a job may have these numbers: what a page or a node says it has fits no matrix, and no column of a database."""
-    return all(abs(number) < STEP_MAX for number in (rank.attempt, rank.rank, rank.world, rank.step))
+    return (
+        abs(rank.attempt) < STEP_MAX
+        and abs(rank.rank) < STEP_MAX
+        and abs(rank.world) < STEP_MAX
+        and abs(rank.step) < STEP_MAX
+    )
 
 
 class _News(NamedTuple):
@@ -190,8 +195,8 @@ class Timings:
             self._held[node] += 1
             self._come(rank.rank)
         self._told[self._column[rank.rank]] = self._clock
-        groups = (_number(each) for each in (rank.pipeline_stage, rank.tensor_group, rank.data_group))
-        seat = Seat(node, rank.gpu, rank.role, *groups)
+        stage, tensor, data = _number(rank.pipeline_stage), _number(rank.tensor_group), _number(rank.data_group)
+        seat = Seat(node, rank.gpu, rank.role, stage, tensor, data)
         if seat != before:
             self.seats[rank.rank] = seat
         return True
