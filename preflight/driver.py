@@ -14,6 +14,10 @@ from preflight.results import Outcome
 LIBRARY_VARIABLE = "HEALTHD_NVML_LIBRARY"
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 DEVICE_FILES = Path("/dev")
+PROC = Path("/proc")
+INITS = ("systemd", "init", "openrc-init", "runit")
+CONTAINER_MARK = Path("run/systemd/container")  # a container with an init of its own
+PASSED_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
 NVIDIA_VENDOR = "0x10de"
 GPU_CLASSES = ("0x0300", "0x0302")  # display controller, 3D controller
 
@@ -64,17 +68,49 @@ def gpus_here() -> int:
     return max(gpus_on_bus(), device_files())
 
 
-def gpus_on_bus(devices: Path = PCI_DEVICES) -> int:
-    """How many NVIDIA GPUs the PCI bus shows, whatever the driver thinks."""
+def gpus_of_ours(devices: Path = PCI_DEVICES, directory: Path = DEVICE_FILES, proc: Path = PROC) -> int:
+    """How many GPUs the driver should show us: fewer than there are in a container, or a job, that was given some of them.
+
+    A container sees the bus of the whole machine, so that only its device files count. In a job a device file may be there that cannot
+    be opened. A GPU that is handed through to a virtual machine is not the driver's.
+    """
+    files = _device_files(directory)
+    open_to_us = sum(os.access(path, os.R_OK | os.W_OK) for path in files)
+    if not on_the_machine(proc):
+        return open_to_us
+    return max(open_to_us, gpus_on_bus(devices, handed_on=False) - (len(files) - open_to_us))
+
+
+def on_the_machine(proc: Path = PROC) -> bool:
+    """Not in a container: process 1 is an init, and has the files that we have."""
+    try:
+        if (proc / "1" / "comm").read_text().strip() not in INITS or (proc.parent / CONTAINER_MARK).exists():
+            return False
+    except OSError:
+        return False
+    try:
+        return (proc / "1" / "ns" / "mnt").readlink() == (proc / "self" / "ns" / "mnt").readlink()
+    except OSError:
+        return True  # only root may know
+
+
+def gpus_on_bus(devices: Path = PCI_DEVICES, *, handed_on: bool = True) -> int:
+    """How many NVIDIA GPUs the PCI bus shows, whatever the driver thinks; with those for virtual machines, or without."""
     return sum(
-        _word(device / "vendor") == NVIDIA_VENDOR and _word(device / "class").startswith(GPU_CLASSES)
+        _word(device / "vendor") == NVIDIA_VENDOR
+        and _word(device / "class").startswith(GPU_CLASSES)
+        and (handed_on or (device / "driver").resolve().name not in PASSED_THROUGH)
         for device in (devices.iterdir() if devices.is_dir() else ())
     )
 
 
 def device_files(directory: Path = DEVICE_FILES) -> int:
     """How many GPUs the driver has given this machine, or container, a device file for."""
-    return sum(re.fullmatch(r"nvidia\d+", path.name) is not None for path in directory.glob("nvidia*"))
+    return len(_device_files(directory))
+
+
+def _device_files(directory: Path) -> list[Path]:
+    return [path for path in directory.glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name)]
 
 
 def _word(path: Path) -> str:

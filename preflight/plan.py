@@ -71,7 +71,7 @@ def _takes(gate: float | None = None, standard: float | None = None, burn_in: fl
 SPECS = {
     spec.test: spec
     for spec in (
-        Spec("gpu_state", Scope.NODE, 15.0, ("remap_pending", "lost"), _takes(1, 1, 1)),
+        Spec("gpu_state", Scope.NODE, 60.0, ("remap_pending", "lost"), _takes(1, 1, 1)),
         Spec("software", Scope.NODE, 30.0, ("ecc_off", "mig_on", "mismatch", "no_fabric_manager"), _takes(1, 1, 1)),
         Spec("host_memory", Scope.NODE, 300.0, ("bit_flip", "slow"), _takes(None, 10, 60)),
         Spec("storage", Scope.NODE, 240.0, ("wrong_bytes", "slow", "full"), _takes(None, 8, 30)),

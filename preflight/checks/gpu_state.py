@@ -7,11 +7,13 @@ from typing import Any
 
 import msgspec
 
+from preflight.allowed import ALLOW_VARIABLE, allowed_states
 from preflight.checks.context import Context, Note
-from preflight.driver import NoDriverError, load
+from preflight.driver import NoDriverError, gpus_of_ours, load
 from preflight.results import Location, Outcome, Result
 
 TEST = "gpu_state"
+STATE = "gpus_missing"  # what `software` calls it, which says in a remark that they are not tested
 RECOVERY_WORDS = {1: "reset the GPU", 2: "reboot the node", 3: "drain peer-to-peer", 4: "drain, then reset"}
 
 
@@ -57,6 +59,19 @@ def run(context: Context) -> Iterator[Result]:
         yield Result(test=TEST, outcome=Outcome.ERROR, reason="the driver is here but sees no GPU")
     for index in range(count):
         yield judge_state(_read(library, index, context.note))
+    if STATE not in allowed_states() and (missing := judge_count(count, gpus_of_ours())):
+        yield missing
+
+
+def judge_count(shown: int, ours: int) -> Result | None:
+    """What it says that the driver shows fewer GPUs than are here; None where it shows all. Where it shows none, that is said already."""
+    if not 0 < shown < ours:
+        return None
+    reason = (
+        f"{ours} GPUs are here, and the driver shows {shown}: look for Xid 79 and RmInitAdapter in the kernel log, reset or reboot; "
+        f"where a site means it so, {ALLOW_VARIABLE}={STATE}"
+    )
+    return Result(test=TEST, outcome=Outcome.ERROR, reason=reason)
 
 
 def judge_state(state: GpuState) -> Result:

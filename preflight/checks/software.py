@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import msgspec
 
+from preflight.allowed import allowed_states
 from preflight.checks.context import Context
 from preflight.host.installed import Gpu, Software
 from preflight.host.machine import Machine
@@ -16,14 +16,12 @@ from preflight.results import Outcome, Result
 
 TEST = "software"
 FAULTS = ("ecc_off", "mig_on", "mismatch", "no_fabric_manager")
-ALLOW_VARIABLE = "HEALTHD_PREFLIGHT_ALLOW"  # names of states a site means to have, with commas
 
 
 def run(context: Context, machine: Machine | None = None) -> Iterator[Result]:
     """One result for the node."""
     software = _commit(context.fault, read(machine or Machine(), context.note))
-    allowed = tuple(word.strip() for word in os.environ.get(ALLOW_VARIABLE, "").split(",") if word.strip())
-    yield result(software, states(software, allowed))
+    yield result(software, states(software, allowed_states()))
 
 
 def result(software: Software, found: tuple[State, ...]) -> Result:

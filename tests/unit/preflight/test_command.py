@@ -98,6 +98,22 @@ def test_what_the_driver_says_of_its_gpus(fake_nvml: str, tmp_path: Path, scenar
     assert says in json.loads(done.stdout)["reason"]
 
 
+@pytest.mark.parametrize(
+    ("allowed", "code", "says"), [("", 3, "4 GPUs are here, and the driver shows 3"), ("gpus_missing", 0, "")]
+)
+def test_a_gpu_that_the_driver_does_not_show_is_no_pass(
+    fake_nvml: str, tmp_path: Path, allowed: str, code: int, says: str
+) -> None:
+    (tmp_path / "scenario").write_text("gpus 3\n")
+    patch = "import preflight.checks.gpu_state\npreflight.checks.gpu_state.gpus_of_ours = lambda: 4\n"
+    (tmp_path / "sitecustomize.py").write_text(patch)
+    env = {"HEALTHD_NVML_LIBRARY": fake_nvml, "FAKE_NVML_SCENARIO": str(tmp_path / "scenario")}
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = preflight("--only", "gpu_state", "-o", "json", **env, PYTHONPATH=path, HEALTHD_PREFLIGHT_ALLOW=allowed)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert says in json.loads(done.stdout)["reason"]
+
+
 def test_a_gpu_that_somebody_computes_on_is_not_tested(fake_nvml: str, tmp_path: Path) -> None:
     (tmp_path / "scenario").write_text(f"gpus 2\nprocess.1 {os.getpid()} 1048576\n")
     env = {"HEALTHD_NVML_LIBRARY": fake_nvml, "FAKE_NVML_SCENARIO": str(tmp_path / "scenario")}

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from preflight.checks.gpu_state import GpuState, faults_of, judge_state
-from preflight.driver import device_files, gpus_on_bus, no_library
+from preflight.checks.gpu_state import GpuState, faults_of, judge_count, judge_state
+from preflight.driver import device_files, gpus_of_ours, gpus_on_bus, no_library, on_the_machine
 from preflight.results import Outcome
 
 
@@ -66,3 +67,61 @@ def test_a_container_may_show_gpus_by_their_device_files_alone(tmp_path: Path) -
         (tmp_path / name).touch()
     assert device_files(tmp_path) == 2
     assert device_files(tmp_path / "none") == 0
+
+
+def machine(root: Path, *, bus: int, files: int, denied: int = 0, init: str = "systemd", handed_on: int = 0) -> int:
+    """How many GPUs the driver should show on a machine, or in a container, of this kind."""
+    for number in range(bus):
+        place = root / "bus" / str(number)
+        place.mkdir(parents=True)
+        (place / "vendor").write_text("0x10de\n")
+        (place / "class").write_text("0x030200\n")
+        (place / "driver").symlink_to("vfio-pci" if number < handed_on else "nvidia")
+    (root / "dev").mkdir()
+    for number in range(files):
+        (root / "dev" / f"nvidia{number}").touch()
+    for number in range(files, files + denied):
+        (root / "dev" / f"nvidia{number}").symlink_to("nowhere")  # there, and cannot be opened
+    (root / "proc" / "1").mkdir(parents=True)
+    (root / "proc" / "1" / "comm").write_text(f"{init}\n")
+    return gpus_of_ours(root / "bus", root / "dev", root / "proc")
+
+
+@pytest.mark.parametrize(
+    ("facts", "ours"),
+    [
+        ({"bus": 8, "files": 8}, 8),
+        ({"bus": 8, "files": 7}, 8),  # one that the driver could not start
+        ({"bus": 7, "files": 8}, 8),  # one that fell off the bus since
+        ({"bus": 8, "files": 1, "denied": 7}, 1),  # a job that was given one
+        ({"bus": 8, "files": 2, "init": "python"}, 2),  # a container that was given two
+        ({"bus": 8, "files": 6, "handed_on": 2}, 6),  # two are a virtual machine's
+        ({"bus": 0, "files": 0}, 0),
+    ],
+)
+def test_how_many_gpus_the_driver_should_show(tmp_path: Path, facts: dict[str, Any], ours: int) -> None:
+    assert machine(tmp_path, **facts) == ours
+
+
+def test_a_container_with_an_init_of_its_own_is_none_of_the_machine(tmp_path: Path) -> None:
+    machine(tmp_path, bus=0, files=0)
+    assert on_the_machine(tmp_path / "proc")
+    for who, files in (("1", "mnt:[1]"), ("self", "mnt:[2]")):
+        (tmp_path / "proc" / who / "ns").mkdir(parents=True)
+        (tmp_path / "proc" / who / "ns" / "mnt").symlink_to(files)
+    assert not on_the_machine(tmp_path / "proc")
+    (tmp_path / "proc" / "self" / "ns" / "mnt").unlink()
+    assert on_the_machine(tmp_path / "proc")  # who is not root may not know
+    (tmp_path / "run" / "systemd").mkdir(parents=True)
+    (tmp_path / "run" / "systemd" / "container").write_text("lxc")
+    assert not on_the_machine(tmp_path / "proc")
+    assert not on_the_machine(tmp_path / "none")
+
+
+@pytest.mark.parametrize(("shown", "ours", "open_"), [(8, 8, False), (7, 8, True), (8, 0, False), (0, 8, False)])
+def test_fewer_gpus_than_there_are_is_no_pass(shown: int, ours: int, *, open_: bool) -> None:
+    found = judge_count(shown, ours)
+    assert (found is not None) is open_
+    if found:
+        assert found.outcome is Outcome.ERROR
+        assert "8 GPUs are here, and the driver shows 7" in found.reason

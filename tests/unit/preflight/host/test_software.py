@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight.across.versions import ABSENT, differences
+from preflight.allowed import ALLOW_VARIABLE
 from preflight.checks.context import Context
-from preflight.checks.software import ALLOW_VARIABLE, FAULTS, run
+from preflight.checks.software import FAULTS, run
 from preflight.host.installed import Gpu, Software
 from preflight.host.machine import Machine, numbers_listed
 from preflight.host.software import torch_build
