@@ -11,5 +11,6 @@ COMMANDS = {
     "baseline": ("preflight.commands.baseline:baseline", "What the nodes of a cluster reach: learn, show, check."),
     "goldens": ("preflight.commands.goldens:goldens", "Digests of arithmetic that devices agree on: record, show."),
     "tests": ("preflight.commands.tests:tests", "What each test proves, and the faults it can be tried with."),
+    "admit": ("preflight.commands.admit:admit", "Let work come to a Kubernetes node that has passed."),
     "schema": ("preflight.commands.schema:schema", "The JSON Schema of a document."),
 }
