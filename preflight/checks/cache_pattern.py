@@ -51,34 +51,58 @@ class Hammered(NamedTuple):
     rates: list[float]
 
 
+class Rounds(NamedTuple):
+    """How many rounds were gone over, the last of them, bytes verified a second in all, and the fault committed.
+
+    No round, if something was wrong while making ready.
+    """
+
+    number: int
+    last: Hammered
+    rates: list[float]
+    spoil: Spoiler
+
+
 def check(context: Context, device: Device) -> Result:
     """Rounds of all patterns, each in another window of the buffer, as many as the test's seconds allow."""
     room, windows = _enter(context, device)
-    repeats = _repeats(room)
     context.note(f"{device.name}: making ready {len(PATTERNS)} patterns")
-    _hammer(
-        room, windows[0], PATTERNS, 1, Spoiler("", windows)
-    )  # compiling costs no rate; what is wrong here is met again
-    began, rates = time.perf_counter(), []
-    for number in itertools.count(1):
-        window = windows[number % WINDOWS]
-        spoil = Spoiler(context.fault, [window])
-        context.note(f"{device.name}: round {number}, {len(PATTERNS)} patterns, each read {repeats} times")
-        seen = _hammer(room, window, reseeded(PATTERNS, number), repeats, spoil)
-        rates += seen.rates
-        if seen.found or (time.perf_counter() - began) * (number + 1) / number > context.seconds:
-            break
+    # Compiles what takes no time from then on; what is wrong here is wrong all the same.
+    ready = _hammer(room, windows[0], PATTERNS, 1, Spoiler("", windows))
+    idle = Spoiler(context.fault, windows[:1])
+    gone = Rounds(0, ready, [], idle) if ready.found else _rounds(context, room, windows)
+    window, repeats = windows[gone.number % WINDOWS], _repeats(room)
     size = window.memory.numel() * WORD_BYTES
-    evidence: Evidence = {"rounds": number, "window_bytes": size, "repeats": repeats, "patterns": len(PATTERNS)}
+    evidence: Evidence = {
+        "rounds": gone.number,
+        "window_bytes": size,
+        "repeats": repeats if gone.number else 1,
+        "patterns": len(PATTERNS),
+    }
+    seen = gone.last
     if not seen.found:
         setting = f"{size >> 10} KiB verified, {room.doing}"
-        figure = Figure(name="cache_rate", value=statistics.median(rates) / 1e9, unit="GB/s", setting=setting)
+        figure = Figure(name="cache_rate", value=statistics.median(gone.rates) / 1e9, unit="GB/s", setting=setting)
         return room.passed(TEST, (figure,), evidence)
     context.note(f"{device.name}: errors; looking a second time")
-    second = _hammer(room, window, reseeded(PATTERNS, number + 1), repeats, spoil)
+    second = _hammer(room, window, reseeded(PATTERNS, gone.number + 1), repeats, gone.spoil)
     by_name = {pattern.name: pattern for pattern in seen.patterns}
     diagnosis = diagnose(seen.found, second.found, by_name, room.words)
     return failed(room.passed(TEST, (), evidence), seen.found, diagnosis, device)
+
+
+def _rounds(context: Context, room: Room, windows: list[Piece]) -> Rounds:
+    repeats, rates = _repeats(room), []
+    began = time.perf_counter()
+    for number in itertools.count(1):
+        window = windows[number % WINDOWS]
+        context.note(f"{room.device.name}: round {number}, {len(PATTERNS)} patterns, each read {repeats} times")
+        spoil = Spoiler(context.fault, [window])
+        seen = _hammer(room, window, reseeded(PATTERNS, number), repeats, spoil)
+        rates += seen.rates
+        if seen.found or (time.perf_counter() - began) * (number + 1) / number > context.seconds:
+            return Rounds(number, seen, rates, spoil)
+    raise AssertionError  # unreachable: the counter has no end
 
 
 def window_bytes(device: Device, devices: int) -> int:

@@ -143,6 +143,14 @@ def test_an_error_met_while_rates_are_taken_counts() -> None:
     assert [each.address for each in result.locations] == ["0x0"]
 
 
+def test_an_error_met_while_the_cache_is_made_ready_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    room, windows = cache_pattern._enter(context(), device())
+    monkeypatch.setattr(cache_pattern, "_enter", lambda *_: (room._replace(way=HitOnce()), windows))
+    result = one(cache_pattern.run)
+    assert (result.outcome, result.evidence["kind"], result.evidence["rounds"]) == (Outcome.FAIL, "changed_once", 0)
+    assert [each.address for each in result.locations] == ["0x0"]
+
+
 def test_two_ways_that_disagree_on_a_device_are_told() -> None:
     assert disagreement(TorchWay(), device()) == 0
     assert disagreement(HitOnce(), device()) == 1
