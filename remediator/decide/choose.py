@@ -120,8 +120,8 @@ def _put_in_force(
 
 
 def _plan(rule: Rule) -> tuple[tuple[StepRun, ...], ...]:
-    patient = rule.match.job is JobScope.NONE  # work that has come meanwhile is none of the rule's business
-    return tuple(tuple(StepRun(step.patient() if patient else step) for step in stage) for stage in rule.stages)
+    idle = rule.match.job is JobScope.NONE  # work that has come meanwhile is none of the rule's business
+    return tuple(tuple(StepRun(step.for_idle() if idle else step) for step in stage) for stage in rule.stages)
 
 
 def _reason(state: ClusterState, found: Answered, guards: tuple[Guarded, ...]) -> str:

@@ -15,6 +15,7 @@ from remediator.decide import breaker, trouble
 from remediator.decide.budget import isolation_guards
 from remediator.decide.context import Context, after_actions, failed, succeeded
 from remediator.decide.hands import EVICT, RESUME, THEIRS, end
+from remediator.decide.match import work_on
 from remediator.decide.returns import returned
 from remediator.decide.spares import proposal
 from remediator.decide.stops import stops
@@ -34,7 +35,7 @@ def cordon(context: Context, run: StepRun) -> StepRun:
     if run.actions:
         return after_actions(context, run)
     if not context.node.held:
-        refused = _over_budget(context)
+        refused = _over_budget(context) or _a_job_came(context, run)
         if refused:
             return replace(run, detail=refused)
         context.state.put_node(replace(context.node, held=True, isolated_at=context.now, hold_confirmed_at=None))
@@ -54,6 +55,10 @@ def _over_budget(context: Context) -> str:
     return "; ".join(str(guard) for guard in guards if not guard.passed)
 
 
+def _a_job_came(context: Context, run: StepRun) -> str:
+    return work_on(context.node, context.state, context.now) if run.step.idle_only else ""
+
+
 def drain(context: Context, run: StepRun) -> StepRun:
     """No new work, and the scheduler says that none is left."""
     asked_to_leave = any(action.verb == EVICT for action in context.actions(run))
@@ -63,7 +68,7 @@ def drain(context: Context, run: StepRun) -> StepRun:
             return cordoned
     hold = context.state.holds.get(context.incident.node)
     if hold is None or not hold.drained:
-        if hold is not None and hold.evictable and run.step.evicts and not asked_to_leave:
+        if hold is not None and hold.evictable and not (run.step.idle_only or asked_to_leave):
             return context.plan_action(run, EVICT, context.incident.node)
         return run
     if context.node.state not in THEIRS:

@@ -77,11 +77,11 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     on_failure: tuple[Step, ...] = ()
     mode: Mode = Mode.ACT
     guards: Guards = Guards()
-    evicts: bool = True  # a drain asks what runs there to leave, where the site wants that
+    idle_only: bool = False  # of a rule for nodes without a job: what has come since is neither cordoned nor evicted
 
-    def patient(self) -> Step:
-        """The same, on failure too, without asking anything that runs to leave."""
-        return replace(self, evicts=False, on_failure=tuple(each.patient() for each in self.on_failure))
+    def for_idle(self) -> Step:
+        """The same, on failure too, for a node without a job."""
+        return replace(self, idle_only=True, on_failure=tuple(each.for_idle() for each in self.on_failure))
 
     def __str__(self) -> str:
         return f"{self.verb.value}: {self.how}" if self.how else self.verb.value

@@ -5,14 +5,18 @@ A job that starts again in place, an agent that does, and a report without ranks
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remediator.decide.approval import awaiting
 from remediator.model.hold import NodeHold, Owner
-from remediator.model.inputs import HoldsObserved
+from remediator.model.inputs import Approved, HoldsObserved
 from remediator.model.records import Action
-from tests.timelines.story import Story
+from remediator.playbook.load import load_policy
+from tests.timelines.story import Story, settings
 from vocabulary.finding import Severity
 
 GONE_S = 300.0  # so long ranks must be gone, written once more
@@ -107,6 +111,27 @@ def test_a_confirmed_straggler_is_still_asked_to_leave() -> None:
     story.orders_end("collect_evidence")
     scheduler_says(story, "train", schedulable=False, evictable=True)
     assert [a.verb for a in taken(story)] == ["cordon", "evict"]
+
+
+def test_a_job_that_came_before_a_person_agreed_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        "playbook: 1\nrules: [{name: r, why: x, match: {job: none}, steps: [{cordon: , mode: approve}, replace]}]\n"
+    )
+    story = Story(settings(policy=load_policy([path])))
+    story.finding("straggler/gpu", Severity.WARNING)
+    story.job("next", "n1")
+    incident = story.state.incident_of("n1")
+    assert incident is not None
+    (awaited,) = awaiting(incident)
+    story.tell(Approved(at=story.now, incident=incident.id, what=awaited.id, actor="ann"))
+    story.after(3600)
+    assert not taken(story)
+    story.no_job("n1")
+    story.after(299)
+    assert not taken(story)
+    story.after(1)
+    assert [a.verb for a in taken(story)] == ["cordon"]
 
 
 MOMENTS = st.tuples(
