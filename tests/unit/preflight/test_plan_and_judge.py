@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight.judge import judge
-from preflight.plan import LEVELS, SPECS, Injection, PlanError, check_devices, plan
+from preflight.plan import LEVELS, SPECS, Injection, PlanError, Scope, check_devices, plan, watchdog_s
 from preflight.results import Outcome, Result, Verdict
 
 TESTS = ("gpu_state", "memory_pattern", "matmul_repeat")
@@ -38,7 +40,8 @@ def test_only_leaves_the_others_out_and_keeps_the_order() -> None:
 def test_a_watchdog_can_be_set_for_one_test() -> None:
     limits = {spec.test: spec.watchdog_s for spec in plan("gate", watchdogs={"gpu_state": 2.5}).specs}
     assert limits["gpu_state"] == 2.5
-    assert limits["matmul_repeat"] == SPECS["matmul_repeat"].watchdog_s
+    assert limits["matmul_repeat"] == 30
+    assert plan("gate", watchdogs={"peer_links": 500}).specs[-2].watchdog_s == 500
 
 
 @pytest.mark.parametrize(
@@ -169,9 +172,31 @@ def test_a_fault_is_committed_where_it_is_asked_for() -> None:
         check_devices(chosen, ["cuda:0", "cuda:1"])
 
 
+def test_a_hang_is_known_at_gate_while_a_prolog_still_waits_and_elsewhere_later() -> None:
+    root = Path(__file__).parents[3]
+    waits_s = {
+        float(found)
+        for name in ("prolog.sh", "prolog.conf")
+        for found in re.findall(r"^SECONDS_MAX=(\d+)", (root / "deploy" / "slurm" / name).read_text(), re.MULTILINE)
+    }
+    (slurm_waits_s,) = re.findall(
+        r"^PrologEpilogTimeout=(\d+)", (root / "deploy/slurm/slurm.conf.sample").read_text(), re.MULTILINE
+    )
+    gate = [spec for spec in plan("gate").specs if spec.scope is not Scope.NODE]
+    others_s = sum(spec.seconds["gate"] for spec in gate)
+    assert len(waits_s) == 1
+    assert (
+        max(spec.watchdog_s for spec in gate) + others_s + 20 <= max(waits_s) < float(slurm_waits_s)
+    )  # to start, to end
+    assert all(spec.watchdog_s >= 15 * spec.seconds["gate"] for spec in gate)
+    for name in ("gpu_state", "software"):
+        assert watchdog_s(SPECS[name], "gate") == SPECS[name].watchdog_s
+    assert [spec.watchdog_s for spec in plan("standard").specs] == [SPECS[t].watchdog_s for t in LEVELS["standard"]]
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_level_takes_about_what_it_promises(level: str) -> None:
     seconds = sum(SPECS[test].seconds[level] for test in LEVELS[level])
     assert seconds <= {"gate": 10, "standard": 125, "burn-in": 1800}[level]
     for test in LEVELS[level]:
-        assert SPECS[test].seconds[level] < SPECS[test].watchdog_s, test
+        assert SPECS[test].seconds[level] < watchdog_s(SPECS[test], level), test
