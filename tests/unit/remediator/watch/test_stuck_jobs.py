@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remediator.watch.slow import of_job
@@ -200,3 +203,33 @@ def test_a_job_that_moved_to_another_node_whole_is_not_where_its_dead_pages_are(
     watch, heard, now = stands(given=(own("old", "xid/79", severity=Severity.FATAL),))
     left = [replace(rank, alive=False, section="forward") for rank in heard[0].ranks]
     assert judged(watch, [*heard, Heard("old", left, now, now)], now) == [("hang/network n0", Severity.WARNING)]
+
+
+TRUTHS = {
+    "dead": (one(3, alive=False, section="forward"), ()),
+    "stuck": (one(11, section="backward"), ()),
+    "silent": (waiting, ("n2",)),
+    "network": (waiting, ()),
+}
+LIE: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict,
+    rank=st.integers(0, 31).filter(lambda rank: rank % 8),  # each node keeps a rank that nobody disputes
+    alive=st.booleans(),
+    section=st.sampled_from(["forward", "backward", "communication", "data"]),
+    phase=st.sampled_from(["step", "done", "leaving", "saving"]),
+    step=st.integers(-1, 2**40),
+    at=st.floats(1.6e9, 1.8e9),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(truth=st.sampled_from(sorted(TRUTHS)), lies=st.lists(LIE, min_size=1, max_size=40), first=st.booleans())
+def test_whatever_a_node_without_a_rank_of_its_own_tells_of_ranks_the_same_is_said(
+    truth: str, lies: list[dict[str, Any]], *, first: bool
+) -> None:
+    change, silent = TRUTHS[truth]
+    watch, heard, now = stands(change)
+    told = Heard("liar", [replace(heard[0].ranks[0], gpu="", **lie) for lie in lies], now, now)
+    expected = judged(*stands(change), silent)
+    assert expected
+    assert judged(watch, [told, *heard] if first else [*heard, told], now, silent) == expected
