@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from preflight.commands.compare import tell
+from preflight.commands.compare import tell, title
 from preflight.commands.report import documents
 from preflight.report.columns import columns
 from preflight.report.forms import Trouble
 from preflight.report.wording import clean, number
+from preflight.results import Document, Verdict
 
 if TYPE_CHECKING:
+    from preflight.expect.compare import Turn
     from preflight.expect.fleet import Baseline
 
 folder_option = click.option(
@@ -133,7 +135,14 @@ def check(file: str, at: Path | None, every: bool, output: str) -> None:  # noqa
     from preflight.expect.compare import compare  # noqa: PLC0415 - only this command
 
     (document,) = documents([file])
-    tell(compare(_known(at), document), output=output, every=every)
+    turned = () if document.verdict is Verdict.PASS else (_not_passed(document),)
+    tell(compare(_known(at), document), turned, [f"b: {title(document)}"], output=output, every=every)
+
+
+def _not_passed(document: Document) -> Turn:
+    from preflight.expect.compare import Turn  # noqa: PLC0415 - only check
+
+    return Turn(test="the run", device="", before="to pass", now=document.verdict.value, reason=document.reason)
 
 
 def _known(at: Path | None) -> Baseline:

@@ -15,7 +15,8 @@ from preflight.report.forms import Trouble
 from preflight.report.wording import THE_NODE, clean, number, share
 
 if TYPE_CHECKING:
-    from preflight.expect.compare import Row
+    from preflight.expect.compare import Row, Turn
+    from preflight.results import Document
 
 WORSE = 1
 
@@ -28,31 +29,56 @@ WORSE = 1
 def compare(a: str, b: str, every: bool, output: str) -> None:  # noqa: FBT001 - click passes by keyword
     """Compare two documents, A the earlier one or another node's, B the one that is looked at.
 
-    Ends with 1 if B is worse somewhere, by more than devices scatter; else with 0.
+    Ends with 1 if B is worse somewhere: a test that ended worse, a device that is gone, or a figure by more than devices scatter. Else with 0.
     """
     from preflight.expect.compare import compare as compared  # noqa: PLC0415 - only this command compares
+    from preflight.expect.compare import turns  # noqa: PLC0415 - the same
 
     before, now = documents([a, b])
-    rows = compared(before, now)
-    tell(rows, output=output, every=every, caution="another level" if before.level != now.level else "")
+    heads = [f"{name}: {title(document)}" for name, document in (("a", before), ("b", now))]
+    heads += [f"not alike: {', '.join(differing)}"] if (differing := unlike(before, now)) else []
+    tell(compared(before, now), turns(before, now), heads, output=output, every=every)
 
 
-def tell(rows: Sequence[Row], *, output: str, every: bool, caution: str = "") -> None:
-    """Print the rows, and end with 1 if B is worse somewhere.
+def title(document: Document) -> str:
+    """Which run this was, and what it said."""
+    marks = f", injected: {', '.join(document.injected)}" if document.injected else ""
+    partly = "" if document.complete else " in part"
+    return clean(f"{document.node}, {document.verdict.value} at {document.level}{partly}{marks}")
+
+
+def unlike(before: Document, now: Document) -> list[str]:
+    """What else differs between two runs, and so may explain a figure."""
+    told = {"node": (before.node, now.node), "level": (before.level, now.level)}
+    names = sorted({*before.software, *now.software})
+    told |= {name: (before.software.get(name, ""), now.software.get(name, "")) for name in names}
+    return [f"{name} {clean(a) or '–'} and {clean(b) or '–'}" for name, (a, b) in told.items() if a != b]
+
+
+def tell(rows: Sequence[Row], turned: Sequence[Turn], heads: Sequence[str], *, output: str, every: bool) -> None:
+    """Print what changed, and end with 1 if B is worse somewhere.
 
     Raises:
         Trouble: they have nothing in common.
     """
-    if not any(row.difference is not None for row in rows):
+    if not any(turn.test for turn in turned) and not any(row.difference is not None for row in rows):
         raise Trouble("nothing to compare: no device, test and setting is in both")
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2))
+        click.echo(
+            msgspec.json.format(msgspec.json.encode({"about": heads, "turned": turned, "figures": rows}), indent=2)
+        )
     else:
-        click.echo("\n".join(page(rows, caution, every=every)))
-    sys.exit(WORSE if any(row.worse for row in rows) else 0)
+        click.echo("\n".join([*heads, *map(_turn, turned), *page(rows, every=every)]))
+    sys.exit(WORSE if turned or any(row.worse for row in rows) else 0)
 
 
-def page(rows: Sequence[Row], caution: str, *, every: bool) -> list[str]:
+def _turn(turned: Turn) -> str:
+    what = " on ".join(filter(None, (turned.test, turned.device)))
+    why = f": {turned.reason}" if turned.reason else ""
+    return clean(f"worse: {what} was {turned.before}, is {turned.now}{why}")
+
+
+def page(rows: Sequence[Row], *, every: bool) -> list[str]:
     """What a person wants to see: how many are worse, and which."""
     both = [row for row in rows if row.difference is not None]
     worse = sum(row.worse for row in both)
@@ -61,8 +87,6 @@ def page(rows: Sequence[Row], caution: str, *, every: bool) -> list[str]:
     if alone := len(rows) - len(both):
         head += f"; {alone} in one only"
     shown = [row for row in rows if every or row.beyond]
-    if caution:
-        head += f" ({caution}: not the same run)"
     if not shown:
         return [head]
     shown.sort(key=lambda row: (not row.worse, not row.beyond))
@@ -79,6 +103,6 @@ def _line(row: Row) -> tuple[str, ...]:
         "–" if row.a is None else number(row.a),
         "–" if row.b is None else number(row.b),
         "" if row.difference is None else share(row.difference),
-        f"{row.spread * 100:.1f} %" if row.spread else "",
+        "" if row.spread is None else f"{row.spread * 100:.1f} %",
         "worse" if row.worse else "differs" if row.beyond else "",
     )

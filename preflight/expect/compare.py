@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from preflight.expect.figures import Better, Key, Reading, better, readings, spread, stack
-from preflight.expect.fleet import Baseline, level
-from preflight.results import Document
+from preflight.expect.bounds import Word, misses
+from preflight.expect.figures import Better, Key, Reading, better, extreme, readings, spread, stack
+from preflight.expect.fleet import Baseline, Fleet
+from preflight.results import Document, Outcome
 
 CHANGE_MIN = 0.03  # repeats of one measurement on one device differ by less, mostly
-SIGMAS = 3.0
+CHANGE_UNKNOWN = 0.10  # the same where nobody knows how devices scatter
+SIGMAS = 5.0  # a node has hundreds of figures, and each is to be held against another that is as uncertain
+DEVICES_MIN = 4  # to show how they scatter
+_GRAVER = {
+    Outcome.PASS: 0,
+    Outcome.NOT_APPLICABLE: 0,
+    Outcome.NOT_RUN: 1,
+    Outcome.ERROR: 2,
+    Outcome.HANG: 3,
+    Outcome.FAIL: 3,
+}
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One measurement on one device, in `a` and in `b`; None where that side has none. `b` is the one that is looked at.
 
-    `difference` is b over a, less one. `spread` is the share by which good devices scatter, as far as the two sides show.
-    `beyond` says that the difference is more than that explains; `worse`, that b is the worse of the two by so much.
+    `difference` is b over a, less one. `spread` is the share by which good devices scatter, None where nobody knows.
+    `beyond` says that the difference is more than that explains; `worse`, that b is the worse of the two by so much. A figure of
+    the worst moment, and a fleet of other software, make nothing worse.
     """
 
     device: str
@@ -32,81 +46,128 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     a: float | None
     b: float | None
     difference: float | None = None
-    spread: float = 0.0
+    spread: float | None = None
     beyond: bool = False
     worse: bool = False
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """A test that ended worse than before on a device ("" for the node), or a device that is gone (then `test` is empty)."""
+
+    test: str
+    device: str
+    before: str
+    now: str
+    reason: str = ""
+
+
+class _Place(NamedTuple):
+    """What is compared: a measurement on a device, in its unit."""
+
+    device: str
+    key: Key
+    unit: str
 
 
 def compare(a: Document | Baseline, b: Document) -> tuple[Row, ...]:
     """What `b` measured, beside an earlier document, another node's, or the fleet's baseline.
 
     Two documents are compared device by device, and a measurement that only one has stands alone. Beside a baseline every device
-    of `b` has the level of all nodes as `a`.
+    of `b` has the level of all other nodes as `a`.
     """
     theirs = list(readings(b.results, b.devices))
     if isinstance(a, Baseline):
-        return _with_fleet(a, theirs, stack(b.software))
+        fleet = Fleet(a, b.node, stack(b.software), [device.uuid for device in b.devices if device.uuid])
+        return tuple(_beside_fleet(fleet, place, reading) for place, reading in _by_place(theirs).items())
     mine = list(readings(a.results, a.devices))
-    ours, others = _by_place(mine), _by_place(theirs)
-    scatter = _scatter(mine, theirs)
-    units = {(r.device, r.key): r.figure.unit for r in (*theirs, *mine)}
+    ours, others, scatter = _by_place(mine), _by_place(theirs), _scatter(mine, theirs)
     places = dict.fromkeys((*ours, *others))
-    return tuple(
-        _row(place, units[place], ours.get(place), others.get(place), scatter.get(place[1], 0.0)) for place in places
-    )
+    return tuple(_beside(place, ours.get(place), others.get(place), scatter.get(place.key)) for place in places)
 
 
-def _with_fleet(baseline: Baseline, measured: Sequence[Reading], software: str) -> tuple[Row, ...]:
-    known = [(entry, at) for entry in baseline.entries if (at := level(entry))]
-    known.sort(key=lambda each: (each[0].software == software, each[1].nodes))
-    levels = {entry.key: (entry.unit, at) for entry, at in known}  # the last of a key holds: that of our software
-    found = []
-    units = {(r.device, r.key): r.figure.unit for r in measured}
-    for place, value in _by_place(measured).items():
-        of_unit, at = levels.get(place[1], ("", None))
-        if of_unit != units[place]:
-            at = None
-        found.append(_row(place, units[place], at.usual if at else None, value, at.spread if at else 0.0))
-    return tuple(found)
+def turns(a: Document, b: Document) -> tuple[Turn, ...]:
+    """What ended worse in `b` than in `a`, and the devices that only `a` has."""
+    before, now = _endings(a), _endings(b)
+    gone = sorted({device.name for device in a.devices} - {device.name for device in b.devices})
+    worse = [
+        Turn(test=test, device=device, before=was.value, now=outcome.value, reason=reason)
+        for (test, device), (outcome, reason) in now.items()
+        if (was := before.get((test, device), (Outcome.PASS, ""))[0]) is not outcome and _GRAVER[outcome] > _GRAVER[was]
+    ]
+    return (*(Turn(test="", device=name, before="there", now="gone") for name in gone), *worse)
 
 
-def _row(place: tuple[str, Key], unit: str, a: float | None, b: float | None, scatter: float) -> Row:
-    device, key = place
-    difference = b / a - 1 if a is not None and b is not None and a > 0 else None
-    beyond = difference is not None and abs(difference) > max(CHANGE_MIN, SIGMAS * scatter)
-    less_is_worse = better(unit) is Better.MORE
-    worse = beyond and better(unit) is not Better.NEITHER and ((difference or 0.0) < 0) is less_is_worse
+def _endings(document: Document) -> dict[tuple[str, str], tuple[Outcome, str]]:
+    """The gravest ending of each test on each device, and why."""
+    found: dict[tuple[str, str], tuple[Outcome, str]] = {}
+    for result in sorted(document.results, key=lambda result: _GRAVER[result.outcome]):
+        found[result.test, result.device] = (result.outcome, result.reason)
+    return found
+
+
+def _beside_fleet(fleet: Fleet, place: _Place, reading: Reading) -> Row:
+    at = fleet.bound(place.key, reading.figure)
+    value = reading.figure.value
+    missed = at is not None and misses(value, at.expectation)
+    worse = missed and at is not None and at.word is not Word.HINT and not extreme(reading.figure)
+    usual = at.usual if at else None
+    return _row(place, usual, value, fleet.scatter(place.key, reading.figure), beyond=missed, worse=worse)
+
+
+def _beside(place: _Place, a: Reading | None, b: Reading | None, scatter: float | None) -> Row:
+    if a is None or b is None or a.figure.value <= 0:
+        return _row(place, a and a.figure.value, b and b.figure.value, scatter)
+    difference = b.figure.value / a.figure.value - 1
+    beyond = abs(difference) > (CHANGE_UNKNOWN if scatter is None else max(CHANGE_MIN, SIGMAS * math.sqrt(2) * scatter))
+    way = better(place.unit)
+    against = way is not Better.NEITHER and (difference < 0) is (way is Better.MORE)
+    worse = beyond and against and not extreme(b.figure)
+    return _row(place, a.figure.value, b.figure.value, scatter, beyond=beyond, worse=worse)
+
+
+def _row(
+    place: _Place, a: float | None, b: float | None, scatter: float | None, *, beyond: bool = False, worse: bool = False
+) -> Row:
     return Row(
-        device=device,
-        product=key.product,
-        test=key.test,
-        figure=key.figure,
-        setting=key.setting,
-        unit=unit,
+        device=place.device,
+        product=place.key.product,
+        test=place.key.test,
+        figure=place.key.figure,
+        setting=place.key.setting,
+        unit=place.unit,
         a=a,
         b=b,
-        difference=difference,
+        difference=b / a - 1 if a is not None and b is not None and a > 0 else None,
         spread=scatter,
         beyond=beyond,
         worse=worse,
     )
 
 
-def _by_place(found: Sequence[Reading]) -> dict[tuple[str, Key], float]:
-    values: dict[tuple[str, Key], list[float]] = defaultdict(list)
+def _by_place(found: Sequence[Reading]) -> dict[_Place, Reading]:
+    """One reading for each place: that of the middle value where a device was measured several times."""
+    several: dict[_Place, list[Reading]] = defaultdict(list)
     for reading in found:
-        values[reading.device, reading.key].append(reading.figure.value)
-    return {place: statistics.median(several) for place, several in values.items()}
+        several[_Place(reading.device, reading.key, reading.figure.unit)].append(reading)
+    return {place: _middle(each) for place, each in several.items()}
+
+
+def _middle(several: Sequence[Reading]) -> Reading:
+    value = statistics.median(reading.figure.value for reading in several)
+    return several[0]._replace(figure=msgspec.structs.replace(several[0].figure, value=value))
 
 
 def _scatter(*sides: Sequence[Reading]) -> dict[Key, float]:
-    """The larger scatter of both sides over at least four devices; fewer show none."""
-    found: dict[Key, float] = defaultdict(float)
-    for side in sides:
-        values: dict[Key, list[float]] = defaultdict(list)
-        for reading in side:
-            values[reading.key].append(reading.figure.value)
-        for key, several in values.items():
-            if len(several) >= 4:
-                found[key] = max(found[key], spread(several))
+    """The larger scatter of both sides, over so many devices of a side that they show it."""
+    found: dict[Key, float] = {}
+    for key, values in (each for side in sides for each in _values(side)):
+        if len(values) >= DEVICES_MIN:
+            found[key] = max(found.get(key, 0.0), spread(values))
     return found
+
+
+def _values(side: Sequence[Reading]) -> Iterator[tuple[Key, list[float]]]:
+    values: dict[tuple[Key, str], list[float]] = defaultdict(list)
+    for reading in side:
+        values[reading.key, reading.figure.unit].append(reading.figure.value)
+    yield from ((key, several) for (key, _), several in values.items())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,3 +73,37 @@ def test_worse_one_way_is_never_worse_the_other_way(one: list[float], other: lis
     there = {row.device for row in compare(document("n", one), document("n", other)) if row.worse}
     back = {row.device for row in compare(document("n", other), document("n", one)) if row.worse}
     assert not there & back
+
+
+def test_where_scatter_is_unknown_a_tenth_is_no_change() -> None:
+    (less,) = compare(document("n", [100.0]), document("n", [91.0]))
+    (much,) = compare(document("n", [100.0]), document("n", [89.0]))
+    assert (less.spread, less.worse, much.worse) == (None, False, True)
+
+
+def test_the_worst_moment_makes_nothing_worse() -> None:
+    tail = Figure(name="sync_p99", value=1.0, unit="us")
+    (row,) = compare(document("n", [1.0], figure=tail), document("n", [9.0], figure=tail))
+    assert (row.beyond, row.worse) == (True, False)
+
+
+def test_units_are_never_mixed() -> None:
+    rows = compare(
+        document("n", [1.0], figure=Figure(name="rate", value=1.0, unit="TFLOP/s")),
+        document("n", [1000.0], figure=Figure(name="rate", value=1.0, unit="GFLOP/s")),
+    )
+    assert [row.difference for row in rows] == [None, None]
+
+
+def test_a_fleet_of_other_software_makes_nothing_worse() -> None:
+    fleet = learn(document(f"n{i}", [100.0 + i] * 2, software={"driver": "570"}) for i in range(9))
+    (row,) = compare(fleet, document("m", [50.0], software={"driver": "580"}))
+    assert (row.beyond, row.worse) == (True, False)
+
+
+@given(st.integers(0, 200))
+def test_two_runs_of_one_noisy_node_are_seldom_worse(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311 - noise
+    one, other = ([dice.gauss(100, 2) for _ in range(8)] for _ in range(2))
+    rows = compare(document("n", one), document("n", other))
+    assert sum(row.worse for row in rows) <= 1

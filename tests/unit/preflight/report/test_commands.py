@@ -12,11 +12,12 @@ import msgspec
 import pytest
 
 from healthctl.main import cli
+from preflight.checks.context import Device
 from preflight.commands.table import COMMANDS
 from preflight.commands.tests import proves
 from preflight.plan import SPECS
 from preflight.report.reading import read
-from preflight.results import Document, Figure, Result
+from preflight.results import Document, Figure, Outcome, Result, Verdict
 from preflight.schema import schema_text
 
 Ask = Callable[..., click.testing.Result]
@@ -134,7 +135,7 @@ def test_a_run_that_was_slower_is_found_and_named(ask: Ask, kept: Kept, huge: Do
     before = kept(huge)
     same = ask("compare", before, before)
     assert same.exit_code == 0
-    assert same.stdout.startswith("64 figures in both: 0 worse, 0 otherwise changed")
+    assert "64 figures in both: 0 worse, 0 otherwise changed" in same.stdout
     now = kept(huge, results=slower(huge, "cuda:4", 0.8))
     found = ask("compare", before, now)
     assert found.exit_code == 1
@@ -142,8 +143,26 @@ def test_a_run_that_was_slower_is_found_and_named(ask: Ask, kept: Kept, huge: Do
     better = ask("compare", now, before)
     assert better.exit_code == 0
     assert "0 worse, 6 otherwise changed" in better.stdout
-    rows = json.loads(ask("compare", before, now, "-o", "json").stdout)
+    rows = json.loads(ask("compare", before, now, "-o", "json").stdout)["figures"]
     assert {row["device"] for row in rows if row["worse"]} == {"cuda:4"}
+
+
+def test_a_node_that_fails_now_or_lost_a_device_is_worse(ask: Ask, kept: Kept, huge: Document) -> None:
+    before = kept(huge)
+    first = next(result for result in huge.results if result.device == "cuda:3")
+    bad = msgspec.structs.replace(first, outcome=Outcome.FAIL, reason="bit 3")
+    results = tuple(bad if result is first else result for result in huge.results)
+    failed = ask("compare", before, kept(huge, results=results, verdict=Verdict.FAIL, injected=("x:y",)))
+    assert failed.exit_code == 1
+    assert f"worse: {first.test} on cuda:3 was pass, is fail: bit 3" in failed.stdout
+    assert "fail at " in failed.stdout
+    assert "injected: x:y" in failed.stdout
+    rest = tuple(result for result in huge.results if result.device != "cuda:3")
+    lost = ask(
+        "compare", before, kept(huge, results=rest, devices=tuple(d for d in huge.devices if d.name != "cuda:3"))
+    )
+    assert lost.exit_code == 1
+    assert "worse: cuda:3 was there, is gone" in lost.stdout
 
 
 def test_documents_without_anything_in_common_are_not_the_same(
@@ -154,12 +173,20 @@ def test_documents_without_anything_in_common_are_not_the_same(
     assert "nothing to compare" in done.stderr
 
 
+def cards(document: Document, number: int) -> tuple[Device, ...]:
+    """Another node's: a machine is known by its cards."""
+    return tuple(msgspec.structs.replace(device, uuid=f"GPU-{number}-{device.index}") for device in document.devices)
+
+
 def test_a_baseline_is_learned_shown_and_held_against_a_node(
     ask: Ask, kept: Kept, huge: Document, failing: Document, tmp_path: Path
 ) -> None:
     at = ("--baseline", str(tmp_path / "kept"))
     noise = random.Random(5)  # noqa: S311 - noise
-    good = [kept(huge, node=f"node{n}", results=slower(huge, "cuda:0", 1 - noise.random() / 100)) for n in range(4)]
+    good = [
+        kept(huge, node=f"node{n}", devices=cards(huge, n), results=slower(huge, "cuda:0", 1 - noise.random() / 100))
+        for n in range(4)
+    ]
     assert "nothing is learned yet" in ask("baseline", "show", *at).stdout
     assert ask("baseline", "check", good[0], *at).exit_code == 3
     learned = ask("baseline", "learn", *good, kept(failing), *at)
@@ -173,6 +200,9 @@ def test_a_baseline_is_learned_shown_and_held_against_a_node(
     slow = ask("baseline", "check", kept(huge, results=slower(huge, "cuda:2", 0.7)), *at)
     assert slow.exit_code == 1
     assert "cuda:2" in slow.stdout
+    failed = ask("baseline", "check", kept(huge, verdict=Verdict.FAIL, reason="bit 3"), *at)
+    assert failed.exit_code == 1
+    assert "worse: the run was to pass, is fail: bit 3" in failed.stdout
 
 
 def test_a_baseline_that_taught_nothing_is_as_it_was(ask: Ask, kept: Kept, failing: Document, tmp_path: Path) -> None:
