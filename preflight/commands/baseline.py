@@ -62,11 +62,15 @@ def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noq
     from preflight.expect.learning import held, refusal  # noqa: PLC0415 - likewise
     from preflight.expect.learning import learn as learned  # noqa: PLC0415 - likewise
 
-    found = documents(files)
     kept = baselines.folder(at)
     path = kept / baselines.BASELINE
     taught = []
-    for name, document in zip(files, found, strict=True):
+    for name in files:
+        try:
+            (document,) = documents([name])
+        except Trouble as trouble:
+            click.echo(f"teaches nothing: {clean(trouble.message)}", err=True)
+            continue
         if why := refusal(document):
             click.echo(f"{clean(name)} teaches nothing: {clean(why)}", err=True)
         else:

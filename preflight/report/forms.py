@@ -113,10 +113,11 @@ def see_room(path: Path) -> None:
         Trouble: it could not.
     """
     try:
-        if path.exists() and not path.is_file():
+        if _is_a_way(path):
             if not os.access(path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             return
+        path = path.resolve()
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(descriptor)
         Path(name).unlink()
@@ -126,11 +127,21 @@ def see_room(path: Path) -> None:
         ) from None
 
 
+def _is_a_way(path: Path) -> bool:
+    """Whether it leads elsewhere, as /dev/stdout does: to be written to, and never to be replaced by a file."""
+    return (
+        (path.exists() and not path.is_file())
+        or path.absolute().is_relative_to("/dev")
+        or path.absolute().is_relative_to("/proc")
+    )
+
+
 def _write(path: Path, text: str) -> None:
     """So that a reader finds the old file or the new one, and never half of it. What is no plain file is written to."""
-    if path.exists() and not path.is_file():
+    if _is_a_way(path):
         path.write_text(text, encoding="utf-8")
         return
+    path = path.resolve()  # what a link leads to is replaced, and the link stays
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(descriptor, "w", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor, no path

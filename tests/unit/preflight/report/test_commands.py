@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -248,3 +250,30 @@ def test_wrong_usage_of_a_run_ends_with_two_and_runs_nothing(ask: Ask, tmp_path:
     for words in (("--level", "bogus"), ("--only", "bogus"), ("--inject", "gpu_state:bogus"), ("-o", "bogus")):
         assert ask("run", *words, "-f", str(tmp_path / "report")).exit_code == 2
     assert not (tmp_path / "report").exists()
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(ask: Ask, kept: Kept, passing: Document, tmp_path: Path) -> None:
+    target, link = tmp_path / "real" / "node.html", tmp_path / "latest.html"
+    target.parent.mkdir()
+    target.write_text("old")
+    link.symlink_to(target)
+    assert ask("report", kept(passing), "-o", "html", "-f", str(link)).exit_code == 0
+    assert link.is_symlink()
+    assert target.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_standard_output_by_its_name_is_written_to(kept: Kept, passing: Document, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "preflight", "report", kept(passing), "-o", "json", "-f", "/dev/stdout"]
+    with (tmp_path / "out.json").open("wb") as out:
+        subprocess.run(command, stdout=out, check=True)
+    assert json.loads((tmp_path / "out.json").read_text())["verdict"] == "pass"
+    assert Path("/dev/stdout").is_symlink()
+
+
+def test_one_file_that_is_none_stops_no_learning(ask: Ask, kept: Kept, huge: Document, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"version": 2, ')
+    done = ask("baseline", "learn", kept(huge), str(broken), "--baseline", str(tmp_path / "kept"))
+    assert done.exit_code == 0
+    assert "learned 1 documents of 1 nodes" in done.stdout
+    assert f"teaches nothing: {broken}" in done.stderr
