@@ -14,7 +14,8 @@ import torch.distributed as dist
 from preflight.across.collectives import UNOWNED, owners
 from preflight.checks.collective_ops import OPERATIONS, AllReduce, Fault, Group, Operation, float_faults, own_bits
 from preflight.checks.context import Context, Device
-from preflight.checks.exchange import longest, synchronize, together
+from preflight.checks.devices import synchronize
+from preflight.checks.exchange import longest, together
 from preflight.checks.hashed_words import WORD_BYTES, fill, seed_of
 from preflight.results import Figure, Location, Outcome, Result
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import platform
-from typing import Any
 
 import torch
 
@@ -95,8 +94,3 @@ def settle(device: Device) -> None:
     synchronize(device)
     if not device.on_host:
         torch.cuda.empty_cache()
-
-
-def as_bits(tensor: Any) -> Any:
-    """The bits of a floating-point tensor as integers of the same width: so NaN equals itself."""
-    return tensor.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()])

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from preflight.checks.context import Context, Device
+from preflight.checks.devices import synchronize
 from preflight.checks.hashed_words import WORD_BYTES, Wrong, fill, poison, seed_of, wrong_words
 
 WAYS = ("up", "down", "both")  # from the lower index to the higher, back, both at once
@@ -115,9 +116,3 @@ def gathered(device: Device, values: list[float]) -> list[list[float]]:
     all_values: list[Any] = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(all_values, mine)
     return [each.tolist() for each in all_values]
-
-
-def synchronize(device: Device) -> None:
-    """Wait until the device has done what it was asked."""
-    if not device.on_host:
-        torch.cuda.synchronize(device.torch_name)

@@ -17,6 +17,7 @@ import msgspec
 import torch
 
 from preflight.checks.context import Context, Device
+from preflight.checks.devices import synchronize
 from preflight.host import pcie
 from preflight.host.digits import four
 from preflight.host.driver import Driver, NoDriver
@@ -26,7 +27,6 @@ from preflight.host.turns import Turns
 from preflight.results import Evidence, Figure, Location, Outcome, Result
 
 TEST = "host_link"
-FAULTS = ("narrow", "slow", "corrupt")
 GPU_BYTES, HOST_BYTES = 256 << 20, 32 << 20
 ALONE_SHARE = 0.6  # of the test's time, divided among the devices
 ALONE_S_MAX = 0.5  # each way: more makes no rate surer
@@ -155,7 +155,7 @@ class _Run:
             self._there[self._size // 2 + 77] ^= 1
         self._returning.copy_(self._there, non_blocking=True)
         self._back.copy_(self._returning, non_blocking=True)
-        self._wait()
+        synchronize(self._device)
         return self._arrived("there and back")
 
     def _arrived(self, way: str) -> Wrong | None:
@@ -197,7 +197,7 @@ class _Run:
                 done += 1
             return done
 
-        self._wait()
+        synchronize(self._device)
         began, counts = _clock(), [0] * len(ways)
 
         def side(number: int) -> None:
@@ -209,7 +209,7 @@ class _Run:
         side(0)
         for other in others:
             other.join()
-        self._wait()
+        synchronize(self._device)
         return sum(counts) * self._size / (_clock() - began) / 1e9
 
     def _on_side(self, number: int, way: Callable[[], object]) -> None:
@@ -220,10 +220,6 @@ class _Run:
         with torch.cuda.stream(self._sides[number]):
             way()
         self._sides[number].synchronize()
-
-    def _wait(self) -> None:
-        if not self._device.on_host:
-            torch.cuda.synchronize(self._device.torch_name)
 
     @contextmanager
     def _looking(self) -> Iterator[None]:

@@ -24,7 +24,6 @@ from preflight.host.words import TILE_WORDS, WrongWord, key, tile, write, wrong
 from preflight.results import Evidence, Figure, Location, Outcome, Result
 
 TEST = "host_memory"
-FAULTS = ("bit_flip", "slow")
 ROOM_BYTES_MIN = 4 * PIECE_BYTES
 LISTED_MAX = 8
 TAKING_SHARE = 0.35  # of the test's time: what cannot be had by then is left alone

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from preflight.checks.context import Context, Device, Note
+from preflight.checks.devices import synchronize
 from preflight.checks.memory_faults import Diagnosis, decayed, diagnose, failed
 from preflight.checks.memory_room import Room, enter, warm
 from preflight.checks.memory_spoil import Spoiler
@@ -84,8 +85,7 @@ class Heat:
         for _ in range(BURST):
             torch.mm(self._left, self._right, out=self._output)
             self._to.copy_(self._from)
-        if not self._device.on_host:
-            torch.cuda.synchronize(self._device.torch_name)
+        synchronize(self._device)
 
 
 def _held(context: Context, room: Room, heat: Heat, pattern: Pattern, hold_s: float, spoil: Spoiler) -> Errors:

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 import torch
 
 from preflight.checks.context import Device, Note
+from preflight.checks.devices import synchronize
 from preflight.kernels.patterns import GATE, Pattern
 from preflight.kernels.sweeps import Way, sweep, verify
 from preflight.kernels.taking import Taken, take_gpu
@@ -89,16 +90,11 @@ class Room(NamedTuple):
 
     def timed(self, call: Callable[[], Answer]) -> tuple[float, Answer]:
         """How many seconds the device takes for `call`, and what that returned."""
-        self.synchronize()
+        synchronize(self.device)
         began = time.perf_counter()
         answer = call()
-        self.synchronize()
+        synchronize(self.device)
         return time.perf_counter() - began, answer
-
-    def synchronize(self) -> None:
-        """Wait until everything asked of the device is done."""
-        if not self.device.on_host:
-            torch.cuda.synchronize(self.device.torch_name)
 
 
 def enter(device: Device, note: Note) -> Room:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from preflight.kernels.patterns import Pattern
 from preflight.kernels.wrong_words import Piece
 
-FAULTS = ("bit_flip", "stuck_bit", "stuck_line", "alias")
 FLIPPED_BIT, STUCK_BIT, LINE_BIT, DECAYED_BIT = 21, 42, 13, 30
 LINE_STRIDE, LINE_WORDS = 97, 4096
 ALIASED_WORDS = 512

@@ -10,7 +10,6 @@ from preflight.kernels.patterns import ADDRESS, ALL_BITS, CONSTANT, GATE, GOLDEN
 from preflight.kernels.sweeps import verify
 from preflight.kernels.wrong_words import WORD_BYTES, Errors, Piece, signed
 
-FAULTS = ("slow_copy", "wrong_copy", "skipped_copy", "wrong_read")
 SLOW_TIMES = 5
 FLIPPED_BIT = 33
 

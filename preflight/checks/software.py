@@ -15,7 +15,6 @@ from preflight.host.states import State, facts, states
 from preflight.results import Outcome, Result
 
 TEST = "software"
-FAULTS = ("ecc_off", "mig_on", "mismatch", "no_fabric_manager")
 
 
 def run(context: Context, machine: Machine | None = None) -> Iterator[Result]:

@@ -27,7 +27,6 @@ from preflight.host.words import TILE_WORDS, WrongWord, key, tile, write, wrong
 from preflight.results import Evidence, Figure, Location, Outcome, Result
 
 TEST = "storage"
-FAULTS = ("wrong_bytes", "slow", "full")
 PATHS_VARIABLE = "HEALTHD_PREFLIGHT_PATHS"
 BLOCK_BYTES = 4 << 20
 BYTES_MAX = {"gate": 64 << 20, "standard": 2 << 30, "burn-in": 16 << 30}

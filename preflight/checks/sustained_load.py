@@ -18,6 +18,7 @@ import msgspec
 import torch
 
 from preflight.checks.context import Context, Device
+from preflight.checks.devices import synchronize
 from preflight.host import load
 from preflight.host.digits import four
 from preflight.host.driver import Driver, NoDriver
@@ -26,7 +27,6 @@ from preflight.host.machine import Machine
 from preflight.results import Evidence, Figure, Location, Outcome, Result
 
 TEST = "sustained_load"
-FAULTS = ("throttle", "hot", "slow_one", "wrong")
 STEADY_SHARE = 0.6  # of the time; the rest is swings
 SWINGS_S = (0.1, 0.2, 0.5, 1.0, 2.0)  # half a swing: load, and the same without
 READ_EVERY_S = 0.05
@@ -168,7 +168,7 @@ class Work:
         began = _clock()
         for _ in range(self._size.burst * (SLOW_FACTOR if self._context.fault == "slow_one" else 1)):
             torch.matmul(self._left, self._right, out=self._output)
-        self._wait()
+        synchronize(self._device)
         burst = Burst(self._watch.since_s(), _clock() - began, self._size.burst)
         if self._context.fault == "wrong" and self._steady:
             self._output[7, 7] = -self._output[7, 7]
@@ -177,10 +177,6 @@ class Work:
             when = "in a swing" if self._swings else "under steady load"
             self._wrong = f"{count} elements of a product differ from the first one, {when} after {burst.at:.1f} s"
         return burst
-
-    def _wait(self) -> None:
-        if not self._device.on_host:
-            torch.cuda.synchronize(self._device.torch_name)
 
 
 def conclude(

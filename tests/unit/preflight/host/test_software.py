@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from preflight.across.versions import ABSENT, differences
 from preflight.allowed import ALLOW_VARIABLE
 from preflight.checks.context import Context
-from preflight.checks.software import FAULTS, run
+from preflight.checks.software import run
 from preflight.host.installed import Gpu, Software
 from preflight.host.machine import Machine, numbers_listed
 from preflight.host.software import torch_build
 from preflight.host.states import facts, states
+from preflight.plan import SPECS
 from preflight.results import Outcome, Result
 from tests.nodes.machines import dgx
 
@@ -113,7 +114,7 @@ def test_what_is_only_odd_is_a_remark(play: Play, line: str, says: str) -> None:
     assert any(says in remark for remark in result.remarks), result.remarks
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", SPECS["software"].faults)
 def test_every_injected_fault_is_found(play: Play, fault: str) -> None:
     assert the(fault, play(())).misconfigured
 
