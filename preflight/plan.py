@@ -101,7 +101,7 @@ SPECS = {
             "special_functions",
             Scope.DEVICE,
             180.0,
-            ("one_output", "all_outputs", "nan", "one_device"),
+            ("one_output", "all_outputs", "operand", "nan", "one_device"),
             _takes(None, 5, 30),
         ),
         Spec(

@@ -163,17 +163,13 @@ def _rate(rates: list[float]) -> float:
 
 def _changed_operand(item: Item, work: Work) -> Finding | None:
     for name, errors in work.operand_errors().items():
-        word = errors.listed[0]
         evidence: Evidence = {
             "operand": name,
             "wrong_words": errors.wrong,
             "bits": bit_counts(each.expected ^ each.actual for each in errors.listed),
             "errors": "; ".join(map(str, errors.listed[:LISTED])),
         }
-        what = (
-            f"its {name} operand changed in memory; {errors.wrong} wrong words, first at byte {word.offset_bytes:#x}: "
-            f"{word.expected:#018x} written, {word.actual:#018x} read ({word.kind})"
-        )
+        what = f"its {name} operand changed in memory; {errors.sentence}"
         return Finding(item, what, evidence, [])
     return None
 

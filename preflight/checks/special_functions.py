@@ -1,7 +1,7 @@
 """Special functions: exponentials, logarithms, sines and the like of random numbers, bit for bit the same again, and right.
 
 They run on units of their own beside the multipliers. Every output is digested and compared with the first; the last one is compared
-with double precision. Whether other devices compute the same bits is asked in `preflight.across.majority`.
+with double precision, and the numbers are verified. There are numbers near 1, and *wide* ones of many sizes. Whether other devices compute the same bits is asked in `preflight.across.majority`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from preflight.checks.known_bits import told
 from preflight.checks.matmul_works import SEEDS, SEEDS_OF_LEVEL
 from preflight.kernels.elements import bit_counts
 from preflight.kernels.special import FUNCTIONS, Answers, check
-from preflight.kernels.spoiling import spoil
+from preflight.kernels.spoiling import OPERAND, spoil, spoil_operand
 from preflight.results import Evidence, Location, Outcome, Result
 
 TEST = "special_functions"
 HOST_SIZE, GPU_SIZE, GPU_SIZE_MIN = 256, 4096, 512
 HOST_REPEATS, GPU_REPEATS = 4, 10
-BYTES_PER_NUMBER = 64  # input, outputs, digests in the making, and all in double precision
+BYTES_PER_NUMBER = 96  # input, outputs, digests in the making, and all in double precision
 LISTED = 8
 
 
 def run(context: Context) -> Iterator[Result]:
-    """One result. Each function is tried at least once; then further seeds until the time is over, or something is wrong."""
+    """One result. Each function is tried with both forms of numbers; then further seeds until the time is over, or something is wrong."""
     device = context.device
     if device is None:
         return
@@ -35,15 +35,17 @@ def run(context: Context) -> Iterator[Result]:
     digests: dict[str, str] = {}
     wrong: list[tuple[str, Answers]] = []
     seeds = itertools.cycle(SEEDS[: SEEDS_OF_LEVEL.get(context.level, 1)])
-    for number, (seed, name) in enumerate((seed, name) for seed in seeds for name in FUNCTIONS):
-        if number >= len(FUNCTIONS) and (wrong or time.monotonic() - began > context.seconds):
+    harm = spoil_operand if context.fault == OPERAND else None
+    works = ((seed, wide, name) for seed in seeds for wide in (False, True) for name in FUNCTIONS)
+    for number, (seed, wide, name) in enumerate(works):
+        if number >= 2 * len(FUNCTIONS) and (wrong or time.monotonic() - began > context.seconds):
             break
-        work = f"{name} {size} seed {seed}"
+        work = f"{name}{' wide' if wide else ''} {size} seed {seed}"
         context.note(f"{device.name}: {work}")
         repeats = HOST_REPEATS if device.on_host else GPU_REPEATS
-        answers = check(name, size, repeats, seed, device.torch_name, spoil(context.fault))
+        answers = check(name, size, repeats, seed, device.torch_name, spoil(context.fault), wide=wide, harm=harm)
         known = digests.setdefault(work, answers.digest)
-        if answers.differing or answers.wrong or known != answers.digest:
+        if answers.numbers.wrong or answers.differing or answers.wrong or known != answers.digest:
             wrong.append((work, answers))
     yield _result(device, digests, wrong)
 
@@ -59,7 +61,7 @@ def size_of(device: Device) -> int:
 
 
 def _result(device: Device, digests: dict[str, str], wrong: list[tuple[str, Answers]]) -> Result:
-    only_judged = all(answers.wrong and not answers.differing for _, answers in wrong)
+    only_judged = all(answers.wrong and not answers.differing and not answers.numbers.wrong for _, answers in wrong)
     evidence, remarks = told(device, digests, [work for work, _ in wrong if only_judged])
     evidence["label"] = device.label
     if not wrong:
@@ -79,6 +81,8 @@ def _result(device: Device, digests: dict[str, str], wrong: list[tuple[str, Answ
 
 
 def _sentence(work: str, answers: Answers, digests: dict[str, str]) -> str:
+    if answers.numbers.wrong:
+        return f"its numbers changed in memory; {answers.numbers.sentence}"
     if answers.differing:
         first = str(answers.places[0]) if answers.places else "not known: repeat 0 is the odd one"
         return f"repeats {answers.differing[:LISTED]} differ from repeat 0, first {first}"

@@ -1,7 +1,8 @@
 """Operands: random words shaped into numbers of any type, so that any bit of them can be verified later.
 
 Never zeros or ones: they leave most circuits idle, and a GPU computes them 13 % faster. Every number is ±[0.5, 2),
-with its sign, its fraction and the last bit of its exponent at random; int8 takes any value.
+with its sign, its fraction and the last bit of its exponent at random; int8 takes any value. *Wide* numbers, fp32 only, have four
+bits of the exponent at random: one in two is ±[2^-15, 2), the others ±[2, 2^17).
 """
 
 from __future__ import annotations
@@ -34,24 +35,28 @@ FORMS = {
     torch.int8: Form(8, 0xFF, 0),
 }
 
+# Two numbers of fp32 in a word, the first of them large, with four bits of the exponent at random.
+WIDE_KEEP, WIDE_FLIP = 0x87FF_FFFF_87FF_FFFF, 0x3800_0000_4000_0000
 
-def operand_pattern(kind: Any, seed: int) -> Pattern:
+
+def operand_pattern(kind: Any, seed: int, *, wide: bool = False) -> Pattern:
     """The words of an operand of the torch type `kind`."""
     form = FORMS[kind]
     lanes = ALL_BITS // ((1 << form.bits) - 1)
-    return Pattern(f"operand {kind}", HASH, seed=seed, keep=lanes * form.keep, flip=lanes * form.flip)
+    keep, flip = (WIDE_KEEP, WIDE_FLIP) if wide else (lanes * form.keep, lanes * form.flip)
+    return Pattern(f"operand {kind}", HASH, seed=seed, keep=keep, flip=flip)
 
 
-def operand(shape: tuple[int, int], kind: Any, seed: int, device: str) -> Any:
+def operand(shape: tuple[int, int], kind: Any, seed: int, device: str, *, wide: bool = False) -> Any:
     """A matrix of the torch type `kind`, the same on every device and in every run."""
     made = torch.empty(shape, dtype=kind, device=device)
-    fill(as_words(made), operand_pattern(kind, seed), 0)
+    fill(as_words(made), operand_pattern(kind, seed, wide=wide), 0)
     return made
 
 
-def verify_operand(made: Any, seed: int) -> Errors:
+def verify_operand(made: Any, seed: int, *, wide: bool = False) -> Errors:
     """Whether an operand still is what `operand` made; waits for the device."""
     piece = Piece(as_words(made))
-    going = TorchWay().begin(operand_pattern(made.dtype, seed), str(made.device))
+    going = TorchWay().begin(operand_pattern(made.dtype, seed, wide=wide), str(made.device))
     going.launch(piece)
     return going.errors([piece])

@@ -9,7 +9,8 @@ import torch
 
 from preflight.kernels.digest import Digests
 from preflight.kernels.elements import Wrong, wrong_elements
-from preflight.kernels.operands import operand
+from preflight.kernels.operands import operand, verify_operand
+from preflight.kernels.wrong_words import Errors
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "exp": torch.exp,
@@ -21,12 +22,17 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "reciprocal": torch.reciprocal,
     "erf": torch.erf,
 }
-# Of fp32 against fp64: documented errors are up to 4 units of 2^-24; near a zero of the function, of the size of 1.
-ALLOWED = 8 * 2.0**-24
+EPSILON = 2.0**-24
+ALLOWED = 8 * EPSILON  # documented errors of fp32 are up to 2 units in the last place, which is 4 of these at most
+LEAST = 2.0**-126  # what is smaller may be flushed to zero
+LARGEST = torch.finfo(torch.float32).max
 
 
 class Answers(NamedTuple):
-    """One function: its digest, the repeats that differed and where, and how many values are wrong beside fp64."""
+    """One function: its digest, the repeats that differed and where, how many values are wrong beside fp64, and its numbers.
+
+    `numbers` tells of words of the numbers that are not what was written.
+    """
 
     name: str
     digest: str
@@ -34,22 +40,54 @@ class Answers(NamedTuple):
     places: list[Wrong]
     wrong: int
     first: str
+    numbers: Errors
 
 
-def check(name: str, size: int, repeats: int, seed: int, device: str, fault: Callable[[int, Any], None]) -> Answers:
-    """Compute one of `FUNCTIONS` of size² numbers `repeats` times; every output is digested, the last compared with fp64."""
-    numbers = operand((size, size), torch.float32, seed, device)
+def check(
+    name: str,
+    size: int,
+    repeats: int,
+    seed: int,
+    device: str,
+    fault: Callable[[int, Any], None],
+    *,
+    wide: bool = False,
+    harm: Callable[[Any], None] | None = None,
+) -> Answers:
+    """Compute one of `FUNCTIONS` of size² numbers `repeats` times; every output is digested, the last compared with fp64.
+
+    `harm` is done to the numbers before they are used. They are verified afterwards.
+    """
+    numbers = operand((size, size), torch.float32, seed, device, wide=wide)
+    if harm is not None:
+        harm(numbers)
     output = FUNCTIONS[name](numbers)
     digests = Digests(output, repeats)
     for repeat in range(repeats):
         output = FUNCTIONS[name](numbers)
         fault(repeat, output)
         digests.add(repeat, output)
-    true = FUNCTIONS[name](numbers.double())
-    wrong = ~((output.double() - true).abs() <= ALLOWED * true.abs().clamp(min=1.0))
+    wrong, true = beside_double(name, numbers, output)
     first = ""
     for row, column in wrong.nonzero()[:1].tolist():
         first = f"{name}({float(numbers[row, column])!r}) = {float(output[row, column])!r}, not {float(true[row, column])!r}"
     differing = digests.differing_repeats()
     places = wrong_elements(digests, FUNCTIONS[name](numbers)) if differing else []
-    return Answers(name, digests.read()[0], differing, places, int(wrong.sum()), first)
+    errors = verify_operand(numbers, seed, wide=wide)
+    return Answers(name, digests.read()[0], differing, places, int(wrong.sum()), first, errors)
+
+
+def beside_double(name: str, numbers: Any, output: Any) -> tuple[Any, Any]:
+    """Which values are wrong beside double precision, and what they ought to be.
+
+    They may be off by `ALLOWED` of the true value, and by what rounding the argument once would change: that is more near a zero of
+    the function, and where large arguments go round many times. What is too large for fp32 has to be infinite.
+    """
+    exact = numbers.double()
+    true = FUNCTIONS[name](exact)
+    moved = FUNCTIONS[name](exact.mul_(1 + EPSILON)).sub_(true).abs_()
+    beyond = true.abs() > LARGEST
+    allowed = moved.masked_fill_(beyond, 0.0).add_(true.abs(), alpha=ALLOWED).add_(LEAST)
+    right = (output.double() - true).abs_() <= allowed
+    infinite = output.isinf() & (output.sign() == true.sign())
+    return torch.where(beyond, infinite, right).logical_not_(), true

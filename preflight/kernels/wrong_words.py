@@ -60,6 +60,15 @@ class Errors(NamedTuple):
     bits: tuple[int, ...]
     listed: tuple[WrongWord, ...]
 
+    @property
+    def sentence(self) -> str:
+        """How many, and the first in full; none is listed if all were right when they were looked for."""
+        counted = f"{self.wrong} wrong words"
+        if not self.listed:
+            return f"{counted}, right again when they were looked for"
+        word = self.listed[0]
+        return f"{counted}, first at byte {word.offset_bytes:#x}: {word.expected:#018x} written, {word.actual:#018x} read ({word.kind})"
+
 
 def read_again(pieces: Sequence[Piece], pattern: Pattern, found: Sequence[tuple[int, int]]) -> tuple[WrongWord, ...]:
     """The words at `found` (address, what was read as a signed number), read once more, by piece and address; each once."""

@@ -93,18 +93,65 @@ def test_a_changed_operand_changes_the_digest_and_has_a_place() -> None:
     assert errors.listed[0].offset_bytes == (3 * 64 + 2) * 2 // 8 * 8
 
 
+@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("name", special.FUNCTIONS)
-def test_special_functions_repeat_and_are_right(name: str) -> None:
-    good = special.check(name, 32, 2, 3, "cpu", spoiling.no_fault)
-    assert (good.differing, good.wrong, good.first) == ([], 0, "")
+def test_special_functions_repeat_and_are_right(name: str, *, wide: bool) -> None:
+    good = special.check(name, 128, 2, 3, "cpu", spoiling.no_fault, wide=wide)
+    assert (good.differing, good.wrong, good.first, good.numbers.wrong) == ([], 0, "", 0)
 
     def fault(repeat: int, output: Any) -> None:
         if repeat == 1:
             output[3, 4] = float("nan")
 
-    bad = special.check(name, 32, 2, 3, "cpu", fault)
+    bad = special.check(name, 32, 2, 3, "cpu", fault, wide=wide)
     assert (bad.differing, bad.wrong) == ([1], 1)
     assert bad.first.startswith(f"{name}(")
+
+
+@pytest.mark.parametrize("name", special.FUNCTIONS)
+def test_a_special_function_may_be_off_by_a_little_of_its_value_however_small(name: str) -> None:
+    numbers = operands.operand((64, 64), torch.float32, 3, "cpu")
+    right = special.FUNCTIONS[name](numbers)
+    assert not special.beside_double(name, numbers, right)[0].any()
+    off = right * (1 + 2.0**-17) + right.sign() * 2.0**-20
+    assert special.beside_double(name, numbers, off)[0].all()
+
+
+def test_small_values_are_judged_by_their_own_size() -> None:
+    nearly_nothing = torch.tensor([[-15.0]])
+    assert special.beside_double("exp", nearly_nothing, torch.zeros(1, 1))[0].all()
+    beside_a_zero = torch.tensor([[1.0001]])
+    right = torch.log(beside_a_zero)
+    assert not special.beside_double("log", beside_a_zero, right)[0].any()
+    assert special.beside_double("log", beside_a_zero, right + 2.0**-22)[0].all()
+
+
+def test_wide_numbers_are_of_all_sizes_and_can_be_verified() -> None:
+    made = operands.operand((64, 64), torch.float32, 7, "cpu", wide=True)
+    exponents = set(made.abs().log2().floor().int().flatten().tolist())
+    assert exponents == set(range(-15, 17))
+    assert operands.verify_operand(made, 7, wide=True).wrong == 0
+    assert operands.verify_operand(made, 7).wrong > 0
+
+
+def test_what_is_wrong_for_large_numbers_only_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(numbers: Any) -> Any:
+        right = torch.sin(numbers)
+        return right if numbers.dtype is torch.float64 else torch.where(numbers.abs() > 100, 0.7, right)
+
+    monkeypatch.setitem(special.FUNCTIONS, "sin", broken)
+    assert special.check("sin", 64, 2, 3, "cpu", spoiling.no_fault).wrong == 0
+    assert special.check("sin", 64, 2, 3, "cpu", spoiling.no_fault, wide=True).wrong > 500
+
+
+def test_what_is_too_large_has_to_be_infinite() -> None:
+    numbers = torch.tensor([[90.0, 800.0, 1e5], [-90.0, -800.0, 88.0]])
+    output = torch.exp(numbers)
+    assert not special.beside_double("exp", numbers, output)[0].any()
+    spoilt = output.clone()
+    spoilt[0] = torch.tensor([1e38, -float("inf"), float("nan")])
+    spoilt[1] = torch.tensor([1e-30, float("inf"), float("inf")])
+    assert special.beside_double("exp", numbers, spoilt)[0].all()
 
 
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=70), st.sampled_from([16, 64]))
