@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -224,9 +225,11 @@ def _read(path: Path, kind: type[Kind]) -> Kind:
 
 
 def _bytes(path: Path, most: int) -> bytes | None:
-    """What is in the file, `most` bytes at most; None if there is no such file."""
+    """What is in the file, `most` bytes at most; None if there is no such file. What is no file, a pipe say, is not waited for."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BaselineError(f"{path}: not a plain file; move it away")
             data = file.read(most + 1)
     except FileNotFoundError:
         return None
@@ -235,6 +238,10 @@ def _bytes(path: Path, most: int) -> bytes | None:
     if len(data) > most:
         raise BaselineError(f"{path}: larger than {most >> 20} MiB, so no file of ours; move it away")
     return data
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _unknown(path: Path, version: object) -> str:

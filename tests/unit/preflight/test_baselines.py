@@ -89,6 +89,12 @@ def test_files_that_cannot_be_reached_are_told_of(tmp_path: Path) -> None:
     assert ["cannot be read: File name too long" in remark for remark in remarks] == [True] * 3
 
 
+@pytest.mark.parametrize("name", [BASELINE, HISTORY, PRODUCTS])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    assert f"{name}: not a plain file; move it away" in knowledge(tmp_path, "n1", {}).remarks[0]
+
+
 def test_a_folder_in_the_place_of_a_file_is_told_of(tmp_path: Path) -> None:
     (tmp_path / HISTORY).mkdir()
     assert "Is a directory" in knowledge(tmp_path, "n1", {}).remarks[0]
