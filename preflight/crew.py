@@ -42,6 +42,7 @@ class Crew:
         self._spare: list[TestProcess] = []
         self.members: list[Member] = []
         self.unseated: tuple[Unseated, ...] = ()
+        self.left_out = ""
         self.software: dict[str, str] = {}
 
     def assemble(self) -> None:
@@ -58,7 +59,7 @@ class Crew:
         if look.answer.driver:
             self.software["driver"] = look.answer.driver
         found = seating(look.answer, os.environ.get(VISIBLE), self._threads)
-        self.unseated = found.unseated
+        self.unseated, self.left_out = found.unseated, found.left_out
         self.members = [Member(seat) for seat in found.seats]
         for member in self.members:
             self._give(member)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import msgspec
 
 from preflight.across.locating import located
 from preflight.across.table import together
 from preflight.baselines import knowledge
+from preflight.checks.context import Device
 from preflight.expect.apply import expected
+from preflight.expect.figures import stack
 from preflight.judge import judge
-from preflight.plan import LASTS_S, LEVELS, Plan, Scope
+from preflight.plan import LASTS_S, LEVELS, Injection, Plan, Scope
 from preflight.progress import Progress
-from preflight.results import DOCUMENT_VERSION, Document, Verdict
+from preflight.results import DOCUMENT_VERSION, Document, Outcome, Result, Verdict
 from preflight.runner import Runner
 from vocabulary.clock import Clock
 
@@ -34,23 +38,26 @@ def prove(
         PlanError: a fault is to be committed on a device that isn't there.
     """
     started_at, began = clock.wall(), clock.monotonic()
+    known = knowledge(baselines, node, {})  # before the tests: a file system that hangs costs no result
     lasts_s = LASTS_S[chosen.level] if chosen.needs(Scope.DEVICE, Scope.PEERS) else 0.0
     rounds, round_s, verdict = 0, 0.0, Verdict.PASS
     with Runner(chosen, clock, progress) as runner:
         while rounds == 0 or (verdict is Verdict.PASS and clock.monotonic() - began + round_s <= lasts_s):
             round_began, rounds = clock.monotonic(), rounds + 1
             measured = together(runner.round(), runner.devices)
-            judged = expected(measured, runner.devices, knowledge(baselines, node, runner.software))
-            results = located(judged, runner.devices)
+            knows = msgspec.structs.replace(known, software=stack(runner.software))
+            results = located(expected(measured, runner.devices, knows), runner.devices)
             verdict, reasons = judge([spec.test for spec in chosen.specs], results, awaited(chosen, runner.names))
             round_s = clock.monotonic() - round_began
-        devices, software = runner.devices, runner.software
+        devices, software, left_out = runner.devices, runner.software, runner.left_out
+    if verdict is Verdict.PASS and (unfound := not_found(chosen.faults, results)):
+        verdict, reasons = Verdict.INCONCLUSIVE, unfound
     return Document(
         version=DOCUMENT_VERSION,
         level=chosen.level,
         node=node,
         rounds=rounds,
-        complete=len(chosen.specs) == len(LEVELS[chosen.level]),
+        complete=len(chosen.specs) == len(LEVELS[chosen.level]) and not left_out,
         verdict=verdict,
         reason="; ".join(reasons),
         reasons=reasons,
@@ -59,10 +66,30 @@ def prove(
         seconds=round(clock.monotonic() - began, 3),
         devices=devices,
         software=software,
-        results=results,
+        results=remarked(results, devices, left_out),
     )
 
 
 def awaited(chosen: Plan, names: Sequence[str]) -> dict[str, Sequence[str]]:
     """For each test of devices those that must have a result."""
     return {spec.test: names for spec in chosen.specs if spec.scope is Scope.DEVICE}
+
+
+def not_found(faults: Mapping[str, Injection], results: Sequence[Result]) -> tuple[str, ...]:
+    """A sentence for each fault that was committed in a test which found nothing."""
+    found = {result.test for result in results if result.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)}
+    return tuple(
+        f"{test}: the fault {injection.fault} was committed and not found"
+        for test, injection in faults.items()
+        if test not in found
+    )
+
+
+def remarked(results: Sequence[Result], devices: Sequence[Device], remark: str) -> tuple[Result, ...]:
+    """`results` with a remark on the first that is about a device; on the first, if none is."""
+    names = {device.name for device in devices}
+    places = [place for place, result in enumerate(results) if result.device in names] or [0]
+    return tuple(
+        msgspec.structs.replace(result, remarks=(*result.remarks, remark)) if remark and place == places[0] else result
+        for place, result in enumerate(results)
+    )

@@ -112,7 +112,7 @@ _EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.MISCONFIGURED: 2, Verdi
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of a run. Times are UTC seconds; `reasons` are empty only for a pass, `reason` is their sentence.
 
-    `complete` is false if tests of the level were left out: a pass then speaks only for those that ran. `results` are those of
+    `complete` is false if tests of the level, or GPUs, were left out: a pass then speaks only for those that ran. `results` are those of
     the last of the `rounds`; all before it passed. `devices` are those that worked, at least at first, `software` the versions that results depend on.
     """
 

@@ -68,6 +68,11 @@ class Runner:
         return tuple(member.device for member in self._crew.members if member.device is not None)
 
     @property
+    def left_out(self) -> str:
+        """Which GPUs of this node are not tested because somebody hid them from us, in a sentence; empty if none are."""
+        return self._crew.left_out
+
+    @property
     def software(self) -> dict[str, str]:
         """The versions that results depend on."""
         return self._crew.software

@@ -25,10 +25,11 @@ class Unseated(msgspec.Struct, frozen=True):
 
 
 class Seating(msgspec.Struct, frozen=True):
-    """Who is tested and who is not."""
+    """Who is tested and who is not. `left_out` says which GPUs somebody hid from us."""
 
     seats: tuple[Seat, ...] = ()
     unseated: tuple[Unseated, ...] = ()
+    left_out: str = ""
 
 
 def _nobody(outcome: Outcome, reason: str, *, misconfigured: bool = False) -> Seating:
@@ -56,7 +57,14 @@ def seating(seen: Inventory, visible: str | None, threads: int) -> Seating:
     if not gpus:
         reason = f"{VISIBLE}={visible} hides all {len(seen.gpus)} GPUs; unset it"
         return _nobody(Outcome.NOT_RUN, reason, misconfigured=True)
-    return used_by(gpus) or _seated(gpus, max(1, threads // len(gpus)))
+    found = used_by(gpus) or _seated(gpus, max(1, threads // len(gpus)))
+    return msgspec.structs.replace(found, left_out=_left_out(seen.gpus, gpus, visible))
+
+
+def _left_out(gpus: Sequence[Gpu], chosen: Sequence[Gpu], visible: str | None) -> str:
+    """MIG instances of a card may be left out as well as cards."""
+    hidden = [f"GPU {gpu.index}" for gpu in gpus if gpu not in chosen]
+    return f"{VISIBLE}={visible} leaves out {', '.join(hidden)}: the node is not proved whole" if hidden else ""
 
 
 def host_seats(threads: int) -> tuple[Seat, ...]:

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from preflight.driver import gpus_here
-from preflight.plan import LASTS_S, Injection, Plan, Scope, Spec
+from preflight.plan import LASTS_S, LEVELS, Injection, Plan, Scope, Spec
 from preflight.progress import Silence
 from preflight.proof import prove
 from preflight.results import Document, Verdict
+from preflight.seats import Seating, host_seats
 from vocabulary.clock import SystemClock
 
 pytestmark = [
@@ -51,3 +52,20 @@ def test_a_level_goes_on_until_a_round_is_no_pass_and_its_document_holds_all_tha
     assert document.rounds == rounds
     assert document.verdict is (Verdict.FAIL if fault else Verdict.PASS)
     golden(f"preflight/{fault or 'pass'}.json", stable(document))
+
+
+def test_a_fault_that_was_committed_and_not_found_is_no_pass(more_tests: None, tmp_path: Path) -> None:
+    document = prove(planned("gate", "nothing"), "n1", ("measures:nothing",), tmp_path, SystemClock(), Silence())
+    assert document.verdict is Verdict.INCONCLUSIVE
+    assert document.reasons == ("measures: the fault nothing was committed and not found",)
+
+
+def test_a_node_whose_gpus_are_hidden_in_part_is_not_proved_whole(
+    more_tests: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = msgspec.structs.replace(Seating(seats=host_seats(2)), left_out="leaves out GPU 1")
+    monkeypatch.setattr("preflight.crew.seating", lambda *_: found)
+    monkeypatch.setitem(LEVELS, "gate", ("measures",))
+    document = prove(planned("gate"), "n1", (), tmp_path, SystemClock(), Silence())
+    assert (document.verdict, document.complete) == (Verdict.PASS, False)
+    assert ["leaves out GPU 1" in result.remarks for result in document.results] == [True, False]

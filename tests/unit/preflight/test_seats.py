@@ -137,6 +137,20 @@ def test_visible_devices_are_read_as_cuda_reads_them(visible: str | None, indice
     assert [g.index for g in visible_gpus([gpu(0), gpu(1), gpu(2)], visible)] == indices
 
 
+@pytest.mark.parametrize(
+    ("visible", "left_out"),
+    [
+        (None, ""),
+        ("2,1,0", ""),
+        ("1", "CUDA_VISIBLE_DEVICES=1 leaves out GPU 0, GPU 2: the node is not proved whole"),
+        ("0,1,MIG-b", "CUDA_VISIBLE_DEVICES=0,1,MIG-b leaves out GPU 2: the node is not proved whole"),
+    ],
+)
+def test_gpus_that_somebody_hid_are_named(visible: str | None, left_out: str) -> None:
+    instances = (Instance("MIG-a", "NVIDIA H200 MIG 1g.18gb"), Instance("MIG-b", "NVIDIA H200 MIG 1g.18gb"))
+    assert seating(seen(gpu(0), gpu(1), gpu(2, mig=True, instances=instances)), visible, 8).left_out == left_out
+
+
 @given(st.permutations(range(8)), st.integers(1, 8))
 def test_any_choice_of_gpus_is_seated_in_its_order_without_gaps(order: list[int], count: int) -> None:
     chosen = order[:count]
