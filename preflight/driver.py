@@ -19,6 +19,7 @@ INITS = ("systemd", "init", "openrc-init", "runit")
 CONTAINER_MARK = Path("run/systemd/container")  # a container with an init of its own
 PASSED_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
 NVIDIA_VENDOR = "0x10de"
+_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
 GPU_CLASSES = ("0x0300", "0x0302")  # display controller, 3D controller
 
 
@@ -28,6 +29,11 @@ class NoDriverError(Exception):
     def __init__(self, outcome: Outcome, reason: str, *, misconfigured: bool = False) -> None:
         super().__init__(reason)
         self.outcome, self.reason, self.misconfigured = outcome, reason, misconfigured
+
+    @property
+    def mismatch(self) -> bool:
+        """Whether it does not start because library and kernel module differ."""
+        return getattr(self.__cause__, "value", None) == _MISMATCH
 
 
 def load(note: Callable[[str], None]) -> Any:

@@ -18,9 +18,10 @@ import torch
 
 from preflight.checks.context import Context, Device
 from preflight.checks.devices import synchronize
+from preflight.driver import NoDriverError
 from preflight.host import pcie
 from preflight.host.digits import four
-from preflight.host.driver import Driver, NoDriver
+from preflight.host.driver import Driver
 from preflight.host.machine import Machine
 from preflight.host.pcie import Link
 from preflight.host.turns import Turns
@@ -62,7 +63,7 @@ class Place:
         try:
             self._driver = Driver()
             self._gpu = self._driver.gpu(device.uuid)
-        except NoDriver as error:
+        except NoDriverError as error:
             self.remarks.append(f"width and errors of the link are unknown: {error}")
         if self._driver is not None and self._gpu is not None:
             self._address = self._driver.address(self._gpu)

@@ -17,7 +17,8 @@ from preflight.checks.devices import synchronize
 from preflight.checks.memory_faults import Diagnosis, decayed, diagnose, failed
 from preflight.checks.memory_room import Room, enter, warm
 from preflight.checks.memory_spoil import Spoiler
-from preflight.host.driver import Driver, NoDriver
+from preflight.driver import NoDriverError
+from preflight.host.driver import Driver
 from preflight.kernels.patterns import GATE, Pattern, reseeded
 from preflight.kernels.sweeps import retained
 from preflight.kernels.wrong_words import Errors
@@ -114,7 +115,7 @@ def temperatures(device: Device, note: Note) -> Evidence:
     note(f"{device.name}: temperature")
     try:
         driver = Driver()
-    except NoDriver:
+    except NoDriverError:
         return {}
     gpu = driver.gpu(device.uuid)
     if gpu is None:

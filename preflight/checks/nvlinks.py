@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from preflight.checks.context import Device, Note
-from preflight.host.driver import Driver, NoDriver
+from preflight.driver import NoDriverError
+from preflight.host.driver import Driver
 from preflight.results import Evidence, Location, Outcome, Result
 
 TEST = "peer_links"
@@ -108,7 +109,7 @@ class Links:
             return
         try:
             self._driver = Driver()
-        except NoDriver:
+        except NoDriverError:
             return
         self._gpus = {each.name: self._driver.gpu(each.uuid) for each in devices if each.uuid}
 

@@ -19,9 +19,10 @@ import torch
 
 from preflight.checks.context import Context, Device
 from preflight.checks.devices import synchronize
+from preflight.driver import NoDriverError
 from preflight.host import load
 from preflight.host.digits import four
-from preflight.host.driver import Driver, NoDriver
+from preflight.host.driver import Driver
 from preflight.host.load import Burst, Limits, Reading, Sensors
 from preflight.host.machine import Machine
 from preflight.results import Evidence, Figure, Location, Outcome, Result
@@ -226,7 +227,7 @@ def _sensors(device: Device, machine: Machine) -> tuple[Sensors, Limits, list[st
         return sensors, limits, []
     try:
         driver = Driver()
-    except NoDriver as error:
+    except NoDriverError as error:
         return _blind, Limits(), [f"no sensor can be read: {error}"]
     gpu = driver.gpu(device.uuid)
     if gpu is None:

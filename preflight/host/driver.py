@@ -6,16 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from preflight.driver import NoDriverError, load
-
-_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
-
-
-class NoDriver(Exception):
-    """There is no driver's library that answers. `mismatch` if that is because library and kernel module differ."""
-
-    def __init__(self, reason: str, *, mismatch: bool = False) -> None:
-        super().__init__(reason)
-        self.mismatch = mismatch
+from preflight.results import Outcome
 
 
 class Driver:
@@ -25,14 +16,13 @@ class Driver:
         """Load and initialise it.
 
         Raises:
-            NoDriver: no library, or it does not start; the text says which.
+            NoDriverError: no library, or it does not start; the text says which.
         """
         try:
             self.library: Any = load(note)
         except ModuleNotFoundError as error:
-            raise NoDriver("the module pynvml is not here; install it: pip install nvidia-ml-py") from error
-        except NoDriverError as error:
-            raise NoDriver(error.reason, mismatch=getattr(error.__cause__, "value", None) == _MISMATCH) from error
+            reason = "the module pynvml is not here; install it: pip install nvidia-ml-py"
+            raise NoDriverError(Outcome.NOT_RUN, reason, misconfigured=True) from error
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """What ``nvml<name>(*arguments)`` answers; None if there is no such thing, or it cannot be said now."""

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from preflight.host.driver import Driver, NoDriver
+from preflight.driver import NoDriverError
+from preflight.host.driver import Driver
 from preflight.host.installed import Gpu, Software
 from preflight.host.machine import Machine
 
@@ -52,7 +53,7 @@ def read(machine: Machine, note: Note) -> Software:
     )
     try:
         driver = Driver(note)
-    except NoDriver as error:
+    except NoDriverError as error:
         return msgspec.structs.replace(found, no_driver=str(error), driver_mismatch=error.mismatch)
     cuda = driver.number("SystemGetCudaDriverVersion_v2")
     facts |= {"driver": driver.text("SystemGetDriverVersion"), "nvml": driver.text("SystemGetNVMLVersion")}
