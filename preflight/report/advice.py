@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from preflight.report.tables import Wrong, bad
-from preflight.results import Document, Outcome, Result, Verdict
+from preflight.results import Document, Outcome, Verdict
 
 _REPLACE_GPU = (
     "Keep the node out of work. Reset the GPU and test again at level burn-in; if it fails again, replace the GPU."
@@ -43,9 +41,10 @@ _DEFAULT = {
 RETEST = "The node is not condemned by this, and not proven fit: test it again before it gets work."
 
 
-def advice(result: Result, tests: Sequence[str] = ()) -> str:
-    """What to do about one result, or about several `tests` that say the same; "" if nothing is to be done."""
-    only = " ".join(f"--only {test}" for test in tests or (result.test,))
+def advice(wrong: Wrong) -> str:
+    """What to do about it; "" if nothing is to be done."""
+    result = wrong.first
+    only = " ".join((f"--level {wrong.level}", *(f"--only {test}" for test in wrong.tests)))
     if result.misconfigured:
         return f"Put right what the reason names, then run it again with {only}."
     if result.outcome is Outcome.FAIL and result.test in _FAILED:
@@ -61,7 +60,7 @@ def next_steps(document: Document) -> tuple[str, ...]:
     if document.injected:
         steps.append("A fault was committed on request: nothing of this says that the machine is broken.")
     grave, rest = told(document)
-    steps += [f"{wrong.where}: {advice(wrong.first, wrong.tests)}" for wrong in grave or rest]
+    steps += [f"{wrong.where}: {advice(wrong)}" for wrong in grave or rest]
     if document.verdict is not Verdict.FAIL:
         steps.append(RETEST)
     return tuple(dict.fromkeys(steps))

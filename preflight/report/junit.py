@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 from preflight.report.advice import advice, next_steps
 from preflight.report.dates import timestamp
+from preflight.report.tables import Wrong
 from preflight.report.wording import SOURCES, THE_NODE, clean, limits, number, place, share
 from preflight.results import Document, Figure, Outcome, Result, Verdict
 
@@ -32,7 +33,7 @@ def junit(documents: Sequence[Document]) -> str:
 
 
 def _suite(document: Document) -> ET.Element:
-    cases = [*(_case(result) for result in document.results), _verdict(document)]
+    cases = [*(_case(document.level, result) for result in document.results), _verdict(document)]
     suite = ET.Element(
         "testsuite",
         name=f"preflight {clean(document.level)} {clean(document.node)}",
@@ -56,7 +57,7 @@ def _suite(document: Document) -> ET.Element:
     return suite
 
 
-def _case(result: Result) -> ET.Element:
+def _case(level: str, result: Result) -> ET.Element:
     case = ET.Element(
         "testcase",
         classname=f"preflight.{clean(result.test)}",
@@ -72,7 +73,7 @@ def _case(result: Result) -> ET.Element:
     reason = clean(result.reason or result.outcome.value)
     if result.outcome in _BAD:
         told = ET.SubElement(case, _BAD[result.outcome], message=reason, type=result.outcome.value)
-        told.text = "\n".join(_details(result))
+        told.text = "\n".join(_details(Wrong(level, (result.test,), result)))
     elif result.outcome in _SKIPPED:
         ET.SubElement(case, "skipped", message=reason)
     if said := [*result.remarks, *map(_bounds, result.figures)]:
@@ -91,11 +92,12 @@ def _verdict(document: Document) -> ET.Element:
     return case
 
 
-def _details(result: Result) -> Iterator[str]:
+def _details(wrong: Wrong) -> Iterator[str]:
+    result = wrong.first
     yield clean(result.reason or result.outcome.value)
     for location in result.locations:
         yield f"where: {clean(place(location))}"
-    yield f"do: {clean(advice(result))}"
+    yield f"do: {clean(advice(wrong))}"
 
 
 def _name(figure: Figure) -> str:

@@ -11,6 +11,7 @@ from preflight.report.wording import missed
 from preflight.results import Figure, Result
 
 PAIR_FIGURE = "pair_rate"
+NAMES_MAX = 64  # a matrix of more is no picture any more, and takes minutes to draw
 
 
 class Pairs(msgspec.Struct, frozen=True):
@@ -44,7 +45,7 @@ class Pairs(msgspec.Struct, frozen=True):
 
 
 def pairs(results: Iterable[Result]) -> tuple[Pairs, ...]:
-    """Every matrix there is, in the order of the run. A rate that names no peer stays with the other figures."""
+    """Every matrix there is, in the order of the run. A rate that names no peer, or is one of too many, stays with the other figures."""
     found: dict[tuple[str, str, str], dict[tuple[str, str], Figure]] = {}
     for result in results:
         for figure in result.figures:
@@ -53,9 +54,9 @@ def pairs(results: Iterable[Result]) -> tuple[Pairs, ...]:
             one, other, setting = _ends(result, figure)
             if other:
                 found.setdefault((result.test, setting, figure.unit), {})[one, other] = figure
+    named = ((key, cells, {name for ends in cells for name in ends}) for key, cells in found.items())
     return tuple(
-        Pairs(test, setting, unit, device_names(sorted({name for ends in cells for name in ends})), cells)
-        for (test, setting, unit), cells in found.items()
+        Pairs(*key, device_names(sorted(names)), cells) for key, cells, names in named if len(names) <= NAMES_MAX
     )
 
 

@@ -72,8 +72,9 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Wrong(msgspec.Struct, frozen=True):
-    """One thing that speaks against a pass: tests that say the same of the same device share it."""
+    """One thing that speaks against a pass, at the run's `level`: tests that say the same of the same device share it."""
 
+    level: str
     tests: tuple[str, ...]
     first: Result
 
@@ -146,7 +147,7 @@ def bad(document: Document) -> tuple[Wrong, ...]:
             continue
         apart = number if result.locations or not result.reason else -1
         found.setdefault((result.outcome, result.device, result.reason, apart), []).append(result)
-    merged = [Wrong(tuple(dict.fromkeys(r.test for r in same)), same[0]) for same in found.values()]
+    merged = [Wrong(document.level, tuple(dict.fromkeys(r.test for r in same)), same[0]) for same in found.values()]
     return tuple(sorted(merged, key=lambda wrong: _WEIGHT.index(wrong.first.outcome)))
 
 

@@ -84,7 +84,7 @@ def _wrong(found: Sequence[Wrong], *, colour: bool, width: int) -> Iterator[str]
             lines += _field("where", place(location), width)
         if (more := len(result.locations) - LOCATIONS_SHOWN) > 0:
             lines += _field("", f"and {more} more places", width)
-        yield "\n".join([*lines, *_field("do", advice(result, wrong.tests), width)])
+        yield "\n".join([*lines, *_field("do", advice(wrong), width)])
     if len(found) > WRONG_SHOWN:
         yield f"and {len(found) - WRONG_SHOWN} more"
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.report.charts import LONG, SHADES, axis, shade, track
-from preflight.report.pairs import pairs, without_pairs
+from preflight.report.pairs import NAMES_MAX, pairs, without_pairs
 from preflight.report.tables import Group, Reading, device_names, groups, rows, tightest
 from preflight.results import Document, Expectation, Figure, Location, Outcome, Result, Source
 
@@ -129,3 +130,13 @@ def test_the_slowest_pair_is_the_palest_and_noise_does_not_look_like_it() -> Non
     assert shade(found, 200.0) == "h0"
     assert shade(found, 396.0) == f"h{SHADES}"
     assert shade(found, None) == shade(found, math.nan) == "none"
+
+
+def test_too_many_names_make_no_matrix() -> None:
+    """A document can name thousands, and each cell would be drawn."""
+    figures = tuple(
+        Figure(name="pair_rate", value=1.0, unit="GB/s", setting=f"nvlink, a{n} to b{n}") for n in range(NAMES_MAX)
+    )
+    result = Result(test="peer_links", outcome=Outcome.PASS, device="cuda:0", figures=figures)
+    assert pairs([result]) == ()
+    assert len(pairs([msgspec.structs.replace(result, figures=figures[: NAMES_MAX // 2])])) == 1

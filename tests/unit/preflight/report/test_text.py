@@ -6,7 +6,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from preflight.plan import plan
 from preflight.report.advice import advice, next_steps
+from preflight.report.tables import Wrong
 from preflight.report.text import page
 from preflight.results import Document, Outcome, Result, Verdict
 
@@ -75,14 +77,22 @@ def test_what_did_not_run_is_told_in_full_where_nothing_failed(hanging: Document
 
 def test_a_host_is_not_told_to_replace_its_gpu(failing: Document) -> None:
     wrong = Result(test="memory_pattern", outcome=Outcome.FAIL, device="cpu:0", reason="1 wrong word")
-    assert "GPU" not in advice(wrong)
-    assert "replace the GPU" in advice(msgspec.structs.replace(wrong, device="cuda:0"))
+    assert "GPU" not in advice(Wrong("gate", (wrong.test,), wrong))
+    assert "replace the GPU" in advice(Wrong("gate", (wrong.test,), msgspec.structs.replace(wrong, device="cuda:0")))
 
 
 def test_what_is_misconfigured_is_put_right_and_not_condemned(passing: Document) -> None:
     busy = Result(test="gpu_state", outcome=Outcome.NOT_RUN, reason="pid 7 of ann computes there", misconfigured=True)
     document = msgspec.structs.replace(passing, results=(busy,), verdict=Verdict.MISCONFIGURED, reasons=())
     steps = next_steps(document)
-    assert steps[0] == "gpu_state: Put right what the reason names, then run it again with --only gpu_state."
+    assert steps[0] == "gpu_state: Put right what the reason names, then run it again with --level gate --only gpu_state."
     assert "not condemned" in steps[-1]
     assert not next_steps(passing)
+
+
+def test_the_advice_can_be_typed_as_it_stands() -> None:
+    """A test of a deep level alone does not run at the default one."""
+    wrong = Wrong("standard", ("storage",), Result(test="storage", outcome=Outcome.ERROR, reason="no room"))
+    options = advice(wrong).partition("again with ")[2].rstrip(".").split()
+    level, tests = options[1], options[3::2]
+    assert [spec.test for spec in plan(level, tests).specs] == ["storage"]
