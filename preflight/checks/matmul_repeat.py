@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from preflight.checks.context import Context, Device
 from preflight.checks.known_bits import told
 from preflight.checks.matmul_works import Item, available, schedule
+from preflight.host.digits import four
 from preflight.kernels.digest import digest
 from preflight.kernels.elements import bit_counts
 from preflight.kernels.opinions import Objection, faulty_multiprocessors, objections
@@ -158,7 +159,7 @@ def _failed(result: Result, device: Device, findings: list[Finding]) -> Result:
 
 def _rate(rates: list[float]) -> float:
     """The usual rate, TFLOP/s; the first run warms up, where there are more."""
-    return float(f"{statistics.median(rates[1:] or rates):.4g}")
+    return four(statistics.median(rates[1:] or rates))
 
 
 def _changed_operand(item: Item, work: Work) -> Finding | None:

@@ -18,7 +18,7 @@ AGREES, DIFFERS, UNKNOWN = "agrees", "differs", "unknown"
 Goldens = dict[str, dict[str, str]]
 
 
-def platform(product: str, architecture: str, units: str, libraries: Mapping[str, str]) -> str:
+def platform_name(product: str, architecture: str, units: str, libraries: Mapping[str, str]) -> str:
     """What a digest depends on beside the work itself; `units` are how many compute, in words."""
     versions = "".join(f", {name} {version}" for name, version in sorted(libraries.items()))
     return f"{product}, {architecture}, {units}{versions}"

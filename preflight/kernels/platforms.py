@@ -28,11 +28,11 @@ def platform(device: str) -> str:
     libraries |= {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
     if not device.startswith("cuda"):
         units = f"{torch.get_num_threads()} threads"
-        return goldens.platform(_processor(), torch.backends.cpu.get_cpu_capability(), units, libraries)
+        return goldens.platform_name(_processor(), torch.backends.cpu.get_cpu_capability(), units, libraries)
     about = torch.cuda.get_device_properties(device)
     libraries |= {"CUDA": str(torch.version.cuda)} | _cublas()
     architecture, units = f"sm_{about.major}{about.minor}", f"{about.multi_processor_count} SMs"
-    return goldens.platform(str(about.name), architecture, units, libraries)
+    return goldens.platform_name(str(about.name), architecture, units, libraries)
 
 
 def _cublas() -> dict[str, str]:

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from preflight.kernels import goldens
-from preflight.kernels.goldens import AGREES, DIFFERS, UNKNOWN, platform, verdict
+from preflight.kernels.goldens import AGREES, DIFFERS, UNKNOWN, platform_name, verdict
 
 LIBRARIES = {"torch": "2.11", "CUDA": "13.0"}
-H200 = platform("NVIDIA H200", "sm_90", "132 SMs", LIBRARIES)
-SLICE = platform("NVIDIA H200", "sm_90", "16 SMs", LIBRARIES)
+H200 = platform_name("NVIDIA H200", "sm_90", "132 SMs", LIBRARIES)
+SLICE = platform_name("NVIDIA H200", "sm_90", "16 SMs", LIBRARIES)
 
 
 def test_the_file_is_empty_to_begin_with() -> None:
@@ -18,7 +18,10 @@ def test_the_file_is_empty_to_begin_with() -> None:
 
 def test_a_platform_is_told_from_any_other() -> None:
     assert H200 == "NVIDIA H200, sm_90, 132 SMs, CUDA 13.0, torch 2.11"
-    others = [platform("NVIDIA H100", "sm_90", "132 SMs", LIBRARIES), platform("NVIDIA H200", "sm_90", "132 SMs", {})]
+    others = [
+        platform_name("NVIDIA H100", "sm_90", "132 SMs", LIBRARIES),
+        platform_name("NVIDIA H200", "sm_90", "132 SMs", {}),
+    ]
     assert len({H200, SLICE, *others}) == 4
 
 
