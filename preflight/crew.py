@@ -6,12 +6,14 @@ import os
 from collections.abc import Sequence
 
 from preflight.checks.context import Device
+from preflight.claims import Claims
 from preflight.driver import device_files
 from preflight.endings import results_of
 from preflight.lockstep import Turn, ending, hear_out
 from preflight.messages import Inventory, Look, Ready, Refused, Seat, Take
 from preflight.plan import START_WATCHDOG_S
 from preflight.process import TestProcess, end
+from preflight.results import Outcome
 from preflight.seats import HOST_DEVICES, VISIBLE, Unseated, seating
 from vocabulary.clock import Clock
 
@@ -38,6 +40,7 @@ class Crew:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._threads = len(os.sched_getaffinity(0))
+        self._claims = Claims()
         self._node: TestProcess | None = None
         self._spare: list[TestProcess] = []
         self.members: list[Member] = []
@@ -60,6 +63,9 @@ class Crew:
             self.software["driver"] = look.answer.driver
         found = seating(look.answer, os.environ.get(VISIBLE), self._threads)
         self.unseated, self.left_out = found.unseated, found.left_out
+        if taken := self._claims.hold(seat.uuid for seat in found.seats if seat.uuid):
+            self.unseated = (Unseated("", Outcome.NOT_RUN, taken, misconfigured=True),)
+            return
         self.members = [Member(seat) for seat in found.seats]
         for member in self.members:
             self._give(member)
@@ -98,6 +104,7 @@ class Crew:
         """End every process."""
         processes = [self._node, *self._spare, *(member.process for member in self.members)]
         end([process for process in processes if process is not None], self._clock)
+        self._claims.close()
 
     def _start(self, processes: int) -> TestProcess:
         return TestProcess("", max(1, self._threads // processes))

@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
 import pytest
 
+from preflight.driver import gpus_here
 from preflight.exits import answering
 
 FAILS = (sys.executable, "-m", "preflight", "run", "-o", "json", "--only", "gpu_state", "--inject", "gpu_state:lost")
@@ -74,6 +76,22 @@ def test_a_signal_ends_with_its_own_code(number: signal.Signals) -> None:
         assert "begins" in process.stderr.readline()
         process.send_signal(number)
         assert process.wait(60) == 128 + number
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(gpus_here() > 0, reason="there is a GPU")
+def test_a_run_that_is_ended_leaves_no_folder_behind(tmp_path: Path) -> None:
+    command = [*FAILS[:6], "--only", "collectives", "--inject", "collectives:hang"]
+    place = tmp_path / "tmp"
+    place.mkdir()
+    environ = ENVIRON | {"TMPDIR": str(place)}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environ) as process:
+        while not list(place.glob("preflight-*")):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert not list(place.glob("preflight-*"))
 
 
 def test_what_cannot_be_imported_says_nothing_of_the_machine(tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from preflight.claims import Claims
+from preflight.plan import Plan, Scope, Spec
+from preflight.progress import Silence
+from preflight.proof import prove
+from preflight.results import Verdict
+from preflight.seats import Seating, host_seats
+from vocabulary.clock import SystemClock
+
+GPU = f"GPU-{os.getpid()}"  # tests beside this one claim others
+
+
+def test_a_gpu_is_claimed_once_and_the_holder_is_named() -> None:
+    first, second = Claims(), Claims()
+    assert first.hold([GPU, f"{GPU}b"]) == ""
+    assert second.hold([f"{GPU}c", f"{GPU}b"]) == (
+        f"another preflight, process {os.getpid()}, has {GPU}b: wait for its end"
+    )
+    second.close()
+    assert second.hold([f"{GPU}c"]) == ""
+    first.close()
+    assert second.hold([GPU, f"{GPU}b"]) == ""
+    second.close()
+
+
+def test_a_claim_ends_with_its_process_however_that_ends() -> None:
+    code = (
+        "import sys, time\nfrom preflight.claims import Claims\n"
+        f"claims = Claims()\nprint(repr(claims.hold([{GPU!r}])), flush=True)\ntime.sleep(600)\n"
+    )
+    claims = Claims()
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "''\n"
+        assert f"process {other.pid}" in claims.hold([GPU])
+        claims.close()
+        other.kill()
+    assert claims.hold([GPU]) == ""
+    claims.close()
+
+
+def test_a_holder_that_answers_nobody_is_not_waited_for() -> None:
+    claims, other = Claims(), Claims()
+    assert claims.hold([GPU]) == ""
+    waiting = []
+    for _ in range(socket.SOMAXCONN + 8):
+        waiting.append(socket.socket(socket.AF_UNIX))
+        waiting[-1].setblocking(False)
+        try:
+            waiting[-1].connect(f"\0gpu-healthd/preflight/{GPU}")
+        except BlockingIOError:
+            break
+    assert other.hold([GPU]) == f"another preflight has {GPU}: wait for its end"
+    for each in (*waiting, claims, other):
+        each.close()
+
+
+def test_two_preflights_do_not_test_one_gpu_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seats = tuple(msgspec.structs.replace(seat, uuid=f"{GPU}-{seat.index}") for seat in host_seats(2))
+    monkeypatch.setattr("preflight.crew.seating", lambda *_: Seating(seats=seats))
+    claims = Claims()
+    claims.hold([f"{GPU}-1"])
+    plan = Plan("gate", (Spec("memory_pattern", Scope.DEVICE, 60.0, (), {"gate": 1.0}),), {})
+    document = prove(plan, "n1", (), tmp_path, SystemClock(), Silence())
+    claims.close()
+    assert document.verdict is Verdict.MISCONFIGURED
+    assert f"another preflight, process {os.getpid()}, has {GPU}-1" in document.reason
