@@ -124,11 +124,11 @@ def _judged(result: Result, mine: Computed, heard: Heard) -> Result:
 
 def _lacking(result: Result, mine: Computed, told: Mapping[int, Computed], names: Mapping[int, str]) -> Result:
     """Failed if its library refuses a type that another device of the same platform has: the same library has it."""
-    have = {
-        kind: [names[number] for number, found in told.items() if _alike(mine, found) and found.has(kind)]
-        for kind in mine.refused
-    }
-    lacks = [f"{kind}, which {', '.join(of)} of the same platform computed" for kind, of in have.items() if of]
+    having: dict[tuple[str, ...], list[str]] = {}
+    for kind in mine.refused:
+        if of := tuple(names[number] for number, found in told.items() if _alike(mine, found) and found.has(kind)):
+            having.setdefault(of, []).append(kind)
+    lacks = [f"{', '.join(kinds)}, which {', '.join(of)} of the same platform computed" for of, kinds in having.items()]
     if not lacks:
         return result
     reason = f"its library refuses {'; '.join(lacks)}" + (f"; {result.reason}" if result.reason else "")

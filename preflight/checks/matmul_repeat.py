@@ -63,7 +63,7 @@ class Visits:
             work = Work(item.kind, item.size, item.seed, device)
         except _UNAVAILABLE as error:
             if not refused(error):
-                raise
+                raise RuntimeError(f"{item}: {type(error).__name__}: {error}") from error
             self.lacks[item.kind.name] = " ".join(str(error).split())[:200]
             return
         fault = spoil(self._context.fault, work.run)

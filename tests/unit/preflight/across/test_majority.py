@@ -199,6 +199,8 @@ def test_a_type_that_a_sibling_has_may_not_be_refused() -> None:
     assert outcomes(judged) == ["pass", "fail"]
     assert judged[1].reason == "its library refuses fp8, which cuda:0 of the same platform computed"
     assert judged[1].locations[0].gpu == "cuda:1"
+    both = majority([result("cuda:0", same() | {"int8 256 seed 1": "aaaa"}), without("cuda:1", "fp8", "int8")])
+    assert both[1].reason == "its library refuses fp8, int8, which cuda:0 of the same platform computed"
     assert outcomes(majority([without("cuda:0", "fp8"), without("cuda:1", "fp8")])) == ["pass", "pass"]
     assert outcomes(majority([result("cuda:0", same(), platform="H200"), without("cuda:1", "fp8")])) == ["pass", "pass"]
     failed = result("cuda:0", same(), outcome=Outcome.FAIL)
