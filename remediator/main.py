@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from remediator.commands.slurm import slurm_group
 from remediator.commands.token import token_group
 from remediator.options import CONFIG
 
@@ -38,6 +39,7 @@ def serve_command(config_path: Path) -> None:
 
 
 main.add_command(token_group)
+main.add_command(slurm_group)
 
 
 @main.group("webhooks")

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from healthctl.demo.programs import wait_for
 from healthctl.demo.slurm_cluster import SlurmCluster, find
 from remediator.act.slurm.options import RestOptions, SlurmOptions
 from remediator.act.slurm.scheduler import SlurmScheduler
+from remediator.commands.slurm import slurm_group
 from remediator.model.hold import NodeHold, Owner, Result
 from remediator.model.places import Places
 from tests.conftest import skip_or_fail
@@ -142,6 +144,27 @@ def test_nodes_set_aside_take_no_job_but_the_tests(world: SlurmWorld) -> None:
         assert scheduler.give_back("pair").result is Result.DONE
     assert scheduler.give_back("pair").result is Result.ALREADY
     wait_for(lambda: not world.cluster.command("squeue", "-h").strip(), 60, "the job of five nodes to run after all")
+
+
+def test_a_person_sets_nodes_aside_by_command(world: SlurmWorld, tmp_path: Path) -> None:
+    config = tmp_path / "remediator.yaml"
+    config.write_text(f"scheduler: {{kind: slurm, slurm: {{conf: {world.cluster.conf}}}}}\n")
+
+    def ask(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(slurm_group, [*words[:1], "--config", str(config), *words[1:]])
+        return done.exit_code, done.output
+
+    assert ask("set-aside", "pair", "node1", "node2") == (0, "gpu-healthd-pair holds node1, node2 for 30 min\n")
+    try:
+        code, said = ask("set-aside", "pair", "node3")
+        assert (code, said.startswith("gpu-healthd-pair holds node1, node2")) == (3, True)
+    finally:
+        assert ask("give-back", "pair") == (0, "gpu-healthd-pair is over\n")
+    assert ask("set-aside", "a b", "node1")[0] == 1
+    config.write_text("scheduler: {kind: local}\n")
+    code, said = ask("give-back", "pair")
+    assert code == 2
+    assert "scheduler.kind is local, not slurm" in said
 
 
 def test_another_tools_reservation_is_out_of_reach(world: SlurmWorld) -> None:
