@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from preflight.report.columns import columns
 from preflight.report.forms import Trouble
 from preflight.report.wording import clean, number
 from preflight.results import Document, Verdict
+from vocabulary.clock import SystemClock
 
 if TYPE_CHECKING:
     from preflight.expect.compare import Turn
@@ -56,35 +59,57 @@ def baseline() -> None:
 def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noqa: FBT001 - click passes by keyword
     """Teach the baseline the documents in these files.
 
-    Only a whole pass with nothing injected teaches; what does not is named. Ends with 3 if nothing was learned.
+    Only a whole pass with nothing injected teaches; what does not is named. A failure takes out what its node taught before.
+    Ends with 3 if nothing was learned.
     """
     from preflight import baselines  # noqa: PLC0415 - only this command
-    from preflight.expect.learning import held, refusal  # noqa: PLC0415 - likewise
+    from preflight.expect.fleet import Baseline  # noqa: PLC0415 - likewise
+    from preflight.expect.learning import held, moved, outdated, refusal  # noqa: PLC0415 - likewise
     from preflight.expect.learning import learn as learned  # noqa: PLC0415 - likewise
 
+    now = SystemClock().wall()
+    found = _readable(files)
     kept = baselines.folder(at)
     path = kept / baselines.BASELINE
-    taught = []
-    for name in files:
-        try:
-            (document,) = documents([name])
-        except Trouble as trouble:
-            click.echo(f"teaches nothing: {clean(trouble.message)}", err=True)
-            continue
-        if why := refusal(document):
+    taught = [document for _, document in found if not refusal(document, now)]
+    old = new = Baseline()
+    if taught or path.exists():
+        old, new = _changed(kept, lambda was: learned([document for _, document in found], was, now=now, accept=accept))
+    for name, document in found:
+        if why := refusal(document, now) or outdated(new, document):
             click.echo(f"{clean(name)} teaches nothing: {clean(why)}", err=True)
-        else:
-            taught.append(document)
+    for node in sorted(_nodes(old) - _nodes(new)):
+        click.echo(f"{clean(node)} is taken out: it failed since, or goes by another name", err=True)
+    taught = [document for document in taught if not outdated(new, document)]
     if not taught:
-        raise Trouble(f"nothing was learned: {len(files)} documents, none that teaches; {path} is as it was")
-    try:
-        _, new = baselines.taught(kept, lambda old: learned(taught, old, accept=accept))
-    except baselines.BaselineError as error:
-        raise Trouble(str(error)) from None
+        was = "as it was" if new == old else "without those who failed"
+        raise Trouble(f"nothing was learned: {len(files)} documents, none that teaches; {path} is {was}")
     nodes = {document.node for document in taught}
     click.echo(f"{path}: learned {len(taught)} documents of {len(nodes)} nodes; it knows {len(new.entries)} figures")
+    for sentence in moved(old, new) if accept else ():
+        click.echo(f"accepted: {clean(sentence)}")
     for sentence in held(new):
         click.echo(f"held back: {clean(sentence)}")
+
+
+@baseline.command()
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@folder_option
+def forget(nodes: tuple[str, ...], at: Path | None) -> None:
+    """Take out what these nodes taught, as one that is found bad later. They may teach again.
+
+    Ends with 3 if one is not known; the others are forgotten.
+    """
+    from preflight import baselines  # noqa: PLC0415 - only this command
+    from preflight.expect.learning import forgotten  # noqa: PLC0415 - likewise
+
+    path = baselines.folder(at) / baselines.BASELINE
+    known = _known(at).machines.keys() | _nodes(_known(at))
+    if known & set(nodes):
+        _, new = _changed(path.parent, lambda was: functools.reduce(forgotten, nodes, was))
+        click.echo(f"{path}: forgot {', '.join(map(clean, sorted(known & set(nodes))))}; {len(_nodes(new))} nodes stay")
+    if unknown := sorted(set(nodes) - known):
+        raise Trouble(f"{path}: no node {', '.join(unknown)} has taught it; the file lists who has")
 
 
 @baseline.command()
@@ -147,6 +172,30 @@ def _not_passed(document: Document) -> Turn:
     from preflight.expect.compare import Turn  # noqa: PLC0415 - only check
 
     return Turn(test="the run", device="", before="to pass", now=document.verdict.value, reason=document.reason)
+
+
+def _readable(files: Sequence[str]) -> list[tuple[str, Document]]:
+    """The documents with the files they are in. What is none is named and passed over."""
+    found = []
+    for name in files:
+        try:
+            found += [(name, document) for document in documents([name])]
+        except Trouble as trouble:
+            click.echo(f"teaches nothing: {clean(trouble.message)}", err=True)
+    return found
+
+
+def _changed(kept: Path, change: Callable[[Baseline], Baseline]) -> tuple[Baseline, Baseline]:
+    from preflight import baselines  # noqa: PLC0415 - only these commands
+
+    try:
+        return baselines.taught(kept, change)
+    except baselines.BaselineError as error:
+        raise Trouble(str(error)) from None
+
+
+def _nodes(known: Baseline) -> set[str]:
+    return {name for entry in known.entries for name in entry.nodes}
 
 
 def _known(at: Path | None) -> Baseline:

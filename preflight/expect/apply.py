@@ -14,6 +14,7 @@ from preflight.expect.figures import Key, nonsense, readings, said
 from preflight.expect.figures import products as products_of
 from preflight.expect.fleet import Baseline, Fleet
 from preflight.expect.history import History, OwnPast
+from preflight.expect.machines import uuids
 from preflight.expect.physical import Limit
 from preflight.expect.products import Product, Table
 from preflight.expect.siblings import Siblings
@@ -52,7 +53,7 @@ class _Scene:
 
     def __init__(self, results: Sequence[Result], devices: Sequence[Device], knowledge: Knowledge) -> None:
         self._siblings = Siblings(readings(results, devices))
-        self._fleet = Fleet(knowledge.baseline, knowledge.node, knowledge.software)
+        self._fleet = Fleet(knowledge.baseline, knowledge.node, knowledge.software, uuids(devices))
         self._past = OwnPast(knowledge.history, devices, knowledge.software)
         self._product = products_of(devices)
         self._limits = {d.name: physical.limits(results, d.name) for d in devices}

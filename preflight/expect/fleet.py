@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
 from preflight.expect.bounds import SHARE_MAX, Bound, Word, behind, bound, misses
 from preflight.expect.figures import NORMAL_MAD, Key, said, spread
+from preflight.expect.machines import Machine, Roll
 from preflight.results import Figure, Source
 
 NODES_MIN = 3  # besides the node that is judged
@@ -55,10 +57,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """What is learned so far, ordered by measurement."""
+    """What is learned so far, ordered by measurement, and from which machines, by name."""
 
     version: int = 1
     entries: tuple[Entry, ...] = ()
+    machines: Mapping[str, Machine] = {}
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,9 +79,9 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
     middles: tuple[float, ...] = ()
 
 
-def level(entry: Entry, without: str = "") -> Level | None:
-    """The level by all nodes but `without`; None from fewer than three."""
-    others = [seen.values for name, seen in entry.nodes.items() if name != without and seen.values]
+def level(entry: Entry, without: AbstractSet[str] = frozenset()) -> Level | None:
+    """The level by all nodes but those `without`; None from fewer than three."""
+    others = [seen.values for name, seen in entry.nodes.items() if name not in without and seen.values]
     if len(others) < NODES_MIN:
         return None
     middles = [statistics.median(values) for values in others]  # a node has one voice, however many devices
@@ -150,11 +153,13 @@ def _word(at: Level, figure: Figure, share: float) -> tuple[Word, str]:
 class Fleet:
     """What the others say, asked for one node and what it runs."""
 
-    def __init__(self, baseline: Baseline, node: str, software: str) -> None:
+    def __init__(self, baseline: Baseline, node: str, software: str, devices: Iterable[str] = ()) -> None:
+        """`devices` are the node's UUIDs: it may have taught under another name."""
         self._entries: dict[Key, list[Entry]] = defaultdict(list)
         for entry in baseline.entries:
             self._entries[entry.key].append(entry)
-        self._node, self._software = node, software
+        self._own = frozenset({node, *Roll(baseline.machines).names(devices)})
+        self._software = software
         self._levels: dict[tuple[Key, str], tuple[Level, str] | None] = {}
 
     def scatter(self, key: Key, figure: Figure) -> float | None:
@@ -188,7 +193,7 @@ class Fleet:
         if not key.product or key not in self._entries:
             return None
         if (key, unit) not in self._levels:
-            known = [(level(entry, self._node), entry.software) for entry in self._entries[key] if entry.unit == unit]
+            known = [(level(entry, self._own), entry.software) for entry in self._entries[key] if entry.unit == unit]
             usable = [(at, software) for at, software in known if at and at.usual > 0]
             self._levels[key, unit] = max(
                 usable, key=lambda each: (each[1] == self._software, each[0].nodes, each[1]), default=None

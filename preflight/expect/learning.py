@@ -1,61 +1,80 @@
-"""From documents to a baseline. Pure. Only what passed whole, with nothing injected, teaches."""
+"""From documents to a baseline. Pure. Only what passed whole, with nothing injected, teaches; who failed since has taught nothing."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from preflight.expect.figures import Key, readings, said, stack
 from preflight.expect.fleet import DRIFT_IN_ALL, Baseline, Entry, Seen, level
+from preflight.expect.machines import Machine, Roll, uuids
 from preflight.results import Document, Outcome, Verdict
 
 NODES_KEPT = 128  # of each entry, the newest; more make no median better
 SOFTWARE_KEPT = 3  # of each measurement, while a cluster is upgraded
+MACHINES_KEPT = 16_384
+AHEAD_S = (
+    86_400.0  # clocks may differ by a time zone; a document from further ahead would count as the newest until then
+)
 _Place = tuple[Key, str]
 
 
-def refusal(document: Document) -> str:
-    """Why a document teaches nothing; empty if it does."""
+def refusal(document: Document, now: float = math.inf) -> str:
+    """Why a document teaches nothing; empty if it does. `now` is UTC seconds."""
     if document.verdict is not Verdict.PASS:
         return f"{document.node}: the verdict is {document.verdict.value}; only a pass teaches"
-    if document.injected:
-        return f"{document.node}: a fault was injected ({', '.join(document.injected)})"
     if not document.complete:
         return f"{document.node}: tests were left out, so the pass speaks for some only"
+    return _unusable(document, now)
+
+
+def _unusable(document: Document, now: float) -> str:
+    if document.injected:
+        return f"{document.node}: a fault was injected ({', '.join(document.injected)})"
     if not document.node:
         return "a document without a node's name"
+    if (ahead := document.started_at - now) > AHEAD_S:
+        return f"{document.node}: it began {ahead / 3600:.0f} h ahead of this clock; set the node's clock and run again"
     return ""
 
 
-def learn(documents: Iterable[Document], old: Baseline | None = None, *, accept: bool = False) -> Baseline:
+def learn(
+    documents: Iterable[Document], old: Baseline | None = None, *, now: float = math.inf, accept: bool = False
+) -> Baseline:
     """`old` with what `documents` add. Their order doesn't matter; nothing new leaves it as it is.
 
-    `accept` lets levels go to where the nodes are now, however far that is: for a person who knows why.
+    A failure takes out what the node taught before it. `now` is UTC seconds: what is kept from more than a day ahead gives way to
+    what comes. `accept` lets the levels that the documents speak of go to where the nodes are now, however far that is: for a
+    person who knows why.
     """
-    old = old or Baseline()
-    taught: dict[_Place, dict[str, Seen]] = {}
-    units: dict[_Place, str] = {}
-    for document in sorted((d for d in documents if not refusal(d)), key=_age):
-        for key, (unit, values) in _measured(document).items():
-            place = key, stack(document.software)
-            if units.setdefault(place, unit) == unit:
-                taught.setdefault(place, {})[document.node] = Seen(document.started_at, values)
-    entries = {(entry.key, entry.software): entry for entry in old.entries}
-    for place, nodes in taught.items():
-        entries[place] = _with(entries.get(place), place, units[place], nodes)
-    if accept:
-        entries = {place: _accepted(entry) for place, entry in entries.items()}
-    return Baseline(entries=tuple(entries[place] for place in _kept(entries)))
+    lesson = _Lesson(old or Baseline(), now)
+    for document in sorted((d for d in documents if not _unusable(d, now)), key=_age):
+        if document.verdict is Verdict.FAIL:
+            lesson.fail(document)
+        elif not refusal(document, now):
+            lesson.teach(document)
+    return lesson.learned(accept=accept)
 
 
-def _kept(entries: Mapping[_Place, Entry]) -> list[_Place]:
-    """In order; of one measurement only those of the newest software, as an upgrade that nobody has any more says nothing."""
-    newest = sorted(entries, key=lambda place: (-max(seen.at for seen in entries[place].nodes.values()), place))
-    kept: dict[Key, list[_Place]] = {}
-    for place in newest:
-        kept.setdefault(place[0], []).append(place)
-    return sorted(place for places in kept.values() for place in places[:SOFTWARE_KEPT])
+def outdated(baseline: Baseline, document: Document) -> str:
+    """Why a document that may teach has taught nothing: its node failed since; else empty."""
+    names = {document.node, *Roll(baseline.machines).names(uuids(document.devices))}
+    failed = max((machine.failed for name, machine in baseline.machines.items() if name in names), default=0.0)
+    if failed and document.started_at <= failed:
+        return f"{document.node}: it failed after that"
+    return ""
+
+
+def forgotten(baseline: Baseline, node: str) -> Baseline:
+    """The baseline without what `node` taught; the same if it is not known."""
+    entries = tuple(
+        msgspec.structs.replace(entry, nodes={name: seen for name, seen in entry.nodes.items() if name != node})
+        for entry in baseline.entries
+    )
+    machines = {name: machine for name, machine in baseline.machines.items() if name != node}
+    return msgspec.structs.replace(baseline, entries=tuple(filter(_says, entries)), machines=machines)
 
 
 def held(baseline: Baseline) -> list[str]:
@@ -76,6 +95,136 @@ def held(baseline: Baseline) -> list[str]:
     return found
 
 
+def moved(old: Baseline, new: Baseline) -> list[str]:
+    """Levels that are elsewhere now, each in a sentence."""
+    before = {_place(entry): at.usual for entry in old.entries if (at := level(entry))}
+    return [
+        f"{entry.product}: {entry.key}: from {said(was)} to {said(at.usual)} {entry.unit}"
+        for entry in new.entries
+        if (at := level(entry)) and (was := before.get(_place(entry))) is not None and was != at.usual
+    ]
+
+
+class _Lesson:
+    """Documents gone through, oldest first."""
+
+    def __init__(self, old: Baseline, now: float) -> None:
+        self._entries = {_place(entry): entry for entry in old.entries}
+        self._nodes = {place: dict(entry.nodes) for place, entry in self._entries.items()}
+        self._units: dict[_Place, str] = {}  # of the places that were taught
+        self._roll = Roll(old.machines)
+        self._latest = now + AHEAD_S
+
+    def teach(self, document: Document) -> None:
+        measured = _measured(document)
+        if not measured:
+            return
+        name = self._called(document)
+        failed = self._roll.machines[name].failed
+        if failed and document.started_at <= self._when(failed):
+            return
+        for key, (unit, values) in measured.items():
+            place = key, stack(document.software)
+            if place not in self._units:
+                self._units[place] = unit
+                known = self._entries.get(place)
+                if known is None or known.unit != unit:
+                    product, test, figure, setting = key
+                    self._entries[place] = Entry(
+                        product=product,
+                        test=test,
+                        figure=figure,
+                        setting=setting,
+                        unit=unit,
+                        software=place[1],
+                        nodes={},
+                    )
+                    self._nodes[place] = {}
+            if self._units[place] == unit:
+                self._see(place, name, Seen(document.started_at, values))
+
+    def fail(self, document: Document) -> None:
+        """Take out what the node taught until then, under whichever name."""
+        name = self._called(document)
+        machine = self._roll.machines[name]
+        failed = max(self._when(machine.failed), document.started_at)
+        self._roll.put(name, msgspec.structs.replace(machine, failed=failed))
+        for nodes in self._nodes.values():
+            if name in nodes and self._when(nodes[name].at) <= failed:
+                del nodes[name]
+
+    def learned(self, *, accept: bool) -> Baseline:
+        entries = {place: self._entry(place) for place in self._entries}
+        if accept:
+            entries |= {place: _accepted(entries[place]) for place in self._units}
+        machines = self._roll.machines
+        newest = sorted(machines, key=lambda name: (-max(machines[name].at, machines[name].failed), name))
+        return Baseline(
+            entries=tuple(entries[place] for place in self._kept(entries) if _says(entries[place])),
+            machines={name: machines[name] for name in sorted(newest[:MACHINES_KEPT])},
+        )
+
+    def _called(self, document: Document) -> str:
+        """The name for this document's node: the one it had last. What it taught under others goes by that name too."""
+        at, devices = document.started_at, uuids(document.devices)
+        machines = self._roll.machines
+        others = [name for name in self._roll.names(devices) if name != document.node]
+        for name in others:
+            if (at, document.node) < (self._when(machines[name].at), name):
+                return name
+        known = machines.get(document.node)
+        if known is None or at > self._when(known.at):
+            known = Machine(at=at, failed=known.failed if known else 0.0, devices=devices)
+        failed = known.failed
+        for name in others:
+            gone = self._roll.drop(name)
+            failed = max(failed, gone.failed if gone else 0.0)
+            for place, nodes in self._nodes.items():
+                if name in nodes:
+                    self._see(place, document.node, nodes.pop(name))
+        self._roll.put(document.node, msgspec.structs.replace(known, failed=failed))
+        return document.node
+
+    def _see(self, place: _Place, name: str, seen: Seen) -> None:
+        nodes = self._nodes[place]
+        if name not in nodes or self._when(nodes[name].at) < seen.at:
+            nodes[name] = seen
+
+    def _when(self, at: float) -> float:
+        """A kept time; one from too far ahead is older than any."""
+        return at if at <= self._latest else -math.inf
+
+    def _entry(self, place: _Place) -> Entry:
+        entry, nodes = self._entries[place], self._nodes[place]
+        if nodes == entry.nodes:
+            return entry
+        was = level(entry)
+        newest = sorted(nodes.items(), key=lambda item: (-min(item[1].at, self._latest), item[0]))[:NODES_KEPT]
+        entry = msgspec.structs.replace(entry, nodes=dict(sorted(newest)), before=was.usual if was else entry.before)
+        now = level(entry)
+        return entry if entry.first or now is None else msgspec.structs.replace(entry, first=now.usual)
+
+    def _kept(self, entries: Mapping[_Place, Entry]) -> list[_Place]:
+        """In order; of one measurement only those of the newest software, as an upgrade that nobody has any more says nothing."""
+
+        def newest(place: _Place) -> float:
+            return max((min(seen.at, self._latest) for seen in entries[place].nodes.values()), default=-math.inf)
+
+        kept: dict[Key, list[_Place]] = {}
+        for place in sorted(entries, key=lambda place: (-newest(place), place)):
+            kept.setdefault(place[0], []).append(place)
+        return sorted(place for places in kept.values() for place in places[:SOFTWARE_KEPT])
+
+
+def _place(entry: Entry) -> _Place:
+    return entry.key, entry.software
+
+
+def _says(entry: Entry) -> bool:
+    """Whether it is worth keeping: by its nodes, or by where its level began, which a fleet that failed must not lose."""
+    return bool(entry.nodes) or entry.first > 0
+
+
 def _age(document: Document) -> tuple[float, str, bytes]:
     """Oldest first; of two at once always the same one last."""
     return document.started_at, document.node, msgspec.json.encode(document)
@@ -89,24 +238,6 @@ def _measured(document: Document) -> dict[Key, tuple[str, tuple[float, ...]]]:
         if key.product and unit == figure.unit:
             values.append(figure.value)
     return {key: (unit, tuple(sorted(values))) for key, (unit, values) in found.items() if values}
-
-
-def _with(entry: Entry | None, place: _Place, unit: str, nodes: dict[str, Seen]) -> Entry:
-    """The entry with these nodes; one in another unit is begun anew."""
-    if entry is None or entry.unit != unit:
-        product, test, figure, setting = place[0]
-        entry = Entry(
-            product=product, test=test, figure=figure, setting=setting, unit=unit, software=place[1], nodes={}
-        )
-    known = entry.nodes
-    newer = {name: seen for name, seen in nodes.items() if name not in known or known[name].at < seen.at}
-    if not newer:
-        return entry
-    was = level(entry)
-    joined = sorted({**known, **newer}.items(), key=lambda item: (-item[1].at, item[0]))[:NODES_KEPT]
-    entry = msgspec.structs.replace(entry, nodes=dict(sorted(joined)), before=was.usual if was else 0.0)
-    now = level(entry)
-    return entry if entry.first or now is None else msgspec.structs.replace(entry, first=now.usual)
 
 
 def _accepted(entry: Entry) -> Entry:

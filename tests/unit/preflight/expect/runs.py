@@ -54,7 +54,9 @@ def document(
     product: str = H200,
     figure: Figure | None = None,
     software: dict[str, str] | None = None,
+    machine: str = "",
 ) -> Document:
+    """One run. `machine` is whose devices they are, if `node` is not the only name it has."""
     return Document(
         version=2,
         level="gate",
@@ -67,7 +69,7 @@ def document(
         injected=injected,
         started_at=at,
         seconds=1.0,
-        devices=devices(len(values), product, node),
+        devices=devices(len(values), product, machine or node),
         software=software or {},
         results=results(values, figure),
     )

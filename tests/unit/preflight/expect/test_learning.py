@@ -11,19 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.expect.fleet import DRIFT_IN_ALL, DRIFT_PER_LEARN, Baseline, Entry, Seen, level
-from preflight.expect.learning import NODES_KEPT, held, learn, refusal
+from preflight.expect.learning import NODES_KEPT, forgotten, held, learn, moved, outdated, refusal
 from preflight.results import Document, Outcome, Verdict
 from tests.unit.preflight.expect.runs import document, rate
 
 values = st.lists(st.floats(min_value=1.0, max_value=1000.0), min_size=1, max_size=4)
 documents = st.lists(
     st.builds(
-        document,
-        st.sampled_from([f"n{i}" for i in range(6)]),
+        lambda names, *rest, **more: document(names[0], *rest, machine=names[1], **more),
+        st.sampled_from([*((f"n{i}", "") for i in range(4)), ("n4", "m"), ("n4.cluster", "m")]),
         values,
-        st.integers(min_value=0, max_value=5).map(float),
+        st.integers(min_value=1, max_value=6).map(float),
         product=st.sampled_from(["NVIDIA H200", "NVIDIA B200", ""]),
         software=st.sampled_from([{"driver": "570"}, {"driver": "580"}]),
+        verdict=st.sampled_from([Verdict.PASS, Verdict.PASS, Verdict.PASS, Verdict.FAIL]),
     ),
     max_size=12,
 )
@@ -31,8 +32,9 @@ spoiled = st.builds(
     lambda spoil, node, reached: document(node, reached, 99.0, **spoil),
     st.sampled_from(
         [
-            *({"verdict": verdict} for verdict in Verdict if verdict is not Verdict.PASS),
+            *({"verdict": verdict} for verdict in Verdict if verdict not in (Verdict.PASS, Verdict.FAIL)),
             {"injected": ("matmul_repeat:nan",)},
+            {"injected": ("matmul_repeat:nan",), "verdict": Verdict.FAIL},
             {"complete": False},
         ]
     ),
@@ -116,7 +118,9 @@ def test_a_fleet_that_slows_is_followed_slowly_and_not_far() -> None:
     assert reached[1] == pytest.approx(96.04)
     assert reached[-1] == pytest.approx(90.0)
     assert "learn with --accept" in held(baseline)[0]
-    accepted = learn([], baseline, accept=True)
+    assert usual(learn([], baseline, accept=True)) == usual(baseline)
+    accepted = learn(fleet(80.0, 11.0), baseline, accept=True)
+    assert moved(baseline, accepted) == ["NVIDIA H200: matmul_repeat product_rate (bf16 8192): from 90 to 80 TFLOP/s"]
     assert usual(accepted) == 80.0
     assert held(accepted) == []
 
@@ -124,6 +128,117 @@ def test_a_fleet_that_slows_is_followed_slowly_and_not_far() -> None:
 def test_a_step_that_will_be_followed_says_so() -> None:
     baseline = learn(fleet(95.0, 2.0), learn(fleet(100.0, 1.0)))
     assert "moves on" in held(baseline)[0]
+
+
+DAY_S = 86_400.0
+
+
+def test_levels_that_the_documents_do_not_speak_of_are_not_accepted() -> None:
+    other = rate(1.0, setting="fp8 8192")
+    baseline = learn([*fleet(100.0, 1.0), *(document(f"n{i}", [100.0], 1.0, figure=other) for i in range(5))])
+    sagged = [*fleet(80.0, 2.0), *(document(f"n{i}", [80.0], 2.0, figure=other) for i in range(5))]
+    baseline = learn(sagged, baseline)
+    accepted = learn(fleet(80.0, 3.0), baseline, accept=True)
+    assert [(e.setting, at.usual) for e in accepted.entries if (at := level(e))] == [
+        ("bf16 8192", 80.0),
+        ("fp8 8192", pytest.approx(98.0)),
+    ]
+    assert len(moved(baseline, accepted)) == 1
+
+
+def test_a_node_that_failed_since_teaches_nothing() -> None:
+    passed, failed = document("bad", [50.0], 5.0), document("bad", [50.0], 9.0, verdict=Verdict.FAIL)
+    for order in ([passed, failed], [failed, passed]):
+        assert learn(order).entries == ()
+        one_by_one = Baseline()
+        for each in order:
+            one_by_one = learn([each], one_by_one)
+        assert one_by_one == learn(order)
+    assert outdated(learn([failed]), passed) == "bad: it failed after that"
+    again = document("bad", [100.0], 10.0)
+    (entry,) = learn([passed, failed, again]).entries
+    assert entry.nodes == {"bad": Seen(10.0, (100.0,))}
+    assert outdated(learn([failed]), again) == ""
+
+
+def test_a_failure_takes_out_only_what_came_before_it() -> None:
+    baseline = learn([*fleet(100.0, 8.0), document("n1", [1.0], 7.0, verdict=Verdict.FAIL)])
+    assert len(baseline.entries[0].nodes) == 5
+    (entry,) = learn([document("n1", [1.0], 8.0, verdict=Verdict.FAIL)], baseline).entries
+    assert sorted(entry.nodes) == ["n0", "n2", "n3", "n4"]
+    failed_all = learn([document(f"n{i}", [1.0], 9.0, verdict=Verdict.FAIL) for i in range(5)], baseline)
+    assert [(e.nodes, e.first) for e in failed_all.entries] == [({}, 100.0)]  # where it began is not lost with them
+    assert usual(learn(fleet(50.0, 10.0), failed_all)) == pytest.approx(98.0)
+
+
+def test_a_document_from_the_future_teaches_nothing() -> None:
+    assert "ahead of this clock" in refusal(document("n1", [1.0], 2 * DAY_S + 1.0), now=DAY_S)
+    assert refusal(document("n1", [1.0], 2 * DAY_S - 1.0), now=DAY_S) == ""
+    assert learn([document("n1", [1.0], 9 * DAY_S)], now=DAY_S) == Baseline()
+    failed = document("n1", [1.0], 9 * DAY_S, verdict=Verdict.FAIL)
+    assert learn([failed, document("n1", [1.0])], now=DAY_S) == learn([document("n1", [1.0])])
+
+
+def test_what_is_kept_from_the_future_gives_way() -> None:
+    poisoned = learn([document("n1", [1.0], 900 * DAY_S), document("n1", [1.0], 950 * DAY_S, verdict=Verdict.FAIL)])
+    poisoned = learn([document("n2", [1.0], 900 * DAY_S)], poisoned)
+    (entry,) = learn([document("n1", [5.0], DAY_S), document("n2", [6.0], DAY_S)], poisoned, now=DAY_S).entries
+    assert entry.nodes == {"n1": Seen(DAY_S, (5.0,)), "n2": Seen(DAY_S, (6.0,))}
+    later = learn([document("n3", [7.0], DAY_S), document("n2", [6.0], DAY_S)], poisoned)
+    assert later.entries[0].nodes["n2"].at == 900 * DAY_S
+
+
+def test_the_software_of_the_future_pushes_out_nobody() -> None:
+    baseline = Baseline()
+    for at, driver in ((900.0, "1"), (901.0, "2"), (902.0, "3"), (1.0, "580")):
+        baseline = learn([document("n1", [1.0], at * DAY_S, software={"driver": driver})], baseline, now=at * DAY_S)
+    assert len(baseline.entries) == 3
+    now = learn([document("n1", [1.0], 2 * DAY_S, software={"driver": "580"})], baseline, now=900 * DAY_S)
+    assert now == learn([document("n1", [1.0], 2 * DAY_S, software={"driver": "580"})], baseline, now=900 * DAY_S)
+
+
+def test_a_node_counts_once_under_two_names() -> None:
+    short, long = document("n1", [10.0] * 8, 1.0), document("n1.cluster", [12.0] * 8, 2.0, machine="n1")
+    for order in ([short, long], [long, short]):
+        one_by_one = Baseline()
+        for each in order:
+            one_by_one = learn([each], one_by_one)
+        (entry,) = one_by_one.entries
+        assert entry.nodes == {"n1.cluster": Seen(2.0, (12.0,) * 8)}
+        assert list(one_by_one.machines) == ["n1.cluster"]
+    (entry,) = learn([short, long, document("n1", [11.0] * 8, 3.0)]).entries
+    assert entry.nodes == {"n1": Seen(3.0, (11.0,) * 8)}
+    assert learn([long, document("n1", [1.0] * 8, 3.0, verdict=Verdict.FAIL)]).entries == ()
+
+
+def test_a_spare_that_moved_makes_no_machine_of_two() -> None:
+    lent = document("n2", [10.0] * 8, 2.0)
+    devices = (document("n1", [10.0], 1.0).devices[0], *lent.devices[1:])
+    (entry,) = learn([document("n1", [10.0] * 8, 1.0), msgspec.structs.replace(lent, devices=devices)]).entries
+    assert sorted(entry.nodes) == ["n1", "n2"]
+
+
+def test_devices_without_uuids_make_no_machine() -> None:
+    bare = [
+        msgspec.structs.replace(each, devices=tuple(msgspec.structs.replace(d, uuid="") for d in each.devices))
+        for each in fleet(100.0, 1.0)
+    ]
+    assert len(learn(bare).entries[0].nodes) == 5
+
+
+def test_a_node_is_forgotten() -> None:
+    baseline = learn([*fleet(100.0, 1.0), document("n1", [1.0], 5.0, verdict=Verdict.FAIL)])
+    without = forgotten(baseline, "n2")
+    assert sorted(without.entries[0].nodes) == ["n0", "n3", "n4"]
+    assert sorted(without.machines) == ["n0", "n1", "n3", "n4"]
+    assert forgotten(without, "n2") == without
+    assert forgotten(learn([document("n1", [1.0])]), "n1") == Baseline()
+
+
+def test_an_entry_that_no_node_taught_says_nothing() -> None:
+    hollow = Entry(product="P", test="t", figure="f", setting="", unit="GB/s", nodes={})
+    baseline = learn([document("n1", [1.0])], Baseline(entries=(hollow,)))
+    assert [entry.product for entry in baseline.entries] == ["NVIDIA H200"]
 
 
 def test_a_node_without_a_known_product_teaches_nothing() -> None:
@@ -169,7 +284,7 @@ def test_a_node_is_left_out_wholly(nodes: Sequence[Sequence[float]]) -> None:
         seen = {f"n{i}": Seen(1.0, tuple(each)) for i, each in enumerate(chosen)}
         return Entry(product="P", test="t", figure="f", setting="", unit="GB/s", nodes=seen)
 
-    without = level(entry(nodes), without=f"n{len(nodes) - 1}")
+    without = level(entry(nodes), without={f"n{len(nodes) - 1}"})
     assert without == level(entry(nodes[:-1]))
     assert without
     assert without.usual == statistics.median(statistics.median(each) for each in nodes[:-1])
