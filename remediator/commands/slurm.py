@@ -56,7 +56,7 @@ def _say(ask: Callable[[SlurmScheduler], Outcome], config_path: Path) -> None:
     try:
         chosen = load_config(config_path).scheduler
         if chosen.kind != "slurm":
-            raise click.UsageError(f"{config_path}: scheduler.kind is {chosen.kind}, not slurm")  # noqa: TRY301 - at its place
+            raise click.UsageError(f"{config_path}: scheduler.kind is {chosen.kind}, not slurm")
         outcome = ask(SlurmScheduler(chosen.slurm, SystemClock()))
     except (ConfigError, ValueError) as error:
         raise click.ClickException(str(error)) from error
