@@ -62,8 +62,10 @@ class Visits:
         try:
             work = Work(item.kind, item.size, item.seed, device)
         except _UNAVAILABLE as error:
+            if type(error) is RuntimeError and not refused(error):
+                raise RuntimeError(f"{item}: {error}") from error
             if not refused(error):
-                raise RuntimeError(f"{item}: {type(error).__name__}: {error}") from error
+                raise  # its class says what it was: no memory, or a broken device
             self.lacks[item.kind.name] = " ".join(str(error).split())[:200]
             return
         fault = spoil(self._context.fault, work.run)

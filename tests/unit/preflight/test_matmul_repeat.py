@@ -252,7 +252,10 @@ def test_a_type_that_fails_is_not_lacking(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(RuntimeError, match=r"(?i)expected"):
         matmul_repeat.Visits(context(), HOST[0]).visit(Item(odd, 64, 1))
     refusing(monkeypatch, RuntimeError("cuBLASLt internal error: heuristic returned no algorithm"), "fp8")
-    with pytest.raises(RuntimeError, match=f"fp8 256 seed {SEEDS[0]}: RuntimeError: cuBLASLt internal error"):
+    with pytest.raises(RuntimeError, match=f"fp8 256 seed {SEEDS[0]}: cuBLASLt internal error"):
+        products()
+    refusing(monkeypatch, torch.OutOfMemoryError("CUDA out of memory"), "fp8")
+    with pytest.raises(torch.OutOfMemoryError):
         products()
 
 
