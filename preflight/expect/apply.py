@@ -54,7 +54,7 @@ class _Scene:
     def __init__(self, results: Sequence[Result], devices: Sequence[Device], knowledge: Knowledge) -> None:
         self._siblings = Siblings(readings(results, devices))
         self._fleet = Fleet(knowledge.baseline, knowledge.node, knowledge.software, uuids(devices))
-        self._past = OwnPast(knowledge.history, devices, knowledge.software)
+        self._past = OwnPast(knowledge.history, knowledge.node, devices, knowledge.software)
         self._product = products_of(devices)
         self._limits = {d.name: physical.limits(results, d.name) for d in devices}
         self._rows: dict[str, Product | None] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -16,17 +16,20 @@ RUNS_MIN = 3
 FIRST_KEPT = 8  # kept for ever, so that slow decay has something to be measured by
 LAST_KEPT = 8
 PASTS_KEPT = 4096  # a node of 8 GPUs has some hundreds; the oldest go when parts are replaced
+AHEAD_S = 86_400.0  # so far ahead no clock is right: what is kept from then is not newer than what comes
 WARN_SHARE = 0.05
 FAIL_SHARE = 0.10
+_Place = tuple[str, str, Key]
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement of one device; `device` is its UUID, or its name where it has none. `at` is the newest run, UTC seconds.
+    """One measurement of one device; `device` is its UUID, or its name on `node` where it has none. `at` is the newest run, UTC seconds.
 
     `software` is what it ran then; with another everything begins anew.
     """
 
     device: str
+    node: str = ""
     product: str
     test: str
     figure: str
@@ -39,7 +42,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one node."""
+    """All of one machine. `node` is what it was called last; the past of a device with a UUID is its own under every name."""
 
     version: int = 1
     node: str = ""
@@ -47,15 +50,15 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnPast:
-    """What this node's devices reached before."""
+    """What the devices of `node` reached before."""
 
-    def __init__(self, history: History, devices: Sequence[Device], software: str) -> None:
+    def __init__(self, history: History, node: str, devices: Sequence[Device], software: str) -> None:
         self._pasts = {_place(past): past for past in history.pasts if past.software == software}
-        self._ids = _ids(devices)
+        self._node, self._ids = node, _ids(devices)
 
     def bound(self, key: Key, device: str, figure: Figure) -> Bound | None:
         """What the device itself reached in at least three earlier runs."""
-        past = self._pasts.get((self._ids.get(device, device), key))
+        past = self._pasts.get((*_owner(device, self._node, self._ids), key))
         if past is None or past.unit != figure.unit or len(past.first) < RUNS_MIN:
             return None
         values = past.first + past.last
@@ -78,17 +81,19 @@ def remark(figure: Figure, own: Bound) -> str:
 
 
 def record(history: History, run: Document) -> History:
-    """`history` with a run that passed. One of another node is begun anew; a run that isn't newer changes nothing."""
-    if history.node != run.node:
-        history = History(node=run.node)
+    """`history` with a run that passed and has just ended. One that isn't newer changes nothing.
+
+    What is kept from more than a day after the run's end is from a clock that was wrong, and stays as if it were old.
+    """
     pasts = {_place(past): past for past in history.pasts}
-    ids = _ids(run.devices)
-    taken: dict[tuple[str, Key], tuple[str, list[float]]] = {}
+    ids, latest = _ids(run.devices), run.started_at + run.seconds + AHEAD_S
+    taken: dict[_Place, tuple[str, list[float]]] = {}
     for key, device, figure in readings([r for r in run.results if r.outcome is Outcome.PASS], run.devices):
-        taken.setdefault((ids.get(device, device), key), (figure.unit, []))[1].append(figure.value)
-    for (device, key), (unit, values) in taken.items():
+        taken.setdefault((*_owner(device, run.node, ids), key), (figure.unit, []))[1].append(figure.value)
+    for (device, node, key), (unit, values) in taken.items():
         now = Past(
             device=device,
+            node=node,
             product=key.product,
             test=key.test,
             figure=key.figure,
@@ -98,24 +103,29 @@ def record(history: History, run: Document) -> History:
             at=run.started_at,
             first=(statistics.median(values),),
         )
-        pasts[device, key] = _grown(pasts.get((device, key)), now)
-    newest = sorted(pasts.values(), key=lambda past: (-past.at, _place(past)))[:PASTS_KEPT]
+        pasts[device, node, key] = _grown(pasts.get((device, node, key)), now, latest)
+    newest = sorted(pasts.values(), key=lambda past: (-min(past.at, latest), _place(past)))[:PASTS_KEPT]
     return History(node=run.node, pasts=tuple(sorted(newest, key=_place)))
 
 
-def _grown(past: Past | None, now: Past) -> Past:
+def _grown(past: Past | None, now: Past, latest: float) -> Past:
     if past is None or (past.unit, past.software) != (now.unit, now.software):
         return now
-    if now.at <= past.at:
+    if now.at <= past.at <= latest:
         return past
     if len(past.first) < FIRST_KEPT:
         return msgspec.structs.replace(past, at=now.at, first=past.first + now.first)
     return msgspec.structs.replace(past, at=now.at, last=(past.last + now.first)[-LAST_KEPT:])
 
 
-def _place(past: Past) -> tuple[str, Key]:
-    return past.device, Key(past.product, past.test, past.figure, past.setting)
+def _place(past: Past) -> _Place:
+    return past.device, past.node, Key(past.product, past.test, past.figure, past.setting)
+
+
+def _owner(device: str, node: str, ids: Mapping[str, str]) -> tuple[str, str]:
+    """Whose past it is: of the device that has this UUID, else of whatever has this name on the node."""
+    return (ids[device], "") if device in ids else (device, node)
 
 
 def _ids(devices: Sequence[Device]) -> dict[str, str]:
-    return {d.name: d.uuid or d.name for d in devices}
+    return {d.name: d.uuid for d in devices if d.uuid}

@@ -14,7 +14,7 @@ from preflight.expect.figures import Better, better, nonsense, products, spread
 from preflight.expect.history import FIRST_KEPT, LAST_KEPT, History, record
 from preflight.expect.learning import learn
 from preflight.expect.products import Product, Row, Table, faults, product_of, row_of
-from preflight.results import Figure, Outcome, Result, Source
+from preflight.results import Document, Figure, Outcome, Result, Source
 from tests.unit.preflight.expect.runs import devices, document, rate, results
 
 SHIPPED = table_of(None)
@@ -185,6 +185,45 @@ def test_a_replaced_gpu_has_no_past() -> None:
     assert [e.source for e in same.figures[0].expected] == [Source.HISTORY]
     assert "6.3% worse than this device's own 5 earlier passes" in same.remarks[0]
     assert record(past, document("another node", [1.0], 9.0)).node == "another node"
+
+
+def test_a_machine_keeps_its_past_under_every_name() -> None:
+    past = History()
+    for run in range(4):
+        past = record(past, document("n1", [790.0], float(run + 1)))
+    past = record(past, document("n1.cluster", [788.0], 5.0, machine="n1"))
+    (found,) = past.pasts
+    assert found.first == (790.0, 790.0, 790.0, 790.0, 788.0)
+    (judged,) = expected(results([740.0]), devices(1, node="n1"), Knowledge(node="n1.cluster", history=past))
+    assert "own 5 earlier passes" in judged.remarks[0]
+
+
+def test_what_has_no_uuid_keeps_its_past_by_the_name_of_its_node() -> None:
+    def bare(node: str, value: float, at: float) -> Document:
+        run = document(node, [value], at)
+        return msgspec.structs.replace(run, devices=tuple(msgspec.structs.replace(d, uuid="") for d in run.devices))
+
+    past = History()
+    for run in range(3):
+        past = record(past, bare("n1", 790.0, float(run + 1)))
+    past = record(past, bare("n2", 500.0, 4.0))
+    assert [(p.device, p.node, p.first) for p in past.pasts] == [
+        ("cuda:0", "n1", (790.0, 790.0, 790.0)),
+        ("cuda:0", "n2", (500.0,)),
+    ]
+    unnamed = tuple(msgspec.structs.replace(d, uuid="") for d in devices(1))
+    mine = expected(results([600.0]), unnamed, Knowledge(node="n1", history=past))[0].figures[0].expected
+    assert [e.source for e in mine] == [Source.HISTORY]
+    assert expected(results([600.0]), unnamed, Knowledge(node="n3", history=past))[0].figures[0].expected == ()
+
+
+def test_a_run_from_the_future_stops_no_history() -> None:
+    past = record(History(), document("n1", [790.0], 4e9))
+    for run in range(3):
+        past = record(past, document("n1", [780.0], 1e9 + run))
+    (found,) = past.pasts
+    assert (found.at, found.first) == (1e9 + 2, (790.0, 780.0, 780.0, 780.0))
+    assert record(past, document("n1", [1.0], 1e9 + 1)) == past
 
 
 def test_other_software_begins_anew() -> None:
