@@ -84,7 +84,7 @@ def _settled(result: Result, results: Sequence[Result], named: Sequence[str], pa
 def _unowned(result: Result) -> Result:
     if result.outcome is not Outcome.FAIL or not result.evidence.get(UNOWNED):
         return result
-    reason = f"{result.reason}; the wrong bits do not move with any device's part: whose fault it is this cannot tell"
+    reason = f"{result.reason}; the wrong bits move with no device's part, or are too few: whose fault it is this cannot tell"
     return msgspec.structs.replace(result, outcome=Outcome.ERROR, reason=reason)
 
 

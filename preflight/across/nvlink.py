@@ -47,7 +47,7 @@ def fewer_links(results: Iterable[Result], silent: Iterable[str], products: Mapp
 
 
 def other_medium(paths: Sequence[Path], products: Mapping[str, str]) -> list[Lack]:
-    """GPUs none of whose pairs go over NVLink, where most pairs of their product do.
+    """GPUs none of whose pairs go over NVLink, where most pairs of the others of their product do.
 
     It fails where words come slowly too. If only the driver says so, and words come as fast, that is not understood: an error.
     """
@@ -55,20 +55,22 @@ def other_medium(paths: Sequence[Path], products: Mapping[str, str]) -> list[Lac
     lacks = []
     for names in _alike(ends, products):
         mine = [path for path in paths if {path.sender, path.receiver} <= set(names)]
-        by_nvlink = [path for path in mine if path.medium == NVLINK]
-        if 2 * len(by_nvlink) <= len(mine):
-            continue
-        usual = statistics.median(path.rate for path in by_nvlink)
-        reached = {name for path in by_nvlink for name in (path.sender, path.receiver)}
-        for name in names:
-            around = [path for path in mine if name in (path.sender, path.receiver)]
-            if name in reached or not around:
-                continue
-            rate = statistics.median(path.rate for path in around)
-            over = ", ".join(sorted({path.medium for path in around}))
-            words = f"none of its pairs goes over NVLink, as most of the others' do: {rate:.3g} GB/s over {over}, {usual:.3g} GB/s over NVLink"
-            lacks.append(Lack(name, words, Outcome.FAIL if rate < SLOW_SHARE * usual else Outcome.ERROR))
+        lacks += [lack for name in names if (lack := _off_nvlink(name, mine))]
     return lacks
+
+
+def _off_nvlink(name: str, paths: Sequence[Path]) -> Lack | None:
+    around = [path for path in paths if name in (path.sender, path.receiver)]
+    others = [path for path in paths if name not in (path.sender, path.receiver)]
+    rates = [path.rate for path in others if path.medium == NVLINK]
+    if len({path.sender for path in others}) < LEAST_ALIKE or 2 * len(rates) <= len(others):
+        return None
+    if not around or any(path.medium == NVLINK for path in around):
+        return None
+    rate, usual = statistics.median(path.rate for path in around), statistics.median(rates)
+    over = ", ".join(sorted({path.medium for path in around}))
+    words = f"none of its pairs goes over NVLink, as most of the others' do: {rate:.3g} GB/s over {over}, {usual:.3g} GB/s over NVLink"
+    return Lack(name, words, Outcome.FAIL if rate < SLOW_SHARE * usual else Outcome.ERROR)
 
 
 def _may_be_up(result: Result) -> int:

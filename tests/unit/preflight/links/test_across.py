@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import msgspec
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from preflight.across.blame import blame
 from preflight.across.links import confirm, peer_links
+from preflight.across.nvlink import Path, fewer_links, other_medium
 from preflight.checks.context import Device
 from preflight.localise.records import PairResult
 from preflight.localise.rounds import rounds
@@ -157,6 +159,33 @@ def test_only_gpus_of_one_product_ought_to_have_the_same_links() -> None:
     results = with_one_beside(20.0, "pcie") + [links(18, n) for n in NAMES[:7]]
     assert not failed(peer_links(results, other))
     assert not failed(peer_links(measured(NAMES, alike(20.0), "pcie"), DEVICES)), "nobody has any"
+
+
+@given(st.integers(4, 8), st.data())
+def test_only_who_lost_its_nvlinks_is_named(count: int, data: st.DataObject) -> None:
+    names = NAMES[:count]
+    lost = data.draw(st.none() | st.sampled_from(names))
+    slow = data.draw(st.floats(1.0, 100.0))
+    paths = [
+        Path(a, b, "pcie", slow) if lost in (a, b) else Path(a, b, "nvlink", 380.0)
+        for a, b in itertools.permutations(names, 2)
+    ]
+    up = [links(18, name) for name in names if name != lost]
+    named = [lack.device for lack in other_medium(paths, {})]
+    assert named == ([lost] if lost else [])
+    assert [lack.device for lack in fewer_links(up, set(names) - {r.device for r in up}, {})] == (
+        [lost] if lost else []
+    )
+
+
+def test_a_bridge_between_two_asks_nothing_of_the_others() -> None:
+    def bridged(count: int, *pairs: set[str]) -> list[Path]:
+        ways = itertools.permutations(NAMES[:count], 2)
+        return [Path(a, b, "nvlink" if {a, b} in pairs else "pcie", 1.0) for a, b in ways]
+
+    assert not other_medium(bridged(3, {"cuda:0", "cuda:1"}), {})
+    assert not other_medium(bridged(4, {"cuda:0", "cuda:1"}), {})
+    assert not other_medium(bridged(6, {"cuda:0", "cuda:1"}, {"cuda:2", "cuda:3"}), {})
 
 
 def test_who_hung_before_it_told_of_its_links_is_not_said_to_have_none() -> None:
