@@ -64,7 +64,11 @@ def handle(state: ClusterState, item: AnyInput, settings: Settings) -> None:
     touched = _apply(state, item, settings)
     for incident_id in _incidents_on(state, touched):
         try:
-            if touched is not None or isinstance(item, PolicyChanged) or may_change(state, incident_id, item.at):
+            if (
+                touched is not None
+                or isinstance(item, PolicyChanged)
+                or may_change(state, incident_id, settings.policy, item.at)
+            ):
                 decide(state, state.incidents[incident_id], settings, item.at)
             advance(state, incident_id, settings.budget, item.at)
             _close_if_moot(state, incident_id, item.at)

@@ -29,10 +29,10 @@ _ASKED_AGAIN = {Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND, Answer.OBSERVE}
 _BY_MODE = {Mode.OBSERVE: Answer.OBSERVE, Mode.RECOMMEND: Answer.RECOMMEND, Mode.APPROVE: Answer.APPROVE}
 
 
-def may_change(state: ClusterState, incident_id: str, now: float) -> bool:
+def may_change(state: ClusterState, incident_id: str, policy: Policy, now: float) -> bool:
     """Whether time alone may lead to another answer: there is none yet, something holds it back, or the job is gone for good."""
     incident = state.incidents[incident_id]
-    left = long_left(state, state.nodes[incident.node], now)
+    left = long_left(state, state.nodes[incident.node], policy.no_job_s, now)
     return left or incident.answer is None or incident.answer in _ASKED_AGAIN
 
 
@@ -120,8 +120,9 @@ def _put_in_force(
 
 
 def _plan(rule: Rule) -> tuple[tuple[StepRun, ...], ...]:
-    idle = rule.match.job is JobScope.NONE  # work that has come meanwhile is none of the rule's business
-    return tuple(tuple(StepRun(step.for_idle() if idle else step) for step in stage) for stage in rule.stages)
+    if rule.match.job is JobScope.NONE:  # work that has come meanwhile is none of the rule's business
+        return tuple(tuple(StepRun(s.for_idle(rule.match.no_job_s)) for s in stage) for stage in rule.stages)
+    return tuple(tuple(StepRun(step) for step in stage) for stage in rule.stages)
 
 
 def _reason(state: ClusterState, found: Answered, guards: tuple[Guarded, ...]) -> str:

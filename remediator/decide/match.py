@@ -14,7 +14,6 @@ from remediator.state import ClusterState
 from vocabulary.finding import Finding
 
 FITS = ""
-NO_JOB_S = 300.0  # a job that starts again in place, and an agent that does, show no rank for a while
 
 
 def names(match: Match, kind: str) -> bool:
@@ -58,29 +57,41 @@ def _of_node(match: Match, node: NodeRecord, state: ClusterState, now: float) ->
         return f"the node is {node.state.value}, not {_either(s.value for s in match.node_states)}"
     if match.job is JobScope.RUNNING and not node.jobs:
         return "no job runs on the node"
-    return work_on(node, state, now) if match.job is JobScope.NONE else FITS
+    return work_on(node, match.no_job_s, state, now) if match.job is JobScope.NONE else FITS
 
 
-def work_on(node: NodeRecord, state: ClusterState, now: float) -> str:
-    """What speaks against that no job is on a node, empty if nothing does: its own word for a while, and the scheduler's."""
+def work_on(node: NodeRecord, no_job_s: float, state: ClusterState, now: float) -> str:
+    """What speaks against that no job is on a node, empty if nothing does: its own word for a while, and the scheduler's.
+
+    A job that starts again in place, and an agent that does, show no rank for a while.
+    """
     seen = state.holds.get(node.node)
     if node.jobs:
         return f"{_either(ref.job for ref in node.jobs)} runs on the node"
-    if node.left_at is not None and now - node.left_at < NO_JOB_S:
-        return f"its last rank is gone for less than {NO_JOB_S:g} s"
+    if node.left_at is not None and now - node.left_at < no_job_s:
+        return f"its last rank is gone for less than {no_job_s:g} s"
     if seen is None or seen.schedulable is None:
         return "the scheduler does not say what runs on the node"
     return f"the scheduler has {_either(seen.jobs)} on the node" if seen.jobs else FITS
 
 
-def long_left(state: ClusterState, node: NodeRecord, now: float) -> bool:
-    """Whether its ranks are gone for so long, from now on, that a rule may take it for a node without a job. Once."""
-    if node.left_at is None or now - node.left_at < NO_JOB_S:
-        if node.left_at is not None and node.left_at > now:  # the clock of a leader before was ahead
-            state.put_node(replace(node, left_at=now))
+def long_left(state: ClusterState, node: NodeRecord, waits: tuple[float, ...], now: float) -> bool:
+    """Whether its ranks are gone for so long that a rule may take it for a node without a job.
+
+    Args:
+        state: where it is written down once all of them may, so that it is news once.
+        node: the node.
+        waits: for how long rules want no rank to have been there, s.
+        now: UTC seconds.
+    """
+    if node.left_at is None or not waits:
         return False
-    state.put_node(replace(node, left_at=None))
-    return True
+    gone_s = now - node.left_at
+    if gone_s < 0:  # the clock of a leader before was ahead
+        state.put_node(replace(node, left_at=now))
+    elif gone_s >= max(waits):
+        state.put_node(replace(node, left_at=None))
+    return gone_s >= min(waits)
 
 
 def _of_company(together: Together | None, finding: Finding, state: ClusterState, now: float) -> str:

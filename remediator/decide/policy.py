@@ -14,7 +14,7 @@ import msgspec
 from remediator.decide.match import FITS, misfit, names
 from remediator.model.plan import ISOLATING, ONLY_TELLING, Mode, Step
 from remediator.model.records import Considered
-from remediator.model.rules import Guards, Match
+from remediator.model.rules import Guards, JobScope, Match
 from remediator.state import ClusterState
 from vocabulary.finding import Finding
 
@@ -67,6 +67,11 @@ class Policy:
         self.by_name: Mapping[str, Rule] = {rule.name: rule for rule in self.rules}
         self._places = {name: place for place, name in enumerate(self.by_name)}
         self._by_kind: dict[str, tuple[int, ...]] = {}
+
+    @cached_property
+    def no_job_s(self) -> tuple[float, ...]:
+        """For how long rules for nodes without a job want no rank to have been there."""
+        return tuple({rule.match.no_job_s for rule in self.rules if rule.match.job is JobScope.NONE})
 
     def rank(self, name: str, told: Collection[str] = ()) -> int:
         """Where a rule ranks: one that acts before one that only tells, and last those that have told already.

@@ -56,7 +56,8 @@ def _over_budget(context: Context) -> str:
 
 
 def _a_job_came(context: Context, run: StepRun) -> str:
-    return work_on(context.node, context.state, context.now) if run.step.idle_only else ""
+    no_job_s = run.step.no_job_s
+    return "" if no_job_s is None else work_on(context.node, no_job_s, context.state, context.now)
 
 
 def drain(context: Context, run: StepRun) -> StepRun:
@@ -68,7 +69,7 @@ def drain(context: Context, run: StepRun) -> StepRun:
             return cordoned
     hold = context.state.holds.get(context.incident.node)
     if hold is None or not hold.drained:
-        if hold is not None and hold.evictable and not (run.step.idle_only or asked_to_leave):
+        if hold is not None and hold.evictable and run.step.no_job_s is None and not asked_to_leave:
             return context.plan_action(run, EVICT, context.incident.node)
         return run
     if context.node.state not in THEIRS:

@@ -77,11 +77,14 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     on_failure: tuple[Step, ...] = ()
     mode: Mode = Mode.ACT
     guards: Guards = Guards()
-    idle_only: bool = False  # of a rule for nodes without a job: what has come since is neither cordoned nor evicted
+    no_job_s: float | None = (
+        None  # of a rule for nodes without a job: what has come since is neither cordoned nor evicted
+    )
 
-    def for_idle(self) -> Step:
-        """The same, on failure too, for a node without a job."""
-        return replace(self, idle_only=True, on_failure=tuple(each.for_idle() for each in self.on_failure))
+    def for_idle(self, no_job_s: float) -> Step:
+        """The same, on failure too, for a node where there was no rank for so many seconds."""
+        branch = tuple(each.for_idle(no_job_s) for each in self.on_failure)
+        return replace(self, no_job_s=no_job_s, on_failure=branch)
 
     def __str__(self) -> str:
         return f"{self.verb.value}: {self.how}" if self.how else self.verb.value

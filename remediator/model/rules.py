@@ -20,6 +20,12 @@ WINDOW_MAX_S = 30 * DAY_S  # how far back a rule may look, and so how long histo
 
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=200, description="Shell pattern over check/code.")]
 Window = Annotated[float, msgspec.Meta(gt=0, le=WINDOW_MAX_S, description="Seconds, at most 30 days.")]
+NoJob = Annotated[
+    float,
+    msgspec.Meta(
+        ge=0, le=PRESENT_MAX_S, description="With job none: for so many seconds there was no rank, at most one hour."
+    ),
+]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -117,6 +123,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     architectures: tuple[Architecture, ...] = ()
     evidence: dict[str, tuple[str | int, ...]] = {}  # of the finding: name → the values that fit, as text
     job: JobScope | None = None
+    no_job_s: NoJob = 300.0
     node_states: tuple[NodeState, ...] = ()
     together: Together | None = None
     history: tuple[Clause, ...] = ()

@@ -24,6 +24,19 @@ FORWARD_BACKWARD = 0b110
 WITHIN_S = 200  # two passes take half a minute; the machine may be busy
 PASS = 'import json; print(json.dumps({"verdict": "pass", "complete": True}))'
 
+SOONER = """
+playbook: 1
+include: [shipped/default.yaml]
+override:
+  - rule: straggler-to-be-tested
+    match:
+      findings: [straggler/gpu, straggler/node, straggler/link]
+      severities: [warning]
+      evidence: {level: [next_checkpoint, now]}
+      job: none
+      no_job_s: 1
+"""
+
 
 class Job(threading.Thread):
     """One step after the other on all ranks at once; what they say of their sections is made up."""
@@ -61,8 +74,10 @@ class Job(threading.Thread):
 @pytest.fixture
 def centre(tmp_path: Path) -> Iterator[Centre]:
     centre = Centre(tmp_path)
+    playbook = tmp_path / "sooner.yaml"
+    playbook.write_text(SOONER)
     with centre.config.open("a") as config:
-        config.write("budget: {isolated_max: 1}\n")
+        config.write(f"budget: {{isolated_max: 1}}\nplaybooks: [{playbook}]\n")
     centre.start()
     yield centre
     if centre.process is not None and centre.process.poll() is None:

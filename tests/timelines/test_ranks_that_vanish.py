@@ -134,6 +134,25 @@ def test_a_job_that_came_before_a_person_agreed_is_waited_for(tmp_path: Path) ->
     assert [a.verb for a in taken(story)] == ["cordon"]
 
 
+def test_each_rule_says_how_long_no_rank_must_have_been_there(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    rule = "  - {name: %s, why: x, match: {findings: [%s], job: none, no_job_s: %d}, steps: [cordon, replace]}\n"
+    path.write_text("playbook: 1\nrules:\n" + rule % ("soon", "fan/*", 60) + rule % ("late", "disk/*", 600))
+    story = Story(settings(policy=load_policy([path])))
+    story.job("train", "n1", "n2")
+    story.finding("fan/slow", Severity.WARNING, node="n1")
+    story.finding("disk/slow", Severity.WARNING, node="n2")
+    story.no_job("n1", "n2")
+    story.after(59)
+    assert not taken(story)
+    story.after(1)
+    assert [a.node for a in taken(story)] == ["n1"]
+    story.after(539)
+    assert [a.node for a in taken(story)] == ["n1"]
+    story.after(1)
+    assert [a.node for a in taken(story)] == ["n1", "n2"]
+
+
 MOMENTS = st.tuples(
     st.sampled_from([0.5, 2.0, 60.0, 299.0, 301.0, 4000.0]),
     st.sampled_from(["", "ranks", "no ranks", "job", "no job", "no word"]),
