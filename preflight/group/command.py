@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shlex
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from preflight.group.launchers.found import find
 from preflight.group.launchers.place import LauncherError, Place
 from preflight.group.own import gate
 from preflight.group.page import page
+from preflight.group.records import Accusation, GroupDocument
+from preflight.group.seal import KEY_CHARACTERS_MIN, KEY_NAME
 from preflight.results import Verdict
 from preflight.telling import SOCKET, TellingError, tell
 from vocabulary.clock import SystemClock
@@ -69,13 +73,16 @@ def group(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Test many nodes together: one process on each, by srun, torchrun or an Indexed Job.
 
-    Rank 0 prints one document. Every node ends alike: 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive, or rank 0 is
+    Rank 0 prints one document. With HEALTHD_GROUP_KEY set, the same at all, only its holders are believed; --tell needs it. Every node ends alike: 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive, or rank 0 is
     gone.
     """
     try:
         place, faults = find(os.environ, socket.gethostname()), parse(inject)
     except (LauncherError, FaultError) as error:
         raise click.UsageError(str(error)) from None
+    key = _key(needed=telling)
+    if exclude_file is not None and place.rank == 0:
+        _writable(exclude_file)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # each wait that ends in time is a warning there
     session: Any = importlib.import_module("preflight.group.session")  # torch, not before the words are understood
     limits = session.Limits(
@@ -86,47 +93,93 @@ def group(  # noqa: PLR0913 - one for each option
         backend=backend,
         interfaces=tuple(filter(None, interfaces.split(","))),
         own_command=() if no_own_test else tuple(shlex.split(own_test)) or gate(telling=telling, path=path),
+        own_tells=telling and not own_test,
+        key=key,
         injected=inject,
         faults=faults,
     )
 
     def note(text: str) -> None:
-        click.echo(f"preflight group {place.node}: {text}", err=True)
+        with contextlib.suppress(OSError, ValueError):  # who listens may be gone, and the verdict is the same
+            click.echo(f"preflight group {place.node}: {text}", err=True)
 
     try:
         end, document = session.take_part(place, wish, SystemClock(), note)
     except session.MeetingLost as error:
         note(str(error))
         _leave(Verdict.INCONCLUSIVE.exit_code)
+    except session.NotOfThisGroup as error:
+        note(str(error))
+        _leave(Verdict.MISCONFIGURED.exit_code)
+    if telling and place.rank in end.accused:
+        note(_tell(place, end.accused[place.rank], end.injected, path))
     if document is not None:
-        text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-        click.echo(text if output == "json" else page(document))
-        if exclude_file is not None:
-            exclude_file.write_text(",".join(document.exclude) + "\n")
-    if telling and place.node in end.reasons:
-        _tell(place, end.reasons[place.node], inject, path)
+        _show(document, output, exclude_file, note)
     _leave(end.exit_code)
 
 
-def _tell(place: Place, reason: str, inject: tuple[str, ...], path: str) -> None:
+def _key(*, needed: bool) -> bytes:
+    key = os.environ.get(KEY_NAME, "")
+    if (key or needed) and len(key) < KEY_CHARACTERS_MIN:
+        raise click.UsageError(
+            f"{KEY_NAME} {'is too short' if key else 'is not set'}, and --tell believes only a group that has one: give all its nodes the "
+            f"same text of chance, {KEY_CHARACTERS_MIN} characters or more, such as of: openssl rand -hex 32"
+        )
+    return key.encode()
+
+
+def _writable(path: Path) -> None:
+    """Before anybody is tested: a verdict that cannot be acted on helps nobody.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise click.UsageError(f"--exclude-file {path} cannot be written: {error.strerror}") from None
+
+
+def _show(document: GroupDocument, output: str, exclude_file: Path | None, note: Callable[[str], None]) -> None:
+    """Whatever cannot be written changes no verdict."""
+    try:
+        if exclude_file is not None:
+            exclude_file.write_text(",".join(document.exclude) + "\n")
+    except OSError as error:
+        note(f"--exclude-file {exclude_file} could not be written: {error.strerror}")
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    try:
+        click.echo(text if output == "json" else page(document))
+    except (OSError, ValueError) as error:
+        note(f"the document could not be printed: {error}")
+
+
+def _tell(place: Place, accusation: Accusation, injected: tuple[str, ...], path: str) -> str:
+    result = {
+        "test": "group",
+        "outcome": accusation.verdict.value,
+        "reason": accusation.reason,
+        "locations": [{"nic": accusation.nic}] if accusation.nic else [],
+    }
     document = {
         "version": 2,
         "level": "group",
         "node": place.node,
         "complete": True,
-        "verdict": Verdict.FAIL.value,
-        "reason": reason,
-        "injected": inject,
-        "results": [{"test": "group", "outcome": "fail", "reason": reason}],
+        "verdict": accusation.verdict.value,
+        "reason": accusation.reason,
+        "injected": injected,
+        "results": [result],
     }
     try:
-        click.echo(f"preflight group {place.node}: {tell(msgspec.json.encode(document), path, place.node)}", err=True)
+        return tell(msgspec.json.encode(document), path, place.node)
     except TellingError as error:
-        click.echo(f"preflight group {place.node}: {error}", err=True)
+        return str(error)
 
 
 def _leave(code: int) -> None:
     """At once: a thread may be stuck in a driver, and must not keep us."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
     os._exit(code)

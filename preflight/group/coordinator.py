@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from preflight.group.arrival import WORD_S, Arrival, gather
 from preflight.group.faults import Fault, strangers
 from preflight.group.launchers.place import Place
 from preflight.group.pairing import combined
@@ -22,10 +24,9 @@ from preflight.group.records import (
     PairRecord,
     Standing,
     Step,
-    Word,
 )
-from preflight.group.standing import same_machine, standing_of, twice
-from preflight.group.store import Meeting
+from preflight.group.standing import same_machine, standing_of
+from preflight.group.store import Meeting, Unreadable
 from preflight.group.verdict import LEAVES_NODES_MIN, Judged, Scene, judge, next_round
 from preflight.group.wording import accusations
 from preflight.localise.records import Round
@@ -52,7 +53,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def first_call_s(self) -> float:
         """The longest time from a node's first word to the coordinator's first call."""
-        return self.arrive_s + self.own_s + NEXT_S
+        return self.arrive_s + self.own_s + WORD_S + NEXT_S
 
 
 class Coordinator:
@@ -73,15 +74,15 @@ class Coordinator:
         self._injected, self._faults = injected
         self._clock = clock
         self._note = note
-        self._words: dict[int, Word] = {}
-        self._names: list[str] = []
+        self._came = Arrival()
         self._standing: dict[str, Standing] = {}
         self._silent_since: dict[str, str] = {}
+        self._odd: dict[str, str] = {}
         self._records: list[PairRecord] = []
         self._calls = 0
         self._compared = False
 
-    def run(self) -> GroupDocument:
+    def run(self) -> tuple[End, GroupDocument]:
         """Test the group, and tell every node how it ends.
 
         Raises:
@@ -90,7 +91,7 @@ class Coordinator:
         started_at, began = self._clock.wall(), self._clock.monotonic()
         self._gather()
         tested = [node for node, standing in self._standing.items() if standing is Standing.TESTED]
-        by_name = {word.node: word for word in self._words.values()}
+        by_name = {word.node: word for word in self._came.words.values()}
         self._compared = not same_machine(by_name) and (len(tested) > 2 or self._limits.expected is not None)
         if not self._strangers():
             leaf_of = {node: by_name[node].leaf for node in tested if by_name[node].leaf}
@@ -101,35 +102,25 @@ class Coordinator:
                 if not (pairs := next_round(self._scene())) or not self._round(pairs):
                     break
         document = self._document(judge(self._scene()), started_at, self._clock.monotonic() - began)
-        self._end(document)
-        return document
+        return self._end(document), document
 
     def _gather(self) -> None:
-        until = time.monotonic() + self._limits.arrive_s
-        for rank in range(self._place.world):
-            word = self._meeting.take(f"word/{rank}", Word, max(0.01, until - time.monotonic()))
-            if word is not None:
-                self._words[rank] = word
-        double = twice(tuple(self._words.values()))
-        for rank in range(self._place.world):
-            word = self._words.get(rank)
-            name = word.node if word is not None else self._place.name_of(rank)
-            if name in double and word is not None:
-                name = f"{name}#{rank}"
-                self._words[rank] = msgspec.structs.replace(word, node=name)
-            self._names.append(name)
-            self._standing[name] = standing_of(word)
-        self._note(f"{len(self._words)} of {self._place.world} nodes are here")
+        self._came = gather(self._meeting, self._place, self._limits.arrive_s, self._limits.own_s)
+        for rank, name in enumerate(self._came.names):
+            self._standing[name] = Standing.WAITS if rank in self._came.odd else standing_of(self._came.words.get(rank))
+        self._odd = {self._came.names[rank]: text for rank, text in self._came.odd.items()}
+        self._silent_since = {self._came.names[rank]: text for rank, text in self._came.missing.items()}
+        self._note(f"{len(self._came.words)} of {self._place.world} nodes are here")
 
     def _strangers(self) -> list[str]:
-        return strangers(self._faults, self._names)
+        return strangers(self._faults, self._came.names)
 
     def _round(self, planned: Round) -> bool:
         """One round of those pairs that are still answering; False if there is none left."""
         pairs = [pair for pair in planned if all(self._standing[node] is Standing.TESTED for node in pair)]
         if not pairs:
             return False
-        rank_of = {name: rank for rank, name in enumerate(self._names)}
+        rank_of = {name: rank for rank, name in enumerate(self._came.names)}
         number, wait_s = self._calls, self._limits.pair_s * self._rails() + ABORT_S + ANSWER_S
         self._note(f"round {number + 1}: {len(pairs)} pairs")
         step = Step(
@@ -141,7 +132,7 @@ class Coordinator:
         self._call(Call(step=step))
         answers = self._answers(number, [node for pair in pairs for node in pair], rank_of, wait_s)
         self._records += combined(number + 1, pairs, answers, compared=self._compared)
-        for node in (node for pair in pairs for node in pair if node not in answers):
+        for node in (node for pair in pairs for node in pair if node not in answers and node not in self._odd):
             self._standing[node] = Standing.SILENT
             self._silent_since[node] = f"answered no more in round {number + 1}, within {wait_s:g} s"
             self._note(f"{node} answers no more")
@@ -152,39 +143,55 @@ class Coordinator:
         answers = {}
         for node in nodes:
             left_s = max(0.01, until - time.monotonic())
-            if (answer := self._meeting.take(f"answer/{number}/{rank_of[node]}", Answer, left_s)) is not None:
-                answers[node] = answer
+            try:
+                if (answer := self._meeting.take(f"answer/{number}/{rank_of[node]}", Answer, left_s)) is not None:
+                    answers[node] = answer
+            except Unreadable as error:
+                self._odd[node] = str(error)
+                self._standing[node] = Standing.WAITS
         return answers
 
     def _rails(self) -> int:
-        return max((len(word.rails) for word in self._words.values()), default=0) or 1
+        return max((len(word.rails) for word in self._came.words.values()), default=0) or 1
 
     def _call(self, call: Call) -> None:
         self._meeting.put(f"call/{self._calls}", call)
         self._calls += 1
 
-    def _end(self, document: GroupDocument) -> None:
+    def _end(self, document: GroupDocument) -> End:
         """Tell all, and stay until those who still answer have heard it: the store ends with us."""
-        self._call(Call(end=End(exit_code=document.verdict.exit_code, reasons=accusations(document))))
+        end = End(
+            exit_code=document.verdict.exit_code,
+            heard={rank: here.nonce for rank, here in self._came.here.items() if rank in self._came.words},
+            accused=accusations(document),
+            injected=document.injected,
+        )
+        self._call(Call(end=end))
         until = time.monotonic() + BYE_S
-        for rank in self._words:
-            if self._standing[self._names[rank]] is not Standing.SILENT:
-                self._meeting.take(f"bye/{rank}", Answer, max(0.01, until - time.monotonic()))
+        for rank in self._came.words:
+            if self._standing[self._came.names[rank]] in (Standing.TESTED, Standing.UNFIT, Standing.WAITS):
+                with contextlib.suppress(Unreadable):
+                    self._meeting.take(f"bye/{rank}", Answer, max(0.01, until - time.monotonic()))
+        return end
 
     def _scene(self) -> Scene:
         return Scene(
             standing=self._standing,
-            words={word.node: word for word in self._words.values()},
+            words={word.node: word for word in self._came.words.values()},
             records=self._records,
             compared=self._compared,
             expected=self._limits.expected,
             silent_since=self._silent_since,
             strangers=self._strangers(),
+            odd=self._odd,
+            doubles=self._came.doubles,
         )
 
     def _document(self, judged: Judged, started_at: float, seconds: float) -> GroupDocument:
-        own = tuple(f"{word.node}: {fault}" for word in self._words.values() if word.own for fault in word.own.injected)
-        backends = sorted({word.backend for word in self._words.values()})
+        words = self._came.words.values()
+        own = tuple(f"{word.node}: {fault}" for word in words if word.own for fault in word.own.injected)
+        asked = (fault for word in words for fault in word.injected)
+        backends = sorted({word.backend for word in words})
         return GroupDocument(
             version=GROUP_VERSION,
             level="group",
@@ -192,7 +199,7 @@ class Coordinator:
             reason="; ".join(judged.reasons),
             reasons=judged.reasons,
             remarks=judged.remarks,
-            injected=(*self._injected, *own),
+            injected=tuple(dict.fromkeys((*self._injected, *asked, *own))),
             coordinator=self._place.node,
             launcher=self._place.launcher,
             backend=" and ".join(backends),
@@ -211,7 +218,7 @@ class Coordinator:
         )
 
     def _node(self, rank: int) -> NodeRecord:
-        name, word = self._names[rank], self._words.get(rank)
+        name, word = self._came.names[rank], self._came.words.get(rank)
         if word is None:
             return NodeRecord(rank=rank, node=name, standing=self._standing[name])
         return NodeRecord(
@@ -220,6 +227,6 @@ class Coordinator:
             standing=self._standing[name],
             leaf=word.leaf,
             own=word.own,
-            facts=word.facts,
+            facts=word.facts or {},
             rails=word.rails,
         )

@@ -48,12 +48,12 @@ def own_test(command: Sequence[str], seconds: float) -> Own:
     return Own(verdict=document.verdict, reason=document.reason, injected=document.injected)
 
 
-def facts() -> Evidence:
-    """What is installed here, to be compared with other nodes; empty, were it not to be had in time."""
+def facts() -> Evidence | None:
+    """What is installed here, to be compared with other nodes; None, were it not to be had in time."""
     try:
         return msgspec.json.decode(_run(FACTS, FACTS_S)[0], type=Evidence)
     except msgspec.MsgspecError:
-        return {}
+        return None
 
 
 def _run(command: Sequence[str], seconds: float) -> tuple[bytes, int | None, str]:

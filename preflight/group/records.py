@@ -14,17 +14,27 @@ UNIT = "GB/s"
 
 
 class Own(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node's own test came to, alone."""
+    """What a node's own test came to, alone. `told`: it tells healthd itself what it found."""
 
     verdict: Verdict
     reason: str = ""
     injected: tuple[str, ...] = ()
+    told: bool = False
+
+
+class Here(msgspec.Struct, frozen=True, kw_only=True):
+    """A process says at once that it came. `nonce` is chance: the end must name it, so none of an earlier run is believed."""
+
+    rank: int
+    node: str
+    nonce: str
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True):
-    """A node's first word. `machine` tells whether two "nodes" are one machine; `own` is None where no own test was asked for.
+    """What a node knows of itself, once it has tested itself. `machine` tells whether two "nodes" are one machine; `own` is None where no own test was asked for.
 
-    `rails` are names of what each rail goes through; empty: the way that the system chooses.
+    `rails` are names of what each rail goes through; empty: the way that the system chooses. `facts` are None where they could not
+    be read. `injected` are the faults that this process was asked to commit.
     """
 
     rank: int
@@ -32,8 +42,9 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
     machine: str
     leaf: str = ""
     own: Own | None = None
-    facts: Evidence = {}
+    facts: Evidence | None = {}
     rails: tuple[str, ...] = ()
+    injected: tuple[str, ...] = ()
     backend: str = "gloo"
 
 
@@ -46,11 +57,21 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     next_within_s: float
 
 
+class Accusation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node is to tell its own healthd: that it is at fault, or one of two that may be. `nic` is the adapter, where it is that."""
+
+    verdict: Verdict
+    reason: str
+    nic: str = ""
+
+
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """From the coordinator: it is over. `reasons` say, by node, why one is at fault."""
+    """From the coordinator: it is over. `heard` are the nonces of those that took part, `accused` what is said of some; both by rank."""
 
     exit_code: int
-    reasons: dict[str, str] = {}
+    heard: dict[int, str] = {}
+    accused: dict[int, Accusation] = {}
+    injected: tuple[str, ...] = ()
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

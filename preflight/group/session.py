@@ -16,9 +16,8 @@ from preflight.group.launchers.place import Place
 from preflight.group.member import Member
 from preflight.group.own import facts, own_test
 from preflight.group.records import End, GroupDocument, Word
-from preflight.group.store import Meeting, MeetingLost
+from preflight.group.store import Meeting, MeetingLost, NotOfThisGroup
 from preflight.group.transfer import Rail
-from preflight.group.wording import accusations
 from vocabulary.clock import Clock
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -28,12 +27,14 @@ Note = Callable[[str], None]
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for on the command line; all nodes of a group are asked the same."""
+    """What was asked for on the command line; all nodes of a group are asked the same. `own_tells`: the own test tells healthd itself."""
 
     limits: Limits
     backend: str = "auto"
     interfaces: tuple[str, ...] = ()
     own_command: tuple[str, ...] = ()
+    own_tells: bool = False
+    key: bytes = b""
     injected: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
 
@@ -43,27 +44,32 @@ def take_part(place: Place, wish: Wish, clock: Clock, note: Note) -> tuple[End, 
 
     Raises:
         MeetingLost: the coordinator never was there, or went away.
+        NotOfThisGroup: another group meets there, or another process has this rank.
     """
     limits = wish.limits
-    hosted = Meeting(place, limits.arrive_s, host=True) if place.rank == 0 else None
+    hosted = Meeting(place, limits.arrive_s, host=True, key=wish.key) if place.rank == 0 else None
     chosen = rails(wish.backend, wish.interfaces)
-    word = Word(
-        rank=place.rank,
-        node=place.node,
-        machine=_machine(),
-        leaf=place.leaf,
-        own=own_test(wish.own_command, limits.own_s) if wish.own_command else None,
-        facts=facts(),
-        rails=tuple(rail.name for rail in chosen if rail.number is not None),
-        backend="nccl" if chosen[0].device != "cpu" else "gloo",
-    )
-    member = Member(place, Meeting(place, limits.arrive_s + limits.own_s), chosen, wish.faults, note)
+
+    def look() -> Word:
+        own = own_test(wish.own_command, limits.own_s) if wish.own_command else None
+        return Word(
+            rank=place.rank,
+            node=place.node,
+            machine=_machine(),
+            leaf=place.leaf,
+            own=own and msgspec.structs.replace(own, told=wish.own_tells),
+            facts=facts(),
+            rails=tuple(rail.name for rail in chosen if rail.number is not None),
+            injected=wish.injected,
+            backend="nccl" if chosen[0].device != "cpu" else "gloo",
+        )
+
+    member = Member(place, Meeting(place, limits.arrive_s, key=wish.key), chosen, wish.faults, note)
     if hosted is None:
-        return member.take_part(word, limits.first_call_s), None
-    thread = threading.Thread(target=_beside, args=(member, word, limits, note), name="member", daemon=True)
+        return member.take_part(look, limits.first_call_s), None
+    thread = threading.Thread(target=_beside, args=(member, look, limits, note), name="member", daemon=True)
     thread.start()
-    document = Coordinator(place, hosted, limits, (wish.injected, wish.faults), clock, note).run()
-    return End(exit_code=document.verdict.exit_code, reasons=accusations(document)), document
+    return Coordinator(place, hosted, limits, (wish.injected, wish.faults), clock, note).run()
 
 
 def rails(backend: str, interfaces: Sequence[str]) -> tuple[Rail, ...]:
@@ -81,11 +87,11 @@ def rails(backend: str, interfaces: Sequence[str]) -> tuple[Rail, ...]:
     return tuple(Rail(number=number, interface=name, name=name) for number, name in enumerate(interfaces))
 
 
-def _beside(member: Member, word: Word, limits: Limits, note: Note) -> None:
+def _beside(member: Member, look: Callable[[], Word], limits: Limits, note: Note) -> None:
     """Rank 0's own part; what goes wrong in it, the coordinator sees as it would of any node."""
     try:
-        member.take_part(word, limits.first_call_s)
-    except MeetingLost as error:
+        member.take_part(look, limits.first_call_s)
+    except (MeetingLost, NotOfThisGroup) as error:
         note(str(error))
 
 

@@ -22,9 +22,8 @@ def standing_of(word: Word | None) -> Standing:
     return Standing.TESTED if word.own is None else _OF_OWN[word.own.verdict]
 
 
-def twice(words: Sequence[Word]) -> list[str]:
+def twice(names: Sequence[str]) -> list[str]:
     """Names that two processes gave."""
-    names = [word.node for word in words]
     return sorted({name for name in names if names.count(name) > 1})
 
 

@@ -25,7 +25,8 @@ SILENT_SHARE_MAX = 0.5  # more of them, and the trouble is rather the coordinato
 class Scene:
     """What is known of a group. `standing` names every node; `words` those that came; `records` are all pairs so far.
 
-    `expected` is a healthy rate in GB/s, None where nobody knows.
+    `expected` is a healthy rate in GB/s, None where nobody knows. `silent_since` says of who is missing how that came, `odd` what of
+    a node a person must put right; `doubles` are the ranks that gave one name, and stand here as NAME#RANK.
     """
 
     standing: Mapping[str, Standing]
@@ -35,6 +36,8 @@ class Scene:
     expected: float | None = None
     silent_since: Mapping[str, str] = field(default_factory=dict)
     strangers: Sequence[str] = ()
+    odd: Mapping[str, str] = field(default_factory=dict)
+    doubles: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +78,7 @@ def judge(scene: Scene) -> Judged:
         suspects=suspects,
         cleared=located.cleared,
         unknown=tuple(dict.fromkeys((*located.unknown, *_with(scene, Standing.ABSENT, Standing.WAITS)))),
-        exclude=excluded(culprits),
+        exclude=tuple(name for name in excluded(culprits) if name not in _made_up(scene)),
     )
 
 
@@ -95,6 +98,10 @@ def excluded(culprits: Sequence[Named]) -> tuple[str, ...]:
         ends = [name for where in open_links for name in where]
         out.add(max(sorted(set(ends)), key=ends.count))
     return tuple(sorted(out))
+
+
+def _made_up(scene: Scene) -> set[str]:
+    return {f"{name}#{rank}" for name, ranks in scene.doubles.items() for rank in ranks}
 
 
 def _tested(scene: Scene) -> list[str]:
@@ -139,6 +146,9 @@ def _too_silent(scene: Scene) -> bool:
 
 
 def _misconfigured(scene: Scene) -> Iterator[str]:
+    for name, ranks in scene.doubles.items():
+        yield f"two processes call themselves {name} (ranks {', '.join(map(str, ranks))}); give each node one process and its own name"
+    yield from (f"node {node} {text}" for node, text in scene.odd.items())
     for node in scene.strangers:
         yield f"--inject names {node}, which is not in this group; there is {', '.join(sorted(scene.standing)[:20])}"
     for node, word in scene.words.items():
@@ -153,7 +163,12 @@ def _differences(scene: Scene) -> tuple[Difference, ...]:
 
 def _unsure(scene: Scene, culprits: Sequence[Named]) -> Iterator[str]:
     for node in _with(scene, Standing.ABSENT):
-        yield f"node {node} never came"
+        yield f"node {node} {scene.silent_since.get(node, 'never came')}"
+    yield from (
+        f"what is installed on {node} could not be read; see there: python -m preflight.group.own"
+        for node, word in scene.words.items()
+        if word.facts is None
+    )
     if _too_silent(scene):
         silent = _with(scene, Standing.SILENT)
         yield f"{len(silent)} nodes answered no more, most of the group: {', '.join(silent)}; perhaps rank 0's network"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from preflight.group.records import GroupDocument, Named, Standing
+from preflight.group.records import Accusation, GroupDocument, Named, Standing
 from preflight.localise.records import Kind
+from preflight.results import Verdict
 
 
 def sentence(named: Named) -> str:
@@ -13,8 +14,23 @@ def sentence(named: Named) -> str:
     return f"{named.kind.value} {' - '.join(named.where)}{through}: {'; '.join(named.evidence)}{reached}"
 
 
-def accusations(document: GroupDocument) -> dict[str, str]:
-    """By node, what the group found against it: not what its own test found, which that test told already."""
-    met = {node.node for node in document.nodes if node.standing is not Standing.UNFIT}
-    ends = (Kind.NODE, Kind.NIC)
-    return {one.where[0]: sentence(one) for one in document.culprits if one.kind in ends and one.where[0] in met}
+def accusations(document: GroupDocument) -> dict[int, Accusation]:
+    """By rank, what the group found against it: not what its own test found, where that test told already.
+
+    Of a bad link nobody knows which end it is: both hear of it, and neither is accused. A switch is nobody's.
+    """
+    rank_of = {node.node: node.rank for node in document.nodes}
+    told = {n.node for n in document.nodes if n.standing is Standing.UNFIT and n.own is not None and n.own.told}
+    said: dict[int, Accusation] = {}
+    for one in sorted(document.culprits, key=lambda one: one.kind is Kind.LINK):
+        ends = {Kind.NODE: one.where[:1], Kind.NIC: one.where[:1], Kind.LINK: one.where}.get(one.kind, ())
+        verdict = Verdict.INCONCLUSIVE if one.kind is Kind.LINK else Verdict.FAIL
+        for node in ends:
+            if node not in told:
+                said.setdefault(rank_of[node], Accusation(verdict=verdict, reason=sentence(one), nic=_adapter(one)))
+    return said
+
+
+def _adapter(named: Named) -> str:
+    """A GPU's rail is known by the GPU, which is no name of an adapter."""
+    return "" if named.nic.startswith("cuda:") else named.nic

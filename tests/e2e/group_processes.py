@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,23 +44,29 @@ def host_meeting(port: int, tell: Any) -> None:
 
 
 class Group:
-    """Nodes n0, n1, …; `absent` of them are never started."""
+    """Nodes n0, n1, …; `absent` of them are never started. `shared` is what all find in their environment."""
 
-    def __init__(self, place: Path, world: int, *arguments: str, absent: int = 0) -> None:
+    def __init__(
+        self, place: Path, world: int, *arguments: str, absent: int = 0, shared: Mapping[str, str] | None = None
+    ) -> None:
         self.place = place
-        (port,) = free_ports(1)
-        shared = {
+        (self.port,) = free_ports(1)
+        self.shared = {
             "WORLD_SIZE": str(world),
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
+            "MASTER_PORT": str(self.port),
             "OMP_NUM_THREADS": "1",
-        }
+        } | dict(shared or {})
         self.nodes: list[Any] = []
         for rank in range(world - absent):
-            environ = shared | {"RANK": str(rank), "HEALTHD_NODE": f"n{rank}"}
-            words = ("-o", "json", *arguments)
-            self.nodes.append(FORKS.Process(target=enter, args=(environ, words, str(place / f"n{rank}")), daemon=True))
-            self.nodes[-1].start()
+            self.add(rank, *arguments)
+
+    def add(self, rank: int, *arguments: str, **environ: str) -> None:
+        """One more process; it writes where its number in order of adding says."""
+        environ = self.shared | {"RANK": str(rank), "HEALTHD_NODE": f"n{rank}"} | environ
+        words, place = ("-o", "json", *arguments), str(self.place / f"n{len(self.nodes)}")
+        self.nodes.append(FORKS.Process(target=enter, args=(environ, words, place), daemon=True))
+        self.nodes[-1].start()
 
     def code(self, node: int) -> int | None:
         """How one node ended, waited for."""

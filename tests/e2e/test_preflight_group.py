@@ -14,7 +14,7 @@ from group_processes import DEADLINE_S, FORKS, Group, host_meeting
 
 from healthctl.demo.slurm_cluster import free_ports
 from preflight.group.launchers.place import Place
-from preflight.group.records import Standing, Word
+from preflight.group.records import Here, Standing
 from preflight.group.store import Meeting, MeetingLost
 from preflight.localise.records import Kind
 from preflight.results import Verdict
@@ -140,7 +140,7 @@ def test_a_meeting_place_that_hangs_or_ends_keeps_nobody(number: signal.Signals)
         meeting = Meeting(place, 30)
         os.kill(host.pid or 0, number)
         with pytest.raises(MeetingLost, match=r"gone|stands still"):
-            meeting.take("word/0", Word, 0.5)
+            meeting.take("here/0", Here, 0.5)
     finally:
         host.kill()
         host.join()

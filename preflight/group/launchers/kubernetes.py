@@ -25,4 +25,5 @@ def read(environ: Mapping[str, str], host: str) -> Place | None:
         address=word(environ, "MASTER_ADDR"),
         port=number(environ, "MASTER_PORT", 65535) if environ.get("MASTER_PORT") else DEFAULT_PORT,
         leaf=environ.get("HEALTHD_LEAF", ""),
+        run=environ.get("HEALTHD_RUN", ""),
     )

@@ -18,7 +18,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """One node's process. Rank 0 coordinates, and is found at `address` and `port`.
 
     `listed` are the names of all nodes by rank, where the launcher tells them; `leaf` is the switch this node hangs on, "" where
-    nobody says. `store_is_there` where the launcher itself already holds a store at that address.
+    nobody says. `run` tells this start of this job from others that may come to the same port. `store_is_there` where the launcher itself already holds a store at that address.
     """
 
     launcher: str
@@ -28,6 +28,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     port: int
     leaf: str = ""
+    run: str = ""
     listed: tuple[str, ...] = ()
     store_is_there: bool = False
 

@@ -41,6 +41,7 @@ def read(environ: Mapping[str, str], host: str) -> Place | None:
         address=environ.get("MASTER_ADDR") or word({"SLURM_STEP_NODELIST": listed[0]}, "SLURM_STEP_NODELIST"),
         port=port,
         leaf=environ.get("HEALTHD_LEAF") or leaf_of(environ),
+        run=f"{job}.{step}",
         listed=listed,
     )
 

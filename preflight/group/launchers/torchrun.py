@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from preflight.group.launchers.place import DEFAULT_PORT, LauncherError, Place, number, own_name, word
 
 NAME = "torchrun"
+RUN = ("HEALTHD_RUN", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 
 
 def read(environ: Mapping[str, str], host: str) -> Place | None:
@@ -30,5 +31,6 @@ def read(environ: Mapping[str, str], host: str) -> Place | None:
         address=word(environ, "MASTER_ADDR"),
         port=number(environ, "MASTER_PORT", 65535) if environ.get("MASTER_PORT") else DEFAULT_PORT,
         leaf=environ.get("HEALTHD_LEAF", ""),
+        run=".".join(environ.get(name, "") for name in RUN).strip("."),
         store_is_there=environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
     )

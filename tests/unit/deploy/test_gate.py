@@ -36,6 +36,9 @@ def test_its_pods_are_a_group_as_preflight_reads_it() -> None:
     assert place.world == JOB["parallelism"]
     service = DOCUMENTS["Service"]
     assert place.address == f"{DOCUMENTS['Job']['metadata']['name']}-0.{service['metadata']['name']}"
+    assert place.run
+    assert GATE["envFrom"] == [{"secretRef": {"name": "gated-group"}}]  # --tell is refused without a key
+    assert "envFrom" not in JOB["template"]["spec"]["containers"][0]
     assert service["spec"]["publishNotReadyAddresses"] is True
     assert GATE["name"] == JOB["podFailurePolicy"]["rules"][0]["onExitCodes"]["containerName"]
 
@@ -43,10 +46,12 @@ def test_its_pods_are_a_group_as_preflight_reads_it() -> None:
 @pytest.mark.parametrize(("code", "ends"), [(0, 0), (1, 1), (2, 0), (3, 0)])
 def test_only_a_failure_keeps_the_pod_from_beginning(tmp_path: Path, code: int, ends: int) -> None:
     python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\nexit {code}\n")
+    python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exit 0\nexit {code}\n')
     python.chmod(0o755)
     environ = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     assert subprocess.run(GATE["command"], env=environ, check=False).returncode == ends
+    python.write_text("#!/bin/sh\nexit 1\n")  # an image without it
+    assert subprocess.run(GATE["command"], env=environ, check=False).returncode == 0
 
 
 def test_its_command_takes_the_options_it_is_given() -> None:

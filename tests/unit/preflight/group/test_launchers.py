@@ -107,3 +107,12 @@ def test_a_strange_hostlist_is_read_or_refused(text: str) -> None:
     except LauncherError:
         return
     assert all("[" not in name and "," not in name for name in names)
+
+
+def test_one_start_of_a_job_is_told_from_another() -> None:
+    again = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "h"}
+    torchrun = again | {"TORCHELASTIC_RUN_ID": "job7", "TORCHELASTIC_RESTART_COUNT": "1"}
+    assert find(again, "h").run == ""
+    assert find(torchrun, "h").run == "job7.1"
+    pod = {"JOB_COMPLETION_INDEX": "0", "NNODES": "2", "MASTER_ADDR": "h", "HEALTHD_RUN": "uid"}
+    assert find(pod, "h").run == "uid"

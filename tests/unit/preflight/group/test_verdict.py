@@ -191,7 +191,7 @@ def test_both_ends_are_heard_and_the_worse_counts() -> None:
 
 
 def test_one_name_for_two_processes_and_one_machine_for_two_nodes_are_seen() -> None:
-    assert twice([word("a"), word("b"), word("a")]) == ["a"]
+    assert twice(["a", "b", "a"]) == ["a"]
     assert not same_machine({"a": word("a"), "b": word("b")})
     assert same_machine({"a": word("a"), "b": msgspec.structs.replace(word("b"), machine="a")})
 
@@ -206,3 +206,27 @@ def test_what_is_no_fault_is_refused(text: str) -> None:
 
 def test_faults_know_strangers() -> None:
     assert strangers(parse(["link:n1,x=0.5", "die:y"]), ["n1"]) == ["x", "y"]
+
+
+def test_what_is_not_known_of_software_is_no_pass() -> None:
+    words = [word(node) for node in NODES]
+    words[3] = msgspec.structs.replace(words[3], facts=None)
+    judged, _ = played(scene(words), [])
+    assert judged.verdict is Verdict.INCONCLUSIVE
+    assert "what is installed on n3 could not be read" in judged.reasons[0]
+
+
+def test_who_speaks_another_version_is_named_and_the_rest_is_tested() -> None:
+    start = scene([word(node) for node in NODES])
+    start = replace(start, standing={**start.standing, "n9": Standing.WAITS}, odd={"n9": "speaks another version"})
+    judged, _ = played(start, [])
+    assert (judged.verdict, judged.reasons) == (Verdict.MISCONFIGURED, ("node n9 speaks another version",))
+    assert set(judged.cleared) == set(NODES)
+
+
+def test_a_made_up_name_is_for_nobody_to_leave_out() -> None:
+    failed = Own(verdict=Verdict.FAIL, reason="wrong")
+    start = scene([word("dup#1", failed), word("dup#2"), *(word(node) for node in NODES)])
+    judged, _ = played(replace(start, doubles={"dup": (1, 2)}), [])
+    assert (judged.verdict, judged.exclude) == (Verdict.FAIL, ())
+    assert any("two processes call themselves dup (ranks 1, 2)" in reason for reason in judged.reasons)
