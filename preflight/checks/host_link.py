@@ -31,7 +31,10 @@ TEST = "host_link"
 GPU_BYTES, HOST_BYTES = 256 << 20, 32 << 20
 ALONE_SHARE = 0.6  # of the test's time, divided among the devices
 ALONE_S_MAX = 0.5  # each way: more makes no rate surer
-PATIENCE_S = 10.0  # beside the test's time, for the others to arrive or to end their turn
+PATIENCE_S = (
+    18.0  # beside the test's time, for all waiting for others: who waits for one that hangs must not be taken for hung
+)
+DRIVER_PATIENCE_S = 3.0
 SLOW_FACTOR = 10
 LISTED_MAX = 8
 _POISON = 0xA5
@@ -108,7 +111,6 @@ class _Run:
     def __init__(self, context: Context, device: Device, place: Place, turns: Turns) -> None:
         self._context, self._device, self._place, self._turns = context, device, place, turns
         self._began = _clock()
-        self._patience_s = PATIENCE_S + context.seconds
         self._size = HOST_BYTES if device.on_host else GPU_BYTES
         self._rates: dict[str, float] = {}
         self._busy = Link()
@@ -119,12 +121,12 @@ class _Run:
         self._context.note(f"taking two buffers of {self._size >> 20} MiB on either side")
         self._buffers()
         wrong = self._round_trip()
-        met = self._turns.gather(self._patience_s)
+        met = self._turns.gather(self._patience_s())
         if not wrong:
-            with self._turns.turn(self._patience_s) as had, self._looking():
+            with self._turns.turn(self._patience_s()) as had, self._looking():
                 wrong = self._measure()
             met = had and met
-        met = self._turns.scatter(self._patience_s) and met
+        met = self._turns.scatter(self._patience_s()) and met
         rounds = 0
         with self._looking():
             while not wrong and (rounds == 0 or _clock() - self._began < self._context.seconds):
@@ -135,6 +137,9 @@ class _Run:
                 "other devices may have copied while this one was measured: one did not come in time"
             )
         return self._conclude(before, self._place.link(), wrong, rounds)
+
+    def _patience_s(self) -> float:
+        return max(0.0, self._began + self._context.seconds + PATIENCE_S - _clock())
 
     def _buffers(self) -> None:
         pinned, on = not self._device.on_host, self._device.torch_name
@@ -239,7 +244,7 @@ class _Run:
             yield
         finally:
             over.set()
-            looker.join(PATIENCE_S)
+            looker.join(DRIVER_PATIENCE_S)
 
     def _conclude(self, before: Link, after: Link, wrong: Wrong | None, rounds: int) -> Result:
         faults, remarks = pcie.judge(before, self._busy, after)

@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -21,6 +23,7 @@ from preflight.host import pcie
 from preflight.host.machine import Machine
 from preflight.host.pcie import Link
 from preflight.host.turns import Turns
+from preflight.plan import SPECS, watchdog_s
 from preflight.results import Outcome, Result
 from tests.nodes.machines import dgx
 
@@ -124,6 +127,41 @@ def test_a_copy_that_moves_half_of_its_bytes_while_it_is_timed_has_no_rate(
     assert len(result.figures) == (3 if lies is None else lies)
     if lies is not None:
         assert f"524288 of 1048576 bytes arrived wrong ({says}, while it was timed), first at 0x80000" in result.reason
+
+
+class Nobody:
+    """Turns with others that never come and never end: each wait takes all the patience there is, by a clock of its own."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.waited: list[float] = []
+
+    def clock(self) -> float:
+        self.now += 0.001
+        return self.now
+
+    def gather(self, patience_s: float) -> bool:
+        self.waited.append(patience_s)
+        self.now += patience_s
+        return False
+
+    scatter = gather
+
+    @contextmanager
+    def turn(self, patience_s: float) -> Iterator[bool]:
+        yield self.gather(patience_s)
+
+
+def test_who_waits_for_others_that_hang_is_done_before_its_own_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody, spec = Nobody(), SPECS["host_link"]
+    monkeypatch.setattr(host_link, "_clock", nobody.clock)
+    context = Context(device=DEVICES[0], devices=DEVICES, level="gate", seconds=1.0, fault="", note=lambda _: None)
+    copies = host_link._Run(context, DEVICES[0], host_link.Place(Machine(), DEVICES[0], ""), cast("Turns", nobody))
+    result = copies.result()
+    assert result.outcome is Outcome.PASS
+    assert "other devices may have copied" in result.remarks[0]
+    assert len(nobody.waited) == 3
+    assert nobody.now + 2 * host_link.DRIVER_PATIENCE_S <= watchdog_s(spec, "gate") - 3
 
 
 GPU = Device(name="cuda:3", torch_name="cuda:0", index=3, label="", uuid="GPU-fake-0003")
