@@ -140,7 +140,7 @@ class Broken(JobWatch):
         self, known: Known, speaks: Callable[[str], bool], now: float
     ) -> list[Callable[[], tuple[Finding, ...]]]:
         del known, speaks, now
-        return [lambda: self.no_such_thing]  # type: ignore[attr-defined]
+        return [lambda: self.no_such_thing]  # type: ignore[attr-defined]  # the bug
 
 
 def test_a_fault_in_judging_one_job_or_the_past_is_counted_and_hides_no_other(url: str) -> None:
