@@ -16,6 +16,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     node_per_s: Positive = 20.0
     node_burst: Count = 100
+    news_per_s: Positive = 200.0  # of one node: findings raised, changed or cleared; more is asked for later
+    news_burst: Count = 3000  # a full report goes through beyond it, and is owed
     person_per_s: Positive = 20.0
     person_burst: Count = 200
     unknown_per_s: Positive = 1.0  # requests without a good token, of one address

@@ -1,4 +1,4 @@
-"""The one thread that decides: inputs from a queue, in batches; decide, commit, publish, and only then let effects out.
+"""The one thread that decides: inputs from a fair queue, in batches; decide, commit, publish, and only then let effects out.
 
 A caller may wait for its input to be durable (a node's acknowledgement does). While the database fails or hangs, nothing is
 acknowledged and nothing acted upon, `trouble` says why, and nodes are asked to wait with what is new (`overload`); what has
@@ -21,8 +21,17 @@ from sqlalchemy.exc import SQLAlchemyError
 from remediator.batches import Batches, Stopped
 from remediator.decide.policy import Policy
 from remediator.decide.settings import Settings
+from remediator.fair_queue import FairQueue, Handed
 from remediator.model.hold import NodeHold
-from remediator.model.inputs import AnyInput, FindingsReported, PolicyChanged, Tick
+from remediator.model.inputs import (
+    AnyInput,
+    FindingsReported,
+    InventoryChanged,
+    OrderAnswered,
+    PlacementChanged,
+    PolicyChanged,
+    Tick,
+)
 from remediator.model.records import Action, Incident, NodeRecord
 from remediator.store.journal import Journal, StoreError
 from vocabulary.clock import Clock
@@ -34,6 +43,10 @@ log = logging.getLogger(__name__)
 QUEUE_MAX = 100_000  # inputs, of whatever kind
 WAITING_MAX = 50_000  # findings and other pieces of news not yet written, before nodes are asked to wait
 BATCH_MAX = 256
+BATCH_PIECES = (
+    1000  # pieces of news after which a batch takes in no more: so long others wait for one who has much to tell
+)
+PLACEMENT_WEIGHS = 10  # pieces of news: every open incident is looked at again
 TICK_S = 0.25
 STUCK_S = 10.0  # a batch that takes longer is a trouble that people must see
 STOP_S = 10.0
@@ -84,7 +97,7 @@ class Engine:
         self._journal = journal
         self._clock = clock
         self._published = published
-        self._queue: queue.Queue[_Handed | None] = queue.Queue(QUEUE_MAX)
+        self._queue: FairQueue[_Handed] = FairQueue(QUEUE_MAX)
         self._asked = False  # to stop
         self._stopping = threading.Event()
         self._batches = Batches(journal, self.epoch, settings, self._stopping)
@@ -167,8 +180,9 @@ class Engine:
         return done
 
     def _put(self, item: AnyInput, done: Future[None] | None) -> None:
-        self._queue.put_nowait((item, done))
-        self._count(_weight(item))
+        weight = weight_of(item)
+        self._queue.put_nowait(Handed((item, done), _lane(item), weight))
+        self._count(weight)
 
     def _count(self, more: int) -> None:
         with self._counting:
@@ -200,7 +214,7 @@ class Engine:
         """Whoever waits for something to be written hears that it will not be."""
         with contextlib.suppress(queue.Empty):
             while True:
-                self._in_hand += filter(None, (self._queue.get_nowait(),))
+                self._in_hand += [handed.what for handed in (self._queue.get_nowait(),) if handed is not None]
         for _, done in self._in_hand:
             if done is not None and not done.done():
                 done.set_exception(StoreError(why))
@@ -213,7 +227,7 @@ class Engine:
             self.snapshot = self._snapshot()
             self._published(self.snapshot)
         self._begun = None
-        self._count(-sum(_weight(item) for item, _ in batch[:-1]))
+        self._count(-sum(weight_of(item) for item, _ in batch[:-1]))
         for _, done in batch:
             if done is not None:
                 with contextlib.suppress(InvalidStateError):  # it has given up
@@ -232,15 +246,16 @@ class Engine:
     def _next_batch(self) -> tuple[list[_Handed], bool]:
         """What has been handed in, and the time; and whether nothing of before `stop` is left."""
         batch: list[_Handed] = []
-        last = False
+        last, pieces = False, 0
         with contextlib.suppress(queue.Empty):
-            item = self._queue.get(timeout=TICK_S)
-            while item is not None:
-                batch.append(item)
-                if len(batch) >= BATCH_MAX:
+            handed = self._queue.get(timeout=TICK_S)
+            while handed is not None:
+                batch.append(handed.what)
+                pieces += handed.weight
+                if len(batch) >= BATCH_MAX or pieces >= BATCH_PIECES:
                     break
-                item = self._queue.get_nowait()
-            last = item is None
+                handed = self._queue.get_nowait()
+            last = handed is None
         batch.append((Tick(at=self._clock.wall()), None))
         return batch, last
 
@@ -254,6 +269,15 @@ class Engine:
         return Snapshot(**parts, ordered=ordered)
 
 
-def _weight(item: AnyInput) -> int:
+def weight_of(item: AnyInput) -> int:
     """About how much an input weighs: pieces of news in it."""
-    return 1 + (len(item.changes) + len(item.active or ()) if isinstance(item, FindingsReported) else 0)
+    if isinstance(item, FindingsReported):
+        return 1 + len(item.changes) + len(item.active or ())
+    return PLACEMENT_WEIGHS + len(item.jobs) if isinstance(item, PlacementChanged) else 1
+
+
+def _lane(item: AnyInput) -> str:
+    """Whose input it is: a node's, or empty for what people, the scheduler and we ourselves say."""
+    if isinstance(item, FindingsReported | PlacementChanged | InventoryChanged | OrderAnswered):
+        return item.node
+    return ""

@@ -19,6 +19,7 @@ from remediator.model.rules import WINDOW_MAX_S, Clause, Distinct, Scope
 
 LOOK_S = 3600.0
 NODE_MAX, JOB_MAX, CLUSTER_MAX = 1000, 5000, 20_000  # of one kind
+KINDS_MAX = 500  # of one node; it may call its findings as it likes
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -47,6 +48,11 @@ class History:
         self._by_node.setdefault(occurrence.node, _Log(NODE_MAX)).add(occurrence)
         for job in occurrence.jobs:
             self._by_job.setdefault(job, _Log(JOB_MAX)).add(occurrence)
+
+    def has_room(self, node: str, kind: str) -> bool:
+        """Whether one more kind of findings of a node may be counted by its name."""
+        log = self._by_node.get(node)
+        return log is None or len(log.kinds) < KINDS_MAX or kind in log.kinds
 
     def forget(self, now: float) -> None:
         """Drop what no window reaches any more; looks once an hour, however often it is called."""

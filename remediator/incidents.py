@@ -20,7 +20,13 @@ from remediator.state import CONTEXT_S, ClusterState
 from vocabulary.finding import Finding, Severity
 
 TITLE_MAX = 200
-JOINED_MAX = 200  # findings of an incident beyond which it takes in no more that need no reaction
+KNOWN_MAX = (
+    5000  # findings of a node that are remembered; as many again of those that it asserts and that need a reaction
+)
+OVERFLOW = "node/findings"  # in history: a node told of more than that
+# Findings of an incident beyond which it takes in no more of a severity: each decision looks at all of them. What did not join and
+# is still asserted when it closes opens the next.
+JOINED_MAX, REACTING_JOINED_MAX, FATAL_JOINED_MAX = 200, 500, 1000
 
 Wanted = Callable[[Finding], bool]  # whether the policy has a plan for this finding
 
@@ -56,15 +62,35 @@ def absorb(state: ClusterState, finding: Finding, now: float, wanted: Wanted, *,
 
 
 def own(state: ClusterState, node: str, findings: Iterable[Finding], now: float) -> Iterator[Finding]:
-    """What a node says of itself. What it says of another is not heard, whoever let it through to here."""
+    """What a node says of itself. What it says of another is not heard, whoever let it through to here.
+
+    What there is no room for is counted as one thing: it is in the journal, and a node must not fill everybody's memory.
+    """
+    beyond: list[Finding] = []
     for finding in findings:
         known = state.findings.get(finding.id)
         if is_concluded(finding) or (known is not None and is_concluded(known)):
             _refuse(state, node, finding.id, "the centre", now)
-        elif finding.node == node:
-            yield finding
-        else:
+        elif finding.node != node:
             _refuse(state, node, finding.id, finding.node, now)
+        elif known is None and not _has_room(state, finding):
+            beyond.append(finding)
+        else:
+            yield finding
+    if beyond:
+        _count_beyond(state, node, beyond, now)
+
+
+def _has_room(state: ClusterState, finding: Finding) -> bool:
+    reacts = finding.active and finding.severity is not Severity.INFO
+    return len(state.findings_on(finding.node)) < KNOWN_MAX * (1 + reacts)
+
+
+def _count_beyond(state: ClusterState, node: str, beyond: list[Finding], now: float) -> None:
+    injected = all(finding.injected for finding in beyond)
+    state.remember(Occurrence(now, OVERFLOW, node, count=len(beyond), injected=injected))
+    text = f"{node} has told of more than {KNOWN_MAX} findings within the hour; {len(beyond)} more are only counted"
+    state.note(now, "findings_counted", f"{text}, the first is {beyond[0].kind}", node=node, injected=injected)
 
 
 def _refuse(state: ClusterState, node: str, finding_id: str, whose: str, now: float) -> None:
@@ -80,7 +106,8 @@ def _remember(state: ClusterState, before: Finding | None, finding: Finding, now
     at = finding.last_seen if now - WINDOW_MAX_S < finding.last_seen <= now else now
     jobs, width = state.jobs_on(finding.node), state.widest_job_on(finding.node)
     component = finding.component.key
-    state.remember(Occurrence(at, finding.kind, finding.node, component, jobs, width, times, injected=finding.injected))
+    kind = finding.kind if state.history.has_room(finding.node, finding.kind) else OVERFLOW
+    state.remember(Occurrence(at, kind, finding.node, component, jobs, width, times, injected=finding.injected))
     return True
 
 
@@ -146,7 +173,7 @@ def _audit(
 
 def _join(state: ClusterState, incident: Incident, finding: Finding, *, news: bool) -> None:
     """`news`: the incident may know it, but not as grave as it is now; the decision in force has not answered that."""
-    if finding.severity is Severity.INFO and len(incident.findings) >= JOINED_MAX:
+    if len(incident.findings) >= _may_join(finding.severity) and not (news and finding.id in incident.findings):
         return  # recorded and counted all the same; an incident that is held back for weeks must stay readable
     if news and finding.id in incident.findings[: incident.answered]:
         incident = replace(
@@ -158,12 +185,25 @@ def _join(state: ClusterState, incident: Incident, finding: Finding, *, news: bo
         state.put_incident(replace(incident, findings=findings, injected=incident.injected and not real))
 
 
+def _may_join(severity: Severity) -> int:
+    return {Severity.INFO: JOINED_MAX, Severity.FATAL: FATAL_JOINED_MAX}.get(severity, REACTING_JOINED_MAX)
+
+
+def _newest(context: list[Finding]) -> list[Finding]:
+    """As many as may join, in their order."""
+    kept: list[Finding] = []
+    for finding in reversed(context):
+        if len(kept) < _may_join(finding.severity):
+            kept.append(finding)
+    return kept[::-1]
+
+
 def _open(state: ClusterState, finding: Finding, now: float) -> None:
     context = sorted(
         (f for f in state.findings_on(finding.node) if f.id != finding.id and now - f.last_seen <= CONTEXT_S),
         key=lambda f: (f.first_seen, f.id),
     )
-    context = [f for f in context if f.id not in state.settled]
+    context = _newest([f for f in context if f.id not in state.settled])
     cause = hashlib.sha256(f"{finding.id}\x1f{now!r}".encode()).hexdigest()
     incident = Incident(
         id=f"inc-{cause[:12]}",

@@ -89,6 +89,11 @@ class Roster:
         """The pipeline now knows these findings as the node's whole active set. Callable from another thread than `take`."""
         self._told[node] = asserted
 
+    def news_in(self, node: str, asserted: frozenset[str]) -> int:
+        """How many of the node's active findings would begin or end with these ids."""
+        told = self._told.get(node, frozenset())
+        return 0 if told == asserted else len(told ^ asserted)
+
     def knows(self, node: str, asserted: frozenset[str]) -> bool:
         """Whether the pipeline was last told exactly these ids of the node's active findings."""
         return self._told.get(node) == asserted

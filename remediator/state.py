@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import insort
+from collections import Counter
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 from functools import reduce
@@ -89,6 +90,7 @@ class ClusterState:
     _wide: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)  # incident → its members
     _wide_of: dict[str, set[str]] = dataclasses.field(default_factory=dict)
     _on_node: dict[str, dict[str, Finding]] = dataclasses.field(default_factory=dict)
+    _grave_on: Counter[str] = dataclasses.field(default_factory=Counter)  # how many of them are grave
     _incident_on: dict[str, str] = dataclasses.field(default_factory=dict)
     _actions_of: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
@@ -161,13 +163,16 @@ class ClusterState:
         before = self.findings.get(finding.id)
         self.findings[finding.id] = self.changes.findings[finding.id] = finding
         self._on_node.setdefault(finding.node, {})[finding.id] = finding
-        if finding.node in self.nodes and _is_grave(finding) is not (before is not None and _is_grave(before)):
+        graver = _is_grave(finding) - (before is not None and _is_grave(before))
+        self._grave_on[finding.node] += graver
+        if finding.node in self.nodes and graver:
             self.index.weigh(self.nodes[finding.node], self._in_service(finding.node))
 
     def forget_finding(self, finding_id: str) -> None:
         """Drop a finding that nothing refers to any more; its row stays."""
         finding = self.findings.pop(finding_id)
         self._on_node[finding.node].pop(finding_id)
+        self._grave_on[finding.node] -= _is_grave(finding)
         self.settled.pop(finding_id, None)
 
     def unsettle(self, finding_id: str) -> None:
@@ -285,7 +290,7 @@ class ClusterState:
 
     def _in_service(self, node: str) -> NodeHold | None:
         """What the scheduler says of a node, where it may take over for another: not while it asserts something grave."""
-        return self.holds.get(node) if not self.grave_on(node) else None
+        return None if self._grave_on[node] else self.holds.get(node)
 
     def forget_hold(self, node: str) -> None:
         """What the scheduler said of a node is no longer so, and it has not been asked since."""

@@ -12,7 +12,7 @@ KEPT_MAX = 200_000  # callers remembered; beyond, everybody begins anew with a f
 
 
 class Buckets:
-    """Token buckets by key: `burst` at once, then `per_s`."""
+    """Token buckets by key: `burst` at once, then `per_s`. What is known only afterwards is charged, and may be owed."""
 
     def __init__(self, per_s: float, burst: int, now: Callable[[], float]) -> None:
         self._per_s = per_s
@@ -22,16 +22,29 @@ class Buckets:
 
     def wait_s(self, key: str) -> float:
         """Take one. 0, or how long until there is one to take."""
-        now = self._now()
-        left, at = self._left.get(key, (self._burst, now))
-        left = min(self._burst, left + (now - at) * self._per_s)
+        left = self._now_left(key)
         if left < 1.0:
-            self._left[key] = (left, now)
+            self._left[key] = (left, self._now())
             return (1.0 - left) / self._per_s
+        self._take(key, left, 1.0)
+        return 0.0
+
+    def owes_s(self, key: str) -> float:
+        """How long until what was charged is paid for; 0 where nothing is owed."""
+        return max(0.0, -self._now_left(key) / self._per_s)
+
+    def charge(self, key: str, tokens: float) -> None:
+        """Take so many, also where there are less."""
+        self._take(key, self._now_left(key), tokens)
+
+    def _now_left(self, key: str) -> float:
+        kept = self._left.get(key)
+        return self._burst if kept is None else min(self._burst, kept[0] + (self._now() - kept[1]) * self._per_s)
+
+    def _take(self, key: str, left: float, tokens: float) -> None:
         if len(self._left) >= KEPT_MAX:
             self._left.clear()
-        self._left[key] = (left - 1.0, now)
-        return 0.0
+        self._left[key] = (left - tokens, self._now())
 
 
 class Seats:
@@ -64,6 +77,7 @@ class Gate:
     def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
         self.limits = limits
         self.nodes = Buckets(limits.node_per_s, limits.node_burst, now)
+        self.news = Buckets(limits.news_per_s, limits.news_burst, now)
         self.people = Buckets(limits.person_per_s, limits.person_burst, now)
         self.unknown = Buckets(limits.unknown_per_s, limits.unknown_burst, now)
         self.polls = Seats(limits.polls_per_node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import re
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -25,6 +26,7 @@ from remediator.api.service import (
     service_of,
     submit,
 )
+from remediator.engine import PLACEMENT_WEIGHS
 from remediator.model.inputs import FindingsReported, InventoryChanged, OrderAnswered, PlacementChanged
 from remediator.roster import Entry
 from remediator.store.leadership import LEASE_S
@@ -44,6 +46,7 @@ from vocabulary.wire import (
 UPDATE_BYTES_MAX = 64 << 10
 ACTIVE_MAX = 10_000
 RANKS_MAX = 4096
+REPEATED_PER_PIECE = 10  # so many repeated findings and ranks are as much work as a piece of news
 FINDING_ID = re.compile(r"[!-~]{1,64}")
 
 
@@ -51,7 +54,9 @@ async def report(request: Request) -> Response:
     """`POST /v1/nodes/{node}/report`: acknowledged once every change in it is on the disk."""
     node = who(request).name
     service = service_of(request)
-    message = _decode_report(await body_of(request, REPORT_BYTES_MAX), node)
+    body = await body_of(request, REPORT_BYTES_MAX)
+    _pace(service, node)
+    message = _decode_report(body, node)
     admit(service)  # before the roster takes it: what it knows, it does not tell the engine again
     before, entry = service.roster.take(message, service.clock.wall())
     written = _hand_in(service, message, before, entry)
@@ -116,15 +121,37 @@ def _decode_report(body: bytes, node: str) -> Report:
     return message
 
 
+def _pace(service: Service, node: str) -> None:
+    """One node's flood must keep nobody else's news waiting.
+
+    Raises:
+        Refusal: 429, it has told more than its share; the node keeps what is new and comes again.
+    """
+    if (wait_s := service.gate.news.owes_s(node)) > 0:
+        most = service.gate.limits.news_per_s
+        words = f"node {node} tells more than {most:g} pieces of news a second; nothing was taken"
+        raise Refusal(429, words, "send it again later", math.ceil(wait_s))
+
+
+def _charge(service: Service, message: Report, asserted: frozenset[str], *, moved: bool) -> None:
+    """What a report weighs; one that only repeats what is known weighs nothing."""
+    weight = len(message.changes) + service.roster.news_in(message.node, asserted)
+    weight += (len(message.active) + len(message.ranks)) // REPEATED_PER_PIECE + PLACEMENT_WEIGHS * moved
+    if weight:
+        service.gate.news.charge(message.node, weight)
+
+
 def _hand_in(service: Service, message: Report, before: Entry | None, entry: Entry) -> Future[None] | None:
     """Tell the engine what is news in a report. Most reports hold none, and cost no write."""
     now = service.clock.wall()
     current = entry is not before
-    if current and (before is None or before.jobs != entry.jobs):
+    asserted = frozenset(f.id for f in message.active)
+    moved = current and (before is None or before.jobs != entry.jobs)
+    _charge(service, message, asserted, moved=moved)
+    if moved:
         submit(service, PlacementChanged(at=now, node=message.node, jobs=entry.jobs))
     if current and (before is None or _inventory(before, now) != _inventory(entry, now)):
         submit(service, _inventory(entry, now))
-    asserted = frozenset(f.id for f in message.active)
     if not message.changes and (not current or service.roster.knows(message.node, asserted)):
         return None
     active: tuple[Finding, ...] | None = message.active if current else None

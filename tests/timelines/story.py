@@ -98,6 +98,7 @@ class Story:
             assert action.decision in self.decisions, f"{action.id} has no decision row"
         for node in self.state.nodes:
             assert sum(i.node == node for i in self.state.incidents.values()) <= 1
+            assert self.state._grave_on[node] == len(self.state.grave_on(node))
 
     def after(self, seconds: float) -> Story:
         self.now += seconds

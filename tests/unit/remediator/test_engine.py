@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy.exc import OperationalError
 
 from remediator import engine as engines
 from remediator.decide.settings import Settings
 from remediator.engine import Engine
-from remediator.model.inputs import AnyInput, PlacementChanged
+from remediator.model.inputs import AnyInput, FindingsReported, PlacementChanged
 from remediator.model.records import JobRef
 from remediator.state import Changes
 from remediator.store.journal import Journal, StoreError
 from tests.timelines.story import settings
+from tests.unit.remediator.api.test_access import finding
 from vocabulary.clock import SystemClock
+from vocabulary.finding import Severity
 
 
 class Failing(Journal):
@@ -53,6 +56,22 @@ def running(journal: Journal, **more: Any) -> Engine:
 
 def placed(number: int) -> PlacementChanged:
     return PlacementChanged(at=time.time(), node="n1", jobs=(JobRef("j", number),))
+
+
+def told(node: str, number: int, findings: int) -> FindingsReported:
+    now = time.time()
+    many = tuple(
+        replace(
+            finding(node),
+            id=f"{node}-{number}-{n}",
+            first_seen=now,
+            last_seen=now,
+            severity=Severity.INFO,
+            active=False,
+        )
+        for n in range(findings)
+    )
+    return FindingsReported(at=now, node=node, boot_id="b", changes=many)
 
 
 def until(question: Callable[[], object], words: str) -> None:
@@ -91,6 +110,40 @@ def test_too_much_that_waits_is_refused(journal: Failing, monkeypatch: pytest.Mo
     for done in waiting:
         done.result(60)
     until(lambda: engine.overload() == "", "it does not recover")
+    engine.stop()
+    journal.close()
+
+
+def test_one_nodes_flood_keeps_nobody_else_waiting(journal: Failing) -> None:
+    gate = threading.Event()
+    engine = running(journal, idle=lambda _epoch: gate.wait(60) and None)
+    until(lambda: engine._batches.number and engine._queue.empty(), "the first batch is not written")
+    done = [engine.submit_durably(told("n1", number, 500)) for number in range(8)]
+    done += [engine.submit_durably(told(node, 9, 1)) for node in ("n2", "n1", "n3")]
+    gate.set()
+    for each in done:
+        each.result(60)
+    engine.stop()
+    order = [item.node for item in journal.inputs() if isinstance(item, FindingsReported)]
+    assert order[:4].count("n2") == order[:4].count("n3") == 1
+    told_by_n1 = [
+        len(item.changes) for item in journal.inputs() if isinstance(item, FindingsReported) and item.node == "n1"
+    ]
+    assert told_by_n1 == [500] * 8 + [1]
+    journal.close()
+
+
+def test_a_batch_takes_in_only_so_much(journal: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "BATCH_PIECES", 100)
+    gate = threading.Event()
+    engine = running(journal, idle=lambda _epoch: gate.wait(60) and None)
+    until(lambda: engine._batches.number and engine._queue.empty(), "the first batch is not written")
+    before = engine._batches.number
+    done = [engine.submit_durably(told(f"n{number}", number, 60)) for number in range(10)]
+    gate.set()
+    for each in done:
+        each.result(60)
+    assert engine._batches.number >= before + 5
     engine.stop()
     journal.close()
 

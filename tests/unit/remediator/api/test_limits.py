@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from remediator.api.limits import Buckets, Seats
 from remediator.door import Limits
 from remediator.model.credentials import Role
 from tests.unit.remediator.api.inside import Inside
 from tests.unit.remediator.api.test_access import finding, report
+from vocabulary.wire import FindingChange, RankStatus, Report, decode, encode
 
 
 @pytest.fixture
@@ -41,6 +43,23 @@ def test_a_bucket_never_gives_more_than_its_burst_and_rate(pauses: list[float], 
     assert wait_s == 0 or bucket.wait_s("k") == 0
 
 
+@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 50)), max_size=60), st.floats(0.1, 10), st.integers(1, 9))
+def test_what_is_charged_afterwards_is_paid_for_in_time(
+    told: list[tuple[float, float]], per_s: float, burst: int
+) -> None:
+    now, charged = 0.0, 0.0
+    bucket = Buckets(per_s, burst, lambda: now)
+    for pause, weight in told:
+        now += pause
+        if bucket.owes_s("k") == 0:
+            assert charged <= burst + per_s * now + 1e-6, "more was taken while something was owed"
+            bucket.charge("k", weight)
+            charged += weight
+    now += bucket.owes_s("k") + 1e-6
+    assert bucket.owes_s("k") == 0
+    assert bucket.owes_s("another") == 0
+
+
 def test_seats_are_given_back() -> None:
     seats = Seats(1, 2)
     with seats.one("a") as first, seats.one("a") as again, seats.one("b") as second, seats.one("c") as third:
@@ -54,6 +73,57 @@ def test_who_asks_too_often_is_told_when_to_come_again_and_others_are_served(str
     assert [answer.status for answer in answers] == [200, 200, 200, 429]
     assert int(answers[-1].headers["retry-after"]) > 1
     assert strict.call("POST", "/v1/nodes/n2/report", "n2", report("n2")).status == 200
+
+
+@pytest.fixture
+def paced(tmp_path: Path) -> Iterator[Inside]:
+    limits = Limits(news_per_s=0.001, news_burst=22)  # the first report tells of a placement, too: 10
+    centre = Inside(tmp_path, limits=limits)
+    yield centre
+    centre.close()
+
+
+def told(node: str, seq: int, number: int) -> bytes:
+    """A report with so many findings that nobody knows yet."""
+    changes = tuple(FindingChange(seq=n + 1, finding=finding(node, f"{seq}-{n}")) for n in range(number))
+    return encode(replace(decode(report(node, seq=seq), Report), changes=changes))
+
+
+def test_who_tells_more_than_its_share_is_asked_to_wait_and_nobody_else(paced: Inside) -> None:
+    path = "/v1/nodes/n1/report"
+    assert paced.call("POST", path, "n1", told("n1", 1, 10)).status == 200
+    assert paced.call("POST", path, "n1", told("n1", 2, 10)).status == 200, "one that is begun is taken whole"
+    refused = paced.call("POST", path, "n1", told("n1", 3, 10))
+    assert refused.status == 429
+    assert int(refused.headers["retry-after"]) > 1000
+    assert "nothing was taken" in refused.json()["error"]
+    assert sum(f.node == "n1" for f in paced.service.engine.snapshot.findings.values()) == 20
+    assert paced.call("POST", "/v1/nodes/n2/report", "n2", told("n2", 1, 10)).status == 200
+
+
+def test_what_only_repeats_itself_is_not_counted(paced: Inside) -> None:
+    active = tuple(finding("n1", str(n)) for n in range(9))
+    for seq in range(1, 40):
+        body = encode(replace(decode(report("n1", seq=seq), Report), active=active))
+        assert paced.call("POST", "/v1/nodes/n1/report", "n1", body).status == 200
+
+
+def test_many_findings_that_come_and_go_are_news_each_time(paced: Inside) -> None:
+    codes = []
+    for seq in range(1, 6):
+        active = tuple(finding("n1", f"{seq}-{n}") for n in range(4))
+        body = encode(replace(decode(report("n1", seq=seq), Report), active=active))
+        codes.append(paced.call("POST", "/v1/nodes/n1/report", "n1", body).status)
+    assert codes == [200, 200, 200, 429, 429]
+
+
+def test_jobs_that_come_and_go_are_news_each_time(paced: Inside) -> None:
+    codes = []
+    for seq in range(1, 5):
+        rank = RankStatus(job="j", attempt=seq, rank=0, world=1, pid=1, step=1, phase="step", at=1.0)
+        body = encode(replace(decode(report("n1", seq=seq), Report), ranks=(rank,)))
+        codes.append(paced.call("POST", "/v1/nodes/n1/report", "n1", body).status)
+    assert codes == [200, 200, 200, 429]
 
 
 def test_guessing_is_slowed_down_and_locks_nobody_out(strict: Inside) -> None:
