@@ -173,7 +173,10 @@ def spoiling(host: str, change: Callable[[bytearray], None]) -> Iterator[str]:
     with socket.create_server((host, 0)) as server:
 
         def answer() -> None:
-            link, _ = server.accept()
+            try:
+                link, _ = server.accept()
+            except OSError:  # nobody came
+                return
             with link:
                 while block := bytearray(link.recv(BLOCK_BYTES, socket.MSG_WAITALL)):
                     change(block)
@@ -182,6 +185,7 @@ def spoiling(host: str, change: Callable[[bytearray], None]) -> Iterator[str]:
         thread = threading.Thread(target=answer)
         thread.start()
         yield f"{host}:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
         thread.join()
 
 
