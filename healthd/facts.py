@@ -22,7 +22,8 @@ class Raise(msgspec.Struct, frozen=True, kw_only=True):
     """The fact holds, or happened. An `event` happened (again): repeats are counted, and only proof clears it.
 
     Otherwise it is a level: saying it again changes nothing, and the check itself clears it; if `provable`, proof does
-    so as well. Levels are warnings or worse. `origin` names the evidence, for events; a level gets one from the time at
+    so as well. Levels are warnings or worse. An event that `outweighs` says more than what is known of it, and its words take the
+    place of the known ones, until it is cleared. `origin` names the evidence, for events; a level gets one from the time at
     which it was first seen.
     """
 
@@ -34,6 +35,7 @@ class Raise(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     event: bool = False
     provable: bool = False
+    outweighs: bool = False
     origin: str = ""
     injected: bool = False
     evidence: Evidence = {}

@@ -153,7 +153,7 @@ class Ledger:
             known = known.seen_again(fact.at)
         elif not worse and fact.severity is known.severity:
             return
-        if worse or not fact.event:
+        if worse or fact.outweighs or not fact.event:
             known = _with_severity(known, fact)
             self.urgent = True
         self._store(key, known)

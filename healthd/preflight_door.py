@@ -33,7 +33,7 @@ class PreflightDoor:
             return _problem(403, "only root tells of a preflight", "tell it as root, by healthd's UNIX socket")
         try:
             sample = msgspec.json.decode(body, type=PreflightSample)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:  # the latter: brackets within brackets without end
             return _problem(
                 400, f"this is no document of a preflight: {error}", "send what preflight printed with -o json"
             )

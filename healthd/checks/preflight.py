@@ -1,6 +1,7 @@
 """What a preflight found that nobody ordered: in a prolog, in a group, or by hand. Pure.
 
-A failure happened; it is no level. What clears it is proof: an ordered preflight, or a whole pass of the same level or a deeper one.
+A failure happened; it is no level. What clears it is proof: an ordered preflight, or a whole pass of the same level or a deeper one. A part
+that fails at several levels is one finding, which keeps the level that says most: a shallower pass does not end it.
 An inconclusive run is recorded and accuses nobody.
 """
 
@@ -9,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from healthd.facts import Clear, Fact, Raise, gpu_component
-from healthd.samples.preflight import TEXT_MAX, PreflightSample, Result
+from healthd.samples.preflight import LEVELS, TEXT_MAX, PreflightSample, Result
 from vocabulary.finding import Evidence, Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.wire import Gpu
 
 CHECK = "preflight"
 FAILED = "failed"
-LEVELS = ("gate", "standard", "burn-in")  # each holds what the one before it tests; a group's is none of them
+COMPONENTS_MAX = 64  # more at once, and it is the host
+# What a told pass disproves. Of a group's failure no level tests the same: here as when it is ordered, a standard one is taken for proof.
+DISPROVES = {"gate": ("gate",), "standard": ("gate", "standard", "group"), "burn-in": LEVELS}
 HOST = Component(ComponentKind.HOST, name="preflight")
 
 SEVERITIES = {FAILED: Severity.ERROR, "inconclusive": Severity.INFO, "misconfigured": Severity.INFO}
@@ -36,13 +39,35 @@ def judge(sample: PreflightSample, gpus: Iterable[Gpu], active: Iterable[Finding
         if result.outcome in _BAD:
             for component in _components(result, by_uuid):
                 failed.setdefault(component, []).append(result)
-    return [_fact(sample, component, results, at) for component, results in (failed or {HOST: []}).items()]
+    if len(failed) > COMPONENTS_MAX:
+        failed = {HOST: [result for results in failed.values() for result in results]}
+    known = list(active)
+    return [
+        _fact(sample, component, results, at, outweighs=_outweighs(sample, component, known))
+        for component, results in (failed or {HOST: []}).items()
+    ]
+
+
+def _outweighs(sample: PreflightSample, component: Component, active: Iterable[Finding]) -> bool:
+    """Whether this failure says more than the one that is known of the component."""
+    return any(
+        finding.kind == f"{CHECK}/{FAILED}"
+        and finding.component.key == component.key
+        and finding.injected is bool(sample.injected)
+        and LEVELS.index(sample.level) > _depth(finding)
+        for finding in active
+    )
+
+
+def _depth(finding: Finding) -> int:
+    level = finding.evidence.get("level")
+    return LEVELS.index(level) if level in LEVELS else -1
 
 
 def _disproved(sample: PreflightSample, active: Iterable[Finding], at: float) -> list[Fact]:
-    if not sample.complete or sample.injected or sample.level not in LEVELS:
+    if not sample.complete or sample.injected or sample.level not in DISPROVES:
         return []
-    covered = LEVELS[: LEVELS.index(sample.level) + 1]
+    covered = DISPROVES[sample.level]
     by = f"preflight {sample.level} passed"
     return [
         Clear(check=CHECK, code=FAILED, component=finding.component, at=at, by=by)
@@ -73,6 +98,7 @@ def _fact(
     at: float,
     *,
     code: str = FAILED,
+    outweighs: bool = False,
 ) -> Raise:
     said = [f"{r.test}{f' on {r.device}' if r.device else ''}: {r.reason or r.outcome}" for r in results]
     evidence: Evidence = {"level": sample.level, "complete": sample.complete}
@@ -88,6 +114,7 @@ def _fact(
         summary=f"preflight {sample.level}: {'; '.join(said) or sample.reason or sample.verdict}"[:TEXT_MAX],
         at=at,
         event=True,
+        outweighs=outweighs,
         origin=f"preflight:{sample.level}:{sample.started_at or at:.6f}",
         injected=bool(sample.injected),
         evidence=evidence,

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 TEXT_MAX = 300
+RESULTS_MAX = 10_000
+PLACES_MAX = 64
+FAULTS_MAX = 100
+AT_MAX = 1e11  # UTC seconds: some three thousand years
+
+Name = Annotated[str, Meta(max_length=253)]
 
 
 class Location(msgspec.Struct, frozen=True):
     """Where a fault sits."""
 
-    gpu: str = ""
-    link: int | None = None
-    nic: str = ""
+    gpu: Name = ""
+    link: Annotated[int, Meta(ge=0, le=1000)] | None = None
+    nic: Name = ""
 
 
 class Result(msgspec.Struct, frozen=True):
     """One test on one device; `outcome` is a word such as ``fail`` or ``hang``."""
 
-    test: str
-    outcome: str
-    device: str = ""
+    test: Name
+    outcome: Name
+    device: Name = ""
     reason: str = ""
-    locations: tuple[Location, ...] = ()
+    locations: Annotated[tuple[Location, ...], Meta(max_length=PLACES_MAX)] = ()
 
 
 class PreflightSample(msgspec.Struct, frozen=True):
@@ -30,15 +39,18 @@ class PreflightSample(msgspec.Struct, frozen=True):
 
     verdict: str
     level: str
-    started_at: float = 0.0
+    started_at: Annotated[float, Meta(ge=0, le=AT_MAX)] = 0.0
     complete: bool = False
     reason: str = ""
-    injected: tuple[str, ...] = ()
-    results: tuple[Result, ...] = ()
+    injected: Annotated[tuple[str, ...], Meta(max_length=FAULTS_MAX)] = ()
+    results: Annotated[tuple[Result, ...], Meta(max_length=RESULTS_MAX)] = ()
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
             raise ValueError(f"no verdict of a preflight: {self.verdict[:40]!r}; there is {', '.join(VERDICTS)}")
+        if self.level not in LEVELS:
+            raise ValueError(f"no level of a preflight: {self.level[:40]!r}; there is {', '.join(LEVELS)}")
 
 
+LEVELS = ("gate", "standard", "group", "burn-in")  # what fails at one says more than what fails at those before it
 VERDICTS = ("pass", "fail", "inconclusive", "misconfigured")

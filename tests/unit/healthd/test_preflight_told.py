@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from healthd.checks.preflight import judge
+from healthd.checks.preflight import COMPONENTS_MAX, judge
 from healthd.facts import Clear, Raise
 from healthd.ledger import Ledger
 from healthd.preflight_door import PreflightDoor
-from healthd.samples.preflight import VERDICTS, PreflightSample
+from healthd.samples.preflight import LEVELS, VERDICTS, PreflightSample
 from healthd.told import Told
 from preflight.results import DOCUMENT_VERSION, Document, Location, Outcome, Result, Verdict
 from vocabulary.finding import Severity
@@ -122,6 +122,54 @@ def test_a_whole_pass_of_the_same_or_a_deeper_level_disproves(level: str, more: 
     assert len(ledger.active) == (0 if clears else 1)
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "passes", "clears"),
+    [
+        ("gate", "group", "gate", False),
+        ("gate", "group", "standard", True),
+        ("gate", "burn-in", "gate", False),
+        ("gate", "burn-in", "standard", False),
+        ("group", "burn-in", "standard", False),
+        ("group", "burn-in", "burn-in", True),
+        ("burn-in", "gate", "gate", False),
+        ("burn-in", "gate", "burn-in", True),
+        ("standard", "group", "standard", True),
+        ("group", "standard", "standard", True),
+    ],
+)
+def test_of_two_failures_of_one_part_the_deeper_must_be_disproved(
+    first: str,
+    then: str,
+    passes: str,
+    clears: bool,  # noqa: FBT001 - the answer
+) -> None:
+    ledger = Ledger("n1", "boot")
+    for at, level in ((200.0, first), (300.0, then)):
+        sample = document(Verdict.FAIL, failed(Location(gpu="GPU-a")), level=level, started_at=at - 10)
+        ledger.apply(judge(sample, GPUS, ledger.active, at))
+    (finding,) = ledger.active
+    deeper = max(first, then, key=LEVELS.index)
+    assert (finding.evidence["level"], finding.last_seen) == (deeper, 300.0)
+    assert finding.summary.startswith(f"preflight {deeper}:")
+    ledger.apply(judge(document(Verdict.PASS, level=passes, started_at=350.0), GPUS, ledger.active, 400.0))
+    assert len(ledger.active) == (0 if clears else 1)
+
+
+def test_so_many_parts_at_once_are_the_host() -> None:
+    nics = [failed(Location(nic=f"mlx5_{number}")) for number in range(COMPONENTS_MAX + 1)]
+    assert len(raised(document(Verdict.FAIL, *nics[:-1]))) == COMPONENTS_MAX
+    (fact,) = raised(document(Verdict.FAIL, *nics))
+    assert fact.component.kind is ComponentKind.HOST
+
+
+def test_a_group_s_failure_ends_by_a_standard_pass_and_by_no_gate() -> None:
+    ledger = Ledger("n1", "boot")
+    ledger.apply(judge(document(Verdict.FAIL, failed(), level="group"), GPUS, (), 200.0))
+    for level, left in (("gate", 1), ("group", 1), ("standard", 0)):
+        ledger.apply(judge(document(Verdict.PASS, level=level, started_at=250.0), GPUS, ledger.active, 300.0))
+        assert len(ledger.active) == left
+
+
 def test_a_new_boot_disproves_nothing_that_was_measured() -> None:
     before = Ledger("n1", "boot")
     before.apply(judge(document(Verdict.FAIL, failed()), GPUS, (), 200.0))
@@ -152,6 +200,12 @@ def body(**more: Any) -> bytes:
         (0, b"{}", False, 400),
         (0, b"\xff", False, 400),
         (0, body(verdict="splendid"), False, 400),
+        (0, body(level="x" * 100), False, 400),
+        (0, body(started_at=1e300), False, 400),
+        (0, body(results=[{"test": "t" * 300, "outcome": "fail"}]), False, 400),
+        (0, body(results=[{"test": "t", "outcome": "fail", "locations": [{"nic": "n" * 300}]}]), False, 400),
+        (0, body(results=[{"test": "t", "outcome": "fail", "locations": [{}] * 65}]), False, 400),
+        (0, body(level="gate")[:-1] + b', "deep": ' + b"[" * 100_000, False, 400),
         (0, body(injected=["a:b"]), False, 403),
         (0, body(injected=["a:b"]), True, 200),
     ],
