@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -161,8 +160,8 @@ def test_what_was_said_of_the_past_and_could_not_be_handed_in_is_not_taken_for_w
     leader.watcher.look()
     assert past.times == 1
     leader.end()
-    leader.engine._queue = queue.Queue(1)
-    leader.engine._queue.put(None)
+    leader.engine._queue.maxsize = 1
+    leader.engine._queue.put_nowait(None)
     leader.watcher.look()
     assert past.times == 1
 
