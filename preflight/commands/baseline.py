@@ -84,7 +84,7 @@ def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noq
     if not taught:
         was = "as it was" if new == old else "without those who failed"
         raise Trouble(f"nothing was learned: {len(files)} documents, none that teaches; {path} is {was}")
-    nodes = {document.node for document in taught}
+    nodes = {document.node for document in taught} & new.machines.keys()
     click.echo(f"{path}: learned {len(taught)} documents of {len(nodes)} nodes; it knows {len(new.entries)} figures")
     for sentence in moved(old, new) if accept else ():
         click.echo(f"accepted: {clean(sentence)}")

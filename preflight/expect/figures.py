@@ -13,6 +13,8 @@ from preflight.results import Figure, Result
 
 NORMAL_MAD = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 
+AHEAD_S = 86_400.0  # clocks may differ by a time zone; what is dated further ahead would count as the newest until then
+
 
 class Better(enum.Enum):
     """Which way a figure of this unit is better. NEITHER is compared with nothing."""

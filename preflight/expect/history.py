@@ -9,14 +9,13 @@ import msgspec
 
 from preflight.checks.context import Device
 from preflight.expect.bounds import Bound, Word, behind, bound, named
-from preflight.expect.figures import Key, readings, said, stack
+from preflight.expect.figures import AHEAD_S, Key, readings, said, stack
 from preflight.results import Document, Figure, Outcome, Source
 
 RUNS_MIN = 3
 FIRST_KEPT = 8  # kept for ever, so that slow decay has something to be measured by
 LAST_KEPT = 8
 PASTS_KEPT = 4096  # a node of 8 GPUs has some hundreds; the oldest go when parts are replaced
-AHEAD_S = 86_400.0  # so far ahead no clock is right: what is kept from then is not newer than what comes
 WARN_SHARE = 0.05
 FAIL_SHARE = 0.10
 _Place = tuple[str, str, Key]

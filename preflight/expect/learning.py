@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from preflight.expect.figures import Key, readings, said, stack
+from preflight.expect.figures import AHEAD_S, Key, readings, said, stack
 from preflight.expect.fleet import DRIFT_IN_ALL, Baseline, Entry, Seen, level
 from preflight.expect.machines import Machine, Roll, uuids
 from preflight.results import Document, Outcome, Verdict
@@ -15,9 +15,6 @@ from preflight.results import Document, Outcome, Verdict
 NODES_KEPT = 128  # of each entry, the newest; more make no median better
 SOFTWARE_KEPT = 3  # of each measurement, while a cluster is upgraded
 MACHINES_KEPT = 16_384
-AHEAD_S = (
-    86_400.0  # clocks may differ by a time zone; a document from further ahead would count as the newest until then
-)
 _Place = tuple[Key, str]
 
 
@@ -199,7 +196,7 @@ class _Lesson:
         if nodes == entry.nodes:
             return entry
         was = level(entry)
-        newest = sorted(nodes.items(), key=lambda item: (-min(item[1].at, self._latest), item[0]))[:NODES_KEPT]
+        newest = sorted(nodes.items(), key=lambda item: (-self._when(item[1].at), item[0]))[:NODES_KEPT]
         entry = msgspec.structs.replace(entry, nodes=dict(sorted(newest)), before=was.usual if was else entry.before)
         now = level(entry)
         return entry if entry.first or now is None else msgspec.structs.replace(entry, first=now.usual)
@@ -208,7 +205,7 @@ class _Lesson:
         """In order; of one measurement only those of the newest software, as an upgrade that nobody has any more says nothing."""
 
         def newest(place: _Place) -> float:
-            return max((min(seen.at, self._latest) for seen in entries[place].nodes.values()), default=-math.inf)
+            return max((self._when(seen.at) for seen in entries[place].nodes.values()), default=-math.inf)
 
         kept: dict[Key, list[_Place]] = {}
         for place in sorted(entries, key=lambda place: (-newest(place), place)):

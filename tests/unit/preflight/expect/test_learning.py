@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Sequence
 
@@ -188,13 +189,14 @@ def test_what_is_kept_from_the_future_gives_way() -> None:
     assert later.entries[0].nodes["n2"].at == 900 * DAY_S
 
 
-def test_the_software_of_the_future_pushes_out_nobody() -> None:
-    baseline = Baseline()
-    for at, driver in ((900.0, "1"), (901.0, "2"), (902.0, "3"), (1.0, "580")):
-        baseline = learn([document("n1", [1.0], at * DAY_S, software={"driver": driver})], baseline, now=at * DAY_S)
-    assert len(baseline.entries) == 3
-    now = learn([document("n1", [1.0], 2 * DAY_S, software={"driver": "580"})], baseline, now=900 * DAY_S)
-    assert now == learn([document("n1", [1.0], 2 * DAY_S, software={"driver": "580"})], baseline, now=900 * DAY_S)
+def test_the_future_pushes_out_nobody() -> None:
+    stacks = [[document("n1", [1.0], 900 * DAY_S + at, software={"driver": f"{at}"})] for at in range(3)]
+    baseline = functools.reduce(lambda was, new: learn(new, was), stacks, Baseline())
+    now = learn([document("n1", [1.0], DAY_S, software={"driver": "580"})], baseline, now=DAY_S)
+    assert [entry.software for entry in now.entries] == ["driver 0", "driver 1", "driver 580"]
+    crowd = learn(document(f"n{i}", [1.0], 900 * DAY_S) for i in range(NODES_KEPT))
+    (entry,) = learn([document("new", [1.0], DAY_S)], crowd, now=DAY_S).entries
+    assert "new" in entry.nodes
 
 
 def test_a_node_counts_once_under_two_names() -> None:

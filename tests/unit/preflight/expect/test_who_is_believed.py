@@ -180,6 +180,14 @@ def test_the_judged_node_does_not_speak_for_itself() -> None:
     assert "3 other nodes, 791" in bound.words
 
 
+def test_the_judged_node_does_not_speak_for_itself_under_another_name() -> None:
+    documents = [document(f"other{i}", [790.0 + i] * 8) for i in range(3)]
+    own = document(f"{NODE}.cluster", [600.0] * 8, machine=NODE)
+    judged_by = known(baseline=learn([*documents, own]))
+    bound = next(e for e in judged([600.0] * 8, judged_by)[0].figures[0].expected if e.source is Source.FLEET)
+    assert "3 other nodes, 791" in bound.words
+
+
 def test_a_result_that_failed_already_keeps_its_own_reason() -> None:
     failed = tuple(
         msgspec.structs.replace(r, outcome=FAIL, reason="wrong bits") if r.device == "cuda:7" else r
