@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,6 +160,7 @@ MOMENTS = st.tuples(
 )
 
 
+@hypothesis.settings(max_examples=200, deadline=None)
 @given(st.lists(MOMENTS, max_size=30))
 def test_no_order_of_events_takes_the_node_from_a_job(moments: list[tuple[float, str]]) -> None:
     story = suspected()
