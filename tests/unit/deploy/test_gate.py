@@ -83,6 +83,7 @@ def test_the_prolog_asks_slurm_for_nothing() -> None:
             1,
             "refused, its preflight failed: gpu_state on",
         ),
+        (1, '{"verdict": "fail", "reason": "90 \\u00b0C, \\ud800"}', 1, "refused, its preflight failed: 90 "),
         (1, "", 0, "begins untested, the preflight ended with 1: complaint"),
         (1, '{"verdict": "fail", "rea', 0, "begins untested, the preflight ended with 1: complaint"),
         (1, '{"verdict": "pass", "reason": ""}', 0, "begins untested, the preflight ended with 1: complaint"),
