@@ -25,7 +25,7 @@ NODES_ALONE = 8  # so many need no second witness
 FAIL_SHARE = 0.08
 SIGMAS = 5.0
 ALIKE_MIN = 3  # so many others that are as slow may be another part, and no fault
-ALIKE_SHARE = 0.75  # of what fails; as slow by noise alone is one node of thousands
+ALIKE_SHARE = 0.6  # of what fails, three sigmas at least: as slow by noise alone is one node of many hundreds
 DRIFT_PER_LEARN = 0.02
 DRIFT_IN_ALL = 0.10
 

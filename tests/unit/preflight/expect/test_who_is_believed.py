@@ -119,6 +119,11 @@ SCENES: dict[str, tuple[list[float], Knowledge, Outcome]] = {
     ),
     "as slow as two nodes": (ALL_SLOW, known(baseline=mixed(24, 2, 790, 671)), FAIL),
     "slower than the slow third of a fleet": ([600.0], known(baseline=mixed(24, 12, 790, 671)), FAIL),
+    "under a fleet of which many are nearer than its bound is wide": (
+        [626.0],
+        known(baseline=fleet(40, 790, spread=0.1)),
+        FAIL,
+    ),
     "a sliver of what a scattered fleet reaches": ([8.0], known(baseline=fleet(12, 790, spread=1.0)), ERROR),
     "a third of what a scattered fleet reaches": ([263.0], known(baseline=fleet(12, 790, spread=1.0)), PASS),
     "a sliver of what its scattered siblings reach": ([400.0, 1200, 500, 1100, 800, 600, 1000, 8], known(), ERROR),
