@@ -54,24 +54,6 @@ read_out='import json, sys
 sys.stdout.reconfigure(errors="replace")
 said = json.load(sys.stdin.buffer)
 print(said["verdict"], said["reason"][:400])'
-said=$("$BIN/healthctl" node check --type prolog --on-unknown pass --socket "$SOCKET" 2>&1); then
-    say "refused, healthd calls it unfit: $said"
-    exit 1
-fi
-
-[ -n "$PREFLIGHT" ] || exit 0
-
-place=$(mktemp -d) || {
-    say "not tested: no room for a preflight's output"
-    exit 0
-}
-trap 'rm -rf "$place"' EXIT
-
-# shellcheck disable=SC2086 # its words are options
-timeout -k 5 "$SECONDS_MAX" "$BIN/python" -m preflight run $PREFLIGHT -o json --tell --socket "$SOCKET" \
-    >"$place/out" 2>"$place/err" </dev/null
-code=$?
-read_out='import json, sys; said = json.load(sys.stdin.buffer); print(said["verdict"], ascii(said["reason"][:400])[1:-1])'
 said=$("$BIN/python" -c "$read_out" <"$place/out" 2>/dev/null)
 verdict=${said%% *}
 reason=${said#"$verdict"}
