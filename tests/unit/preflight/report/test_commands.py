@@ -62,7 +62,7 @@ def slower(document: Document, device: str, share: float) -> tuple[Result, ...]:
 
 
 @pytest.mark.parametrize(
-    "command", [(name,) for name in COMMANDS] + [("baseline", name) for name in ("learn", "show", "check")]
+    "command", [(name,) for name in COMMANDS] + [("baseline", name) for name in ("learn", "show", "check", "forget")]
 )
 def test_every_command_has_its_help(ask: Ask, command: tuple[str, ...]) -> None:
     done = ask(*command, "--help")
