@@ -33,17 +33,18 @@ class Plan:
     """One kind of fleet. `noise` is the scatter of devices; nodes differ by half of it, repeats by a third.
 
     `learned` nodes made the baseline; of them the share `slow_learned` is 12 % slow, and `variant` of all nodes are a board that
-    reaches 6 % less. `bad` is how much the judged node's last device, or all of them if `whole`, are slower than in their past.
-    `table` is by how much the table asks for more than it should. `gpus` is how many a node has.
+    reaches `variant_by` less. `bad` is how much the judged node's last device, or all of them if `whole`, are slower than in their past.
+    `table` is by how much the table asks for more than it should; None: there is none. `gpus` is how many a node has.
     """
 
     noise: float = 0.02
     learned: int = 32
     bad: float = 0.0
     whole: bool = False
-    table: float = 0.0
+    table: float | None = 0.0
     slow_learned: float = 0.0
     variant: float = 0.0
+    variant_by: float = 0.06
     past: int = 4
     gpus: int = GPUS
 
@@ -52,7 +53,7 @@ class Node:
     """One pretended node: what its devices really reach, and runs of it."""
 
     def __init__(self, plan: Plan, chance: random.Random, slow: float = 0.0) -> None:
-        own = -0.06 if chance.random() < plan.variant else 0.0
+        own = -plan.variant_by if chance.random() < plan.variant else 0.0
         self._plan, self._chance = plan, chance
         self._reach = [
             [
@@ -109,7 +110,9 @@ def document(node: str, results: tuple[Result, ...], at: float) -> Document:
     )
 
 
-def table(more: float) -> Table:
+def table(more: float | None) -> Table:
+    if more is None:
+        return Table()
     row = Row(
         test="matmul_repeat",
         figure="product_rate",
@@ -200,6 +203,14 @@ PLANS: dict[str, Plan] = {
     "whole node −15 %, no baseline": Plan(bad=0.15, whole=True, learned=0),
     "whole node −15 %, no baseline, no past": Plan(bad=0.15, whole=True, learned=0, past=0),
     "whole node −15 %, baseline of 3": Plan(bad=0.15, whole=True, learned=3),
+    "good, 35 % of nodes another part (−50 %), no table": Plan(variant=0.35, variant_by=0.5, table=None),
+    "good, 35 % of nodes another part (−12 %), no table": Plan(variant=0.35, variant_by=0.12, table=None),
+    "good, noise 20 %, no table": Plan(noise=0.2, table=None),
+    "one device −95 %, noise 20 %, no table": Plan(noise=0.2, bad=0.95, table=None, past=0),
+    "whole node −15 %, no table, no past": Plan(bad=0.15, whole=True, table=None, past=0),
+    "whole node −15 %, no table, no past, 4 of 32 learned are slow": Plan(
+        bad=0.15, whole=True, table=None, past=0, slow_learned=0.125
+    ),
     "one GPU a node, −15 %": Plan(bad=0.15, gpus=1),
     "one GPU a node, −15 %, no baseline": Plan(bad=0.15, gpus=1, learned=0),
 }
