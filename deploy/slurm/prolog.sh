@@ -33,10 +33,25 @@ say() {
 
 last_line() { tail -n 1 "$1" | cut -c 1-400; }
 
-if ! said=$("$BIN/healthctl" node check --type prolog --on-unknown pass --socket "$SOCKET" 2>&1); then
-    say "refused, healthd calls it unfit: $said"
+said=$(timeout -k 2 10 "$BIN/healthctl" node check --type nagios --socket "$SOCKET" 2>&1)
+code=$?
+said=${said%% | age=*}
+answers=yes
+case $code-$said in
+0-* | 1-*"WARNING - "*) ;;
+2-*"CRITICAL - "*) # both: a program that is missing, broken or slow condemns nobody
+    say "refused, healthd calls it unfit: ${said##*CRITICAL - }"
     exit 1
-fi
+    ;;
+3-*"UNKNOWN - "*)
+    answers=no
+    say "healthd says nothing of it: ${said##*UNKNOWN - }"
+    ;;
+*)
+    answers=no
+    say "healthd could not be asked, healthctl ended with $code: $(echo "$said" | tail -n 1 | cut -c 1-400)"
+    ;;
+esac
 
 [ -n "$PREFLIGHT" ] || exit 0
 
@@ -58,6 +73,12 @@ said=$("$BIN/python" -c "$read_out" <"$place/out" 2>/dev/null)
 verdict=${said%% *}
 reason=${said#"$verdict"}
 reason=${reason# }
+
+# Where healthd does not answer at all, that is said above, and again only if a failure is lost by it.
+untold=$(grep -m 1 -E 'no healthd to tell at|does not take it:' "$place/err" | cut -c 1-400)
+if [ -n "$untold" ] && [ "$answers-$verdict" != no-pass ]; then
+    say "healthd was not told${verdict:+ of the $verdict}: $untold"
+fi
 
 case $code-$verdict in
 0-*) exit 0 ;;

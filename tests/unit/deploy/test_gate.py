@@ -102,7 +102,7 @@ def test_the_prolog_refuses_only_what_a_whole_document_calls_bad(
 ) -> None:
     (tmp_path / "document").write_text(document)
     programs = {
-        "healthctl": "exit 0",
+        "healthctl": "echo 'OK - n1 is healthy | age=0.1s'",
         "python": f'[ "$1" = -c ] && exec {sys.executable} "$@"\n'
         f"pwd >{tmp_path}/place; cat {tmp_path}/document; echo complaint >&2; exit {code}",
     }
@@ -116,3 +116,49 @@ def test_the_prolog_refuses_only_what_a_whole_document_calls_bad(
     log = tmp_path / "log"
     assert says in log.read_text() if says else not log.exists()
     assert (tmp_path / "place").read_text() == "/\n"  # not where a user could leave a module
+
+
+UNFIT = "echo 'CRITICAL - n1 is unhealthy: Xid 79 | age=0.1s'; exit 2"
+
+
+@pytest.mark.parametrize(
+    ("healthctl", "ends", "says"),
+    [
+        (UNFIT, 1, "refused, healthd calls it unfit: n1 is unhealthy: Xid 79\n"),
+        (f"echo 'a warning of Python' >&2; {UNFIT}", 1, "refused, healthd calls it unfit: n1 is unhealthy: Xid 79\n"),
+        ("echo 'WARNING - n1 is degraded'; exit 1", 0, ""),
+        ("echo 'UNKNOWN - no healthd answers'; exit 3", 0, "healthd says nothing of it: no healthd answers\n"),
+        (None, 0, "healthd could not be asked, healthctl ended with 127"),
+        ("echo 'ModuleNotFoundError: click' >&2; exit 1", 0, "ended with 1: ModuleNotFoundError: click\n"),
+        ("echo 'Error: No such option' >&2; exit 2", 0, "ended with 2: Error: No such option\n"),
+        ("exit 124", 0, "healthctl ended with 124"),
+    ],
+)
+def test_the_prolog_refuses_only_what_healthd_itself_calls_unfit(
+    tmp_path: Path, healthctl: str | None, ends: int, says: str
+) -> None:
+    if healthctl is not None:
+        (tmp_path / "healthctl").write_text(f"#!/bin/sh\n{healthctl}\n")
+        (tmp_path / "healthctl").chmod(0o755)
+    (tmp_path / "conf").write_text(f'BIN={tmp_path}\nLOG={tmp_path}/log\nPREFLIGHT=""\n')
+    environ = os.environ | {"GPU_HEALTHD_PROLOG_CONF": str(tmp_path / "conf")}
+    assert subprocess.run(["sh", str(DEPLOY / "slurm" / "prolog.sh")], env=environ, check=False).returncode == ends
+    log = tmp_path / "log"
+    assert says in log.read_text() if says else not log.exists()
+
+
+def test_a_failure_that_healthd_was_not_told_of_is_in_the_log(tmp_path: Path) -> None:
+    programs = {
+        "healthctl": "echo 'UNKNOWN - no healthd answers'; exit 3",
+        "python": f'[ "$1" = -c ] && exec {sys.executable} "$@"\n'
+        'echo \'{"verdict": "fail", "reason": "wrong"}\'; echo "preflight: no healthd to tell at /s: gone" >&2; exit 1',
+    }
+    for name, script in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "conf").write_text(f"BIN={tmp_path}\nLOG={tmp_path}/log\n")
+    environ = os.environ | {"GPU_HEALTHD_PROLOG_CONF": str(tmp_path / "conf")}
+    assert subprocess.run(["sh", str(DEPLOY / "slurm" / "prolog.sh")], env=environ, check=False).returncode == 1
+    assert (
+        "healthd was not told of the fail: preflight: no healthd to tell at /s: gone" in (tmp_path / "log").read_text()
+    )
