@@ -81,8 +81,7 @@ def group(  # noqa: PLR0913 - one for each option
     except (LauncherError, FaultError) as error:
         raise click.UsageError(str(error)) from None
     key = _key(needed=telling)
-    if exclude_file is not None and place.rank == 0:
-        _writable(exclude_file)
+    _see_room(exclude_file, place)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # each wait that ends in time is a warning there
     session: Any = importlib.import_module("preflight.group.session")  # torch, not before the words are understood
     limits = session.Limits(
@@ -105,12 +104,9 @@ def group(  # noqa: PLR0913 - one for each option
 
     try:
         end, document = session.take_part(place, wish, SystemClock(), note)
-    except session.MeetingLost as error:
+    except (session.MeetingLost, session.NotOfThisGroup) as error:
         note(str(error))
-        _leave(Verdict.INCONCLUSIVE.exit_code)
-    except session.NotOfThisGroup as error:
-        note(str(error))
-        _leave(Verdict.MISCONFIGURED.exit_code)
+        _leave((Verdict.INCONCLUSIVE if isinstance(error, session.MeetingLost) else Verdict.MISCONFIGURED).exit_code)
     if telling and place.rank in end.accused:
         note(_tell(place, end.accused[place.rank], end.injected, path))
     if document is not None:
@@ -128,12 +124,14 @@ def _key(*, needed: bool) -> bytes:
     return key.encode()
 
 
-def _writable(path: Path) -> None:
-    """Before anybody is tested: a verdict that cannot be acted on helps nobody.
+def _see_room(path: Path | None, place: Place) -> None:
+    """Before anybody is tested: a verdict that cannot be acted on helps nobody. Rank 0 alone writes.
 
     Raises:
         UsageError: the file cannot be written.
     """
+    if path is None or place.rank != 0:
+        return
     try:
         path.open("a").close()
     except OSError as error:

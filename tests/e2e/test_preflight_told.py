@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from group_processes import Group
 from healthd_node import Node, eventually
 from tiny_centre import TinyCentre
 
@@ -75,6 +76,20 @@ def test_a_failure_is_a_finding_at_the_centre_until_a_pass_disproves_it(node: No
 def test_what_was_injected_says_so(node: Node) -> None:
     tell(document("fail", injected=["matmul_repeat:nan"]), str(node.socket))
     assert node.findings()["preflight/failed"]["injected"] is True
+
+
+def test_the_culprit_of_a_group_tells_its_healthd_and_the_others_do_not(node: Node, tmp_path: Path) -> None:
+    words = ("--no-own-test", "--inject", "corrupt:n2", "--tell", "--socket", str(node.socket))
+    group = Group(tmp_path, 3, *words, shared={"HEALTHD_GROUP_KEY": "0123456789abcdef"})
+    try:
+        assert [group.code(number) for number in range(3)] == [1, 1, 1], group.words(0)
+        told = [number for number in range(3) if "healthd has written it down" in group.words(number)]
+    finally:
+        group.close()
+    assert told == [2]
+    finding = node.findings()["preflight/failed"]
+    assert (finding["injected"], finding["evidence"]["level"]) == (True, "group")
+    assert "wrong data" in finding["summary"]
 
 
 def test_only_root_is_believed(node: Node) -> None:
