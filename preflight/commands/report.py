@@ -8,8 +8,10 @@ from pathlib import Path
 
 import click
 
+from preflight.group.page import page
 from preflight.report.forms import Form, Trouble, file_option, form_option, say
-from preflight.report.reading import BYTES_MAX, DocumentError, read
+from preflight.report.reading import BYTES_MAX, DocumentError, group_in, read
+from preflight.report.wording import clean
 from preflight.results import Document
 
 
@@ -18,11 +20,18 @@ from preflight.results import Document
 @form_option
 @file_option
 def report(files: tuple[str, ...], output: str, file: Path | None) -> None:
-    """Show documents that `run -o json` printed, also those of earlier versions.
+    """Show documents that `run -o json` printed, also those of earlier versions; and those of `group -o json`, as text.
 
     '-' is standard input. Ends with 0 if they could be read, whatever they say, else with 3.
     """
-    say(documents(files), Form(output), file)
+    said = [(name, _bytes(name)) for name in files]
+    groups = [found for _, each in said if (found := group_in(each)) is not None]
+    if not groups:
+        say([_document(name, each) for name, each in said], Form(output), file)
+    elif len(groups) < len(said) or Form(output) is not Form.TEXT or file is not None:
+        raise Trouble("the document of a group is shown as text, and apart from those of single nodes")
+    else:
+        click.echo("\n".join(clean(line) for group in groups for line in page(group).splitlines()))
 
 
 def documents(files: Sequence[str]) -> list[Document]:
@@ -31,18 +40,21 @@ def documents(files: Sequence[str]) -> list[Document]:
     Raises:
         Trouble: a file that cannot be read or holds none. The text names it.
     """
-    return [_document(name) for name in files]
+    return [_document(name, _bytes(name)) for name in files]
 
 
-def _document(name: str) -> Document:
+def _bytes(name: str) -> bytes:
     try:
         if name == "-":
-            said = sys.stdin.buffer.read(BYTES_MAX + 1)
-        else:
-            with Path(name).open("rb") as stream:
-                said = stream.read(BYTES_MAX + 1)
-        return read(said)
+            return sys.stdin.buffer.read(BYTES_MAX + 1)
+        with Path(name).open("rb") as stream:
+            return stream.read(BYTES_MAX + 1)
     except OSError as error:
         raise Trouble(f"{name}: cannot be read: {error.strerror or error}") from None
+
+
+def _document(name: str, said: bytes) -> Document:
+    try:
+        return read(said)
     except DocumentError as error:
         raise Trouble(f"{name}: {error}") from None

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from preflight.group.records import GroupDocument
 from preflight.results import DOCUMENT_VERSION, Document
 
 BYTES_MAX = 64 << 20  # eight GPUs after a burn-in make a few hundred kilobytes
@@ -36,6 +37,14 @@ def read(said: bytes) -> Document:
         return msgspec.convert(_upgraded(plain), Document)
     except (msgspec.ValidationError, RecursionError) as error:
         raise DocumentError(f"no document of a preflight, though it says version {plain['version']}: {error}") from None
+
+
+def group_in(said: bytes) -> GroupDocument | None:
+    """The document of a group in these bytes; None if it is none."""
+    try:
+        return msgspec.json.decode(said, type=GroupDocument)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _upgraded(plain: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from healthctl.main import cli
 from preflight.checks.context import Device
 from preflight.commands.table import COMMANDS
 from preflight.commands.tests import proves
+from preflight.group.records import GroupDocument, Named
 from preflight.plan import SPECS
 from preflight.report.reading import read
 from preflight.results import Document, Figure, Outcome, Result, Verdict
@@ -277,3 +278,44 @@ def test_one_file_that_is_none_stops_no_learning(ask: Ask, kept: Kept, huge: Doc
     assert done.exit_code == 0
     assert "learned 1 documents of 1 nodes" in done.stdout
     assert f"teaches nothing: {broken}" in done.stderr
+
+
+def test_a_group_is_shown_again_as_text(ask: Ask, kept: Kept, passing: Document, tmp_path: Path) -> None:
+    named = Named(kind="node", where=("n2\x1b[2J",), score=0.0, evidence=("wrong data",))
+    file = tmp_path / "group.json"
+    file.write_bytes(msgspec.json.encode(group_document(culprits=(named,))))
+    done = ask("report", str(file))
+    assert done.exit_code == 0
+    assert "group of 0: FAIL" in done.stdout
+    assert "\x1b" not in done.stdout
+    for words in (("-o", "html"), (kept(passing),)):
+        refused = ask("report", str(file), *words)
+        assert refused.exit_code == 3
+        assert "shown as text, and apart" in refused.stderr
+
+
+def group_document(culprits: tuple[Named, ...]) -> GroupDocument:
+    return GroupDocument(
+        version=1,
+        level="group",
+        verdict=Verdict.FAIL,
+        reason="n2",
+        reasons=("n2",),
+        remarks=(),
+        injected=(),
+        coordinator="n0",
+        launcher="slurm",
+        backend="gloo",
+        unit="GB/s",
+        compared=True,
+        started_at=0.0,
+        seconds=1.0,
+        rounds=3,
+        culprits=culprits,
+        suspects=(),
+        cleared=(),
+        unknown=(),
+        exclude=(),
+        nodes=(),
+        pairs=(),
+    )

@@ -85,7 +85,9 @@ def test_what_is_misconfigured_is_put_right_and_not_condemned(passing: Document)
     busy = Result(test="gpu_state", outcome=Outcome.NOT_RUN, reason="pid 7 of ann computes there", misconfigured=True)
     document = msgspec.structs.replace(passing, results=(busy,), verdict=Verdict.MISCONFIGURED, reasons=())
     steps = next_steps(document)
-    assert steps[0] == "gpu_state: Put right what the reason names, then run it again with --level gate --only gpu_state."
+    assert (
+        steps[0] == "gpu_state: Put right what the reason names, then run it again with --level gate --only gpu_state."
+    )
     assert "not condemned" in steps[-1]
     assert not next_steps(passing)
 
