@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -165,9 +166,9 @@ def test_findings_survive_in_the_database_itself(node: Node) -> None:
     eventually(lambda: "xid/48@4" in node.findings(), "the finding")
     node.kill()
     with sqlite3.connect(node.place / "state" / "healthd.db") as database:
-        rows = database.execute("select count(*), sum(active) from findings").fetchone()
+        bodies = database.execute("select body from findings where active").fetchall()
     database.close()
-    assert rows == (1, 1)
+    assert [json.loads(body)["code"] for (body,) in bodies].count("48") == 1
 
 
 def test_a_full_disk_is_said_aloud_and_loses_nothing(make_node: MakeNode, tmp_path: Path) -> None:

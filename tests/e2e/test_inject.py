@@ -39,6 +39,7 @@ def test_pretended_hangs_really_hang_and_are_come_over(make_node: Callable[..., 
     )
     (tmp_path / "kern.log").touch()
     node.start()
+    eventually(lambda: 'gpu="2"' in node.get("/metrics"), "the GPUs")  # one that nobody knows yet has no number
     inject(node, "nvml-hang", "--gpu", "2")
     inject(node, "hang", "--source", "pressure")
     found = eventually(lambda: kinds(node).get("nvml/hang"), lambda: str(kinds(node)))

@@ -196,6 +196,9 @@ class Watched(Story):
             assert self._let_go(node, item), f"{node} is not held any more, after {item}"
             self.out.discard(node)
             self.placed.pop(node, None)
+        for hold in item.holds if isinstance(item, HoldsObserved) else ():
+            if hold.schedulable and self.placed.get(hold.node, item.at) < item.at:
+                del self.placed[hold.node]  # somebody gave it back, whatever our books say
 
     def _let_go(self, node: str, item: AnyInput) -> bool:
         if isinstance(item, ActionEnded):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import tiny
@@ -49,6 +50,10 @@ def main() -> None:
                 if s.checkpoint_due or (step + 1) % args.every == 0:
                     s.saved(checkpoints.save(step))
     dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(
+        0
+    )  # as Python ends, torch may destroy a thread that still runs, which aborts: then all would train once more
 
 
 if __name__ == "__main__":
