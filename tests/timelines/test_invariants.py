@@ -161,8 +161,9 @@ class Teller:
         self.story.after(self.chance.choice([1.0, 1.0, 130.0, 130.0, 130.0, 1300.0, 4000.0, 90_000.0]))
 
 
+# The same stories in every run: a search over tens of thousands is for a person with an hour, and its finds become stories of their own.
 @given(seeds)
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_a_policy_that_would_drain_everything_never_exceeds_a_limit(drain_all: object, seed: int) -> None:
     budget = replace(TIGHT, breaker_nodes_min=3 if seed % 4 == 0 else NODES)  # often closed, so that stories go on
     limits = TIGHT_AGAIN._replace(breaker_at=3 if seed % 4 == 0 else NODES)
@@ -170,7 +171,7 @@ def test_a_policy_that_would_drain_everything_never_exceeds_a_limit(drain_all: o
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_the_shipped_policy_never_exceeds_a_limit(seed: int) -> None:
     budget = replace(TIGHT, breaker_nodes_min=NODES)
     Teller(Watched(stories.settings(budget=budget), NODES, TIGHT_AGAIN), seed).play()

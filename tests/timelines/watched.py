@@ -57,6 +57,7 @@ class Watched(Story):
         self.isolated: list[tuple[float, str, tuple[str, ...]]] = []
         self.returned = self.taken_over = 0
         self.out: set[str] = set()  # taken out by us and, as far as anybody told, still out because of us
+        self.shown_free: set[str] = set()  # of those the scheduler had, what it last showed in service
         self.placed: dict[str, float] = {}  # since when the scheduler has our hold, by its own word
         self.tested: set[str] = set()  # passed a preflight, and nothing was done to it since
         self.operators: set[str] = set()  # held by an operator in the scheduler
@@ -133,6 +134,7 @@ class Watched(Story):
                 self.tested.add(action.node)
         elif action.verb == "cordon" and item.outcome.result in (Result.DONE, Result.ALREADY):
             self.placed[action.node] = item.at
+            self.shown_free.discard(action.node)
             self.operators.discard(action.node)  # the scheduler would not have taken ours
         elif action.verb == "cordon" and item.outcome.result is Result.REFUSED:
             self.operators.add(action.node)
@@ -198,7 +200,9 @@ class Watched(Story):
             self.placed.pop(node, None)
         for hold in item.holds if isinstance(item, HoldsObserved) else ():
             if hold.schedulable and self.placed.get(hold.node, item.at) < item.at:
-                del self.placed[hold.node]  # somebody gave it back, whatever our books say
+                self.shown_free.add(hold.node)  # somebody gave it back, whatever our books say
+            elif hold.schedulable is False:
+                self.shown_free.discard(hold.node)
 
     def _let_go(self, node: str, item: AnyInput) -> bool:
         if isinstance(item, ActionEnded):
@@ -207,8 +211,8 @@ class Watched(Story):
             self.returned += action.verb == "resume"
             return action.node == node and item.outcome.result in good.get(action.verb, ())
         released = isinstance(item, NodeSaid) and item.node == node and item.word is NodeWord.RELEASE
-        if (released or isinstance(item, Tick)) and node not in self.placed:
-            return True  # hands off is over, and our cordon was withdrawn before the scheduler had it
+        if (released or isinstance(item, Tick)) and (node not in self.placed or node in self.shown_free):
+            return True  # hands off is over, and our cordon was withdrawn before the scheduler had it, or lifted by somebody
         if isinstance(item, NodeSaid):
             return item.node == node and item.word is NodeWord.RETIRE
         if not isinstance(item, HoldsObserved):
