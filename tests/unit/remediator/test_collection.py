@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from remediator.serving.collection import EVERY_S, GROWN_OBJECTS, Collection
+from remediator.serving import collection as module
+from remediator.serving.collection import EVERY_S, Collection
 
 
 class Cycle:
@@ -47,9 +48,10 @@ def test_the_young_are_collected_between_times_too() -> None:
     assert gone() is None
 
 
-def test_all_are_looked_at_early_when_the_old_have_grown_many() -> None:
+def test_all_are_looked_at_early_when_the_old_have_grown_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GROWN_OBJECTS", 20_000)
     collection = Collection(0.0)
-    cycles = [Cycle() for _ in range(GROWN_OBJECTS + 1)]
+    cycles = [Cycle() for _ in range(20_001)]
     gone = weakref.ref(cycles[0])
     gc.collect(1)
     cycles.clear()
