@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from healthd.machine import Absent, Machine, Options
 from healthd.samples.versions import VersionsSample
+from vocabulary.kernel_options import telling
 
 _DMI = "/sys/class/dmi/id"
-# Words of the kernel's command line that change how GPUs and NICs perform or fail.
-_TELLING = (
-    "iommu",
-    "intel_iommu",
-    "amd_iommu",
-    "pci",
-    "pcie_aspm",
-    "numa_balancing",
-    "transparent_hugepage",
-    "mitigations",
-)
 
 
 def read(machine: Machine, options: Options) -> VersionsSample:  # noqa: ARG001 - every collector takes options
@@ -55,8 +45,3 @@ def microcodes(cpuinfo: str) -> str:
     """Each revision once; one is as it should be."""
     lines = (line.partition(":") for line in cpuinfo.splitlines() if line.startswith("microcode"))
     return " ".join(sorted({value.strip() for _, _, value in lines}))
-
-
-def telling(cmdline: str) -> str:
-    """The words that matter here, in order of the alphabet."""
-    return " ".join(sorted(word for word in cmdline.split() if word.partition("=")[0] in _TELLING))

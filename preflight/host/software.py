@@ -18,6 +18,7 @@ from preflight.driver import NoDriverError
 from preflight.host.driver import Driver
 from preflight.host.installed import Gpu, Software
 from preflight.host.machine import Machine
+from vocabulary.kernel_options import telling
 
 _PCI = "/sys/bus/pci/devices"
 _NVIDIA = 0x10DE
@@ -26,17 +27,6 @@ _FABRIC_MANAGER = "nv-fabricmanage"  # the kernel keeps fifteen letters of a pro
 _INITS = ("systemd", "init")
 _NCCL_PACKAGES = ("nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-nccl-cu11")
 _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib")
-# Words of the kernel's command line that change how GPUs and adapters perform or fail.
-_TELLING = (
-    "iommu",
-    "intel_iommu",
-    "amd_iommu",
-    "pci",
-    "pcie_aspm",
-    "numa_balancing",
-    "transparent_hugepage",
-    "mitigations",
-)
 
 Note = Callable[[str], None]
 
@@ -79,12 +69,11 @@ def _kernel(machine: Machine) -> dict[str, str | int]:
     release = (line.partition("=") for line in (machine.text("/etc/os-release") or "").splitlines())
     os_release = {key: value.strip("\"'") for key, _, value in release}
     cpuinfo = machine.text("/proc/cpuinfo") or ""
-    words = (machine.text("/proc/cmdline") or "").split()
     facts: dict[str, str | int] = {
         "kernel": machine.text("/proc/sys/kernel/osrelease") or "",
         "os": os_release.get("PRETTY_NAME", ""),
         "image": " ".join(os_release[key] for key in ("IMAGE_ID", "IMAGE_VERSION") if os_release.get(key)),
-        "kernel_options": " ".join(sorted(word for word in words if word.partition("=")[0] in _TELLING)),
+        "kernel_options": telling(machine.text("/proc/cmdline") or ""),
         "cpu": _first(r"^model name\s*: (.+)$", cpuinfo),
         "microcode": " ".join(sorted(set(re.findall(r"^microcode\s*: (\S+)", cpuinfo, re.MULTILINE)))),
         "bios": machine.text("/sys/class/dmi/id/bios_version") or "",

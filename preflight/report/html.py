@@ -19,6 +19,7 @@ from preflight.report import charts, dates, tables, wording
 from preflight.report.advice import RETEST, advice, told
 from preflight.report.pairs import pairs, without_pairs
 from preflight.results import Document, Expectation
+from vocabulary.spans import length
 
 LOCATIONS_SHOWN = 32
 _STYLE = "preflight.css"
@@ -123,7 +124,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
     )
     environment.filters |= {
         "moment": dates.moment,
-        "length": wording.length,
+        "length": length,
         "number": wording.number,
         "roughly": wording.roughly,
         "share": wording.share,

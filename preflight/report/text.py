@@ -17,13 +17,13 @@ from preflight.report.wording import (
     SOURCES,
     THE_NODE,
     clean,
-    length,
     limits,
     number,
     place,
     share,
 )
 from preflight.results import Document, Outcome, Result, Verdict
+from vocabulary.spans import length
 
 WIDTH = 110
 WRONG_SHOWN = 30

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from preflight.results import Expectation, Figure, Location, Outcome, Source
 
 SOURCES = {
@@ -31,7 +29,6 @@ SIGNS = {  # where there is no room for words
     Outcome.NOT_APPLICABLE: "–",
 }
 THE_NODE = "node"  # what a result without a device is about
-_SIZES = ((60, "min", 1, "s"), (3600, "h", 60, "min"), (86400, "d", 3600, "h"))
 
 
 def clean(text: str) -> str:
@@ -43,23 +40,6 @@ def clean(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
-def length(seconds: float) -> str:
-    """A duration as people say it.
-
-    >>> [length(s) for s in (0.04, 7.25, 303, 7500, 273_600)]
-    ['40 ms', '7.2 s', '5 min 3 s', '2 h 5 min', '3 d 4 h']
-    """
-    if not math.isfinite(seconds) or seconds < 0:
-        return f"{seconds:g} s"
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    size, large, part, small = max(unit for unit in _SIZES if seconds >= unit[0])
-    whole, rest = divmod(int(seconds), size)
-    return f"{whole} {large} {rest // part} {small}"
 
 
 def number(value: float) -> str:

@@ -23,10 +23,10 @@ from markupsafe import Markup
 from remediator.postmortem import plot
 from remediator.postmortem.document import Chart, LogLine, PostMortem
 from remediator.postmortem.escape import Ready, clean, fenced, markdown
+from vocabulary import spans
 
 SPARK_LINES = 4
 _STYLE = "postmortem.css"
-_SIZES = ((60, "min", 1, "s"), (3600, "h", 60, "min"), (86400, "d", 3600, "h"))
 
 
 class Form(str, enum.Enum):
@@ -82,20 +82,8 @@ def clock(at: float) -> str:
 
 
 def length(seconds: float | None) -> str:
-    """A duration as people say it.
-
-    >>> [length(s) for s in (None, 0.04, 7.25, 303, 7500, 273_600)]
-    ['–', '40 ms', '7.2 s', '5 min 3 s', '2 h 5 min', '3 d 4 h']
-    """
-    if seconds is None:
-        return "–"
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    size, large, part, small = max(unit for unit in _SIZES if seconds >= unit[0])
-    whole, rest = divmod(int(seconds), size)
-    return f"{whole} {large} {rest // part} {small}"
+    """A duration as people say it; a dash for none."""
+    return "–" if seconds is None else spans.length(seconds)
 
 
 def hours(gpu_hours: float | None) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preflight.group.launchers.place import DEFAULT_PORT, Place, number, own_name, word
+import msgspec
+
+from preflight.group.launchers.place import Place, at_master, number
 
 NAME = "kubernetes"
 
@@ -17,13 +19,5 @@ def read(environ: Mapping[str, str], host: str) -> Place | None:
     """
     if "JOB_COMPLETION_INDEX" not in environ:
         return None
-    return Place(
-        launcher=NAME,
-        rank=number(environ, "JOB_COMPLETION_INDEX"),
-        world=number(environ, "NNODES"),
-        node=own_name(environ, host),
-        address=word(environ, "MASTER_ADDR"),
-        port=number(environ, "MASTER_PORT", 65535) if environ.get("MASTER_PORT") else DEFAULT_PORT,
-        leaf=environ.get("HEALTHD_LEAF", ""),
-        run=environ.get("HEALTHD_RUN", ""),
-    )
+    place = at_master(environ, host, NAME, number(environ, "JOB_COMPLETION_INDEX"), number(environ, "NNODES"))
+    return msgspec.structs.replace(place, run=environ.get("HEALTHD_RUN", ""))

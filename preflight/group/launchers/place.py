@@ -41,6 +41,23 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return self.listed[rank] if rank < len(self.listed) else f"rank{rank}"
 
 
+def at_master(environ: Mapping[str, str], host: str, launcher: str, rank: int, world: int) -> Place:
+    """The place of a process whose meeting point stands in MASTER_ADDR and MASTER_PORT, and its leaf in HEALTHD_LEAF.
+
+    Raises:
+        LauncherError: nobody says where to meet, or the numbers do not fit.
+    """
+    return Place(
+        launcher=launcher,
+        rank=rank,
+        world=world,
+        node=own_name(environ, host),
+        address=word(environ, "MASTER_ADDR"),
+        port=number(environ, "MASTER_PORT", 65535) if environ.get("MASTER_PORT") else DEFAULT_PORT,
+        leaf=environ.get("HEALTHD_LEAF", ""),
+    )
+
+
 def number(environ: Mapping[str, str], name: str, most: int = RANKS_MAX) -> int:
     """A whole number that must be there.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from preflight.group.launchers.place import DEFAULT_PORT, LauncherError, Place, number, own_name, word
+import msgspec
+
+from preflight.group.launchers.place import LauncherError, Place, at_master, number
 
 NAME = "torchrun"
 RUN = ("HEALTHD_RUN", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
@@ -23,14 +25,7 @@ def read(environ: Mapping[str, str], host: str) -> Place | None:
         raise LauncherError(
             f"LOCAL_WORLD_SIZE={here}: a group is one process on each node; give torchrun --nproc-per-node=1"
         )
-    return Place(
-        launcher=NAME,
-        rank=number(environ, "RANK"),
-        world=number(environ, "WORLD_SIZE"),
-        node=own_name(environ, host),
-        address=word(environ, "MASTER_ADDR"),
-        port=number(environ, "MASTER_PORT", 65535) if environ.get("MASTER_PORT") else DEFAULT_PORT,
-        leaf=environ.get("HEALTHD_LEAF", ""),
-        run=".".join(environ.get(name, "") for name in RUN).strip("."),
-        store_is_there=environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
-    )
+    place = at_master(environ, host, NAME, number(environ, "RANK"), number(environ, "WORLD_SIZE"))
+    run = ".".join(environ.get(name, "") for name in RUN).strip(".")
+    there = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return msgspec.structs.replace(place, run=run, store_is_there=there)

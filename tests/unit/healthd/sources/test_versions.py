@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.checks.versions import Limits, VersionsCheck
-from healthd.collectors.versions import microcodes, os_release, read, telling
+from healthd.collectors.versions import microcodes, os_release, read
 from healthd.facts import Moment, Raise, Unknown
 from healthd.machine import Absent, Machine
 from healthd.samples.versions import VersionsSample
+from vocabulary.kernel_options import telling
 
 Build = Callable[[Mapping[str, str]], Machine]
 MACHINE = {

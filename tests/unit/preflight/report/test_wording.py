@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from preflight.report import columns, dates, wording
 from preflight.results import Expectation, Figure, Source
+from vocabulary import spans
+from vocabulary.spans import length
 
 
-@pytest.mark.parametrize("module", [columns, dates, wording], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [columns, dates, spans, wording], ids=lambda module: module.__name__)
 def test_the_examples_are_true(module: ModuleType) -> None:
     found = doctest.testmod(module)
     assert found.attempted
@@ -31,7 +33,7 @@ def test_what_is_clean_cannot_steer_anything(text: str) -> None:
 def test_every_float_can_be_told(value: float) -> None:
     assert dates.moment(value).isprintable()
     assert dates.timestamp(value).isprintable()
-    assert wording.length(value).isprintable()
+    assert length(value).isprintable()
     assert wording.share(value).isprintable()
     told = float(wording.number(value))
     assert math.isnan(value) if math.isnan(told) else math.isclose(told, value, rel_tol=6e-3)

@@ -1,0 +1,24 @@
+"""How long something took, as people say it."""
+
+from __future__ import annotations
+
+import math
+
+_SIZES = ((60, "min", 1, "s"), (3600, "h", 60, "min"), (86400, "d", 3600, "h"))
+
+
+def length(seconds: float) -> str:
+    """A duration as people say it.
+
+    >>> [length(s) for s in (0.04, 7.25, 303, 7500, 273_600)]
+    ['40 ms', '7.2 s', '5 min 3 s', '2 h 5 min', '3 d 4 h']
+    """
+    if not math.isfinite(seconds) or seconds < 0:
+        return f"{seconds:g} s"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    size, large, part, small = max(unit for unit in _SIZES if seconds >= unit[0])
+    whole, rest = divmod(int(seconds), size)
+    return f"{whole} {large} {rest // part} {small}"
