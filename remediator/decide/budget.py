@@ -15,7 +15,7 @@ import msgspec
 
 from remediator.decide.guards import Guarded
 from remediator.decide.spares import free_besides
-from remediator.model.records import IncidentState, NodeRecord
+from remediator.model.records import Incident, IncidentState, NodeRecord
 from remediator.model.rules import Pattern
 from remediator.state import EJECT, ISOLATION, ClusterState
 from vocabulary.finding import Finding, Severity
@@ -169,10 +169,15 @@ def _shared(state: ClusterState, node: NodeRecord, budget: Budget) -> Iterator[G
             yield _open_at(state, "partition-open", "partition", name, budget.open_per_partition_max)
 
 
+def _acts(incident: Incident) -> bool:
+    """Whether something is done about it; or will be in this very moment, since it is to be decided anew and comes later in line."""
+    return incident.state is IncidentState.ACTING or (incident.state is IncidentState.OPEN and not incident.rule)
+
+
 def _open_at(state: ClusterState, guard: str, kind: str, name: str, most: int) -> Guarded:
     """An action is open as long as its plan runs; a node that waits for a part or a person blocks no neighbour."""
     held = state.index.members(f"{kind}:{name}") & state.held
-    busy = [n for n in held if (i := state.incident_of(n)) is not None and i.state is IncidentState.ACTING]
+    busy = [n for n in held if (i := state.incident_of(n)) is not None and _acts(i)]
     named = ", ".join(nsmallest(NAMED_MAX, busy)) or "none"
     return Guarded(guard, len(busy) < most, f"{len(busy)} of at most {most} actions open in {kind} {name} ({named})")
 

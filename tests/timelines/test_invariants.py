@@ -161,7 +161,12 @@ class Teller:
         self.story.after(self.chance.choice([1.0, 1.0, 130.0, 130.0, 130.0, 1300.0, 4000.0, 90_000.0]))
 
 
-# The same stories in every run: a search over tens of thousands is for a person with an hour, and its finds become stories of their own.
+# Found by searches over tens of thousands of stories: each once broke a rule, of the centre or of its auditor, about a hold that
+# the scheduler showed before anybody here had made it.
+FOUND = (7635964, 10001767, 10002027, 10007445, 10007709, 10007827, 10008891, 10010667, 60009049)
+
+
+# The same stories in every run: a longer search is for a person with an hour, and what it finds becomes one of FOUND.
 @given(seeds)
 @settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_a_policy_that_would_drain_everything_never_exceeds_a_limit(drain_all: object, seed: int) -> None:
@@ -173,6 +178,12 @@ def test_a_policy_that_would_drain_everything_never_exceeds_a_limit(drain_all: o
 @given(seeds)
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_the_shipped_policy_never_exceeds_a_limit(seed: int) -> None:
+    budget = replace(TIGHT, breaker_nodes_min=NODES)
+    Teller(Watched(stories.settings(budget=budget), NODES, TIGHT_AGAIN), seed).play()
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_stories_that_once_broke_a_rule(seed: int) -> None:
     budget = replace(TIGHT, breaker_nodes_min=NODES)
     Teller(Watched(stories.settings(budget=budget), NODES, TIGHT_AGAIN), seed).play()
 

@@ -57,6 +57,7 @@ class Watched(Story):
         self.isolated: list[tuple[float, str, tuple[str, ...]]] = []
         self.returned = self.taken_over = 0
         self.out: set[str] = set()  # taken out by us and, as far as anybody told, still out because of us
+        self.held_before: set[str] = set()
         self.shown_free: set[str] = set()  # of those the scheduler had, what it last showed in service
         self.placed: dict[str, float] = {}  # since when the scheduler has our hold, by its own word
         self.tested: set[str] = set()  # passed a preflight, and nothing was done to it since
@@ -76,6 +77,7 @@ class Watched(Story):
     def _tell(self, item: AnyInput) -> None:
         breaker_was_open = self.state.incident_of(BREAKER) is not None and not isinstance(item, BreakerReset)
         busy = self._busy()
+        self.held_before = {name for name, node in self.state.nodes.items() if node.held}
         states = {name: node.state for name, node in self.state.nodes.items()}
         actions, seen = dict(self.actions), len(self.occurrences)
         self._hear(item)
@@ -104,8 +106,10 @@ class Watched(Story):
                 elif hold.owner is Owner.OPERATOR and not asked:  # otherwise the scheduler's answer will say it
                     self.operators.add(hold.node)
                     self.taken_over += hold.node in self.out
-                elif hold.owner is Owner.US and not asked:
-                    self.placed.setdefault(hold.node, item.at)
+                elif hold.owner is Owner.US:
+                    self.placed.setdefault(
+                        hold.node, item.at
+                    )  # by the scheduler's own word, whatever else is asked of it
         elif isinstance(item, NodeSaid):
             self._hear_word(item)
         elif isinstance(item, ActionEnded | OrderAnswered):
@@ -181,7 +185,10 @@ class Watched(Story):
         if action.verb in REPAIRS:
             self.tested.discard(action.node)
         elif action.verb == "cordon":
-            assert decision.answer is Answer.ACT or decision.rule == RULE
+            again = (
+                ".again" in action.id and action.node in self.held_before
+            )  # a hold that is there is asked for once more
+            assert again or decision.answer is Answer.ACT or decision.rule == RULE
             assert action.node in self.out, "taken out without being counted"
         elif action.verb == "resume":
             assert action.node in self.tested, f"{action.node} comes back without a passed preflight"
