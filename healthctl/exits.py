@@ -1,4 +1,4 @@
-"""How a command ends: the exit codes (also in ``docs/cli.md``), and an error as one line."""
+"""How a command ends: the exit codes (also in ``docs/reference/cli.md``), and an error as one line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The explicit list of sources that the source child reads.
 
-To add one, write its sample, collector, check and test, and name it here: `docs/adding-a-source.md` walks through it.
+To add one, write its sample, collector, check and test, and name it here: `docs/how-to/adding-a-source.md` walks through it.
 """
 
 from __future__ import annotations

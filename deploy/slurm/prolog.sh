@@ -1,5 +1,5 @@
 #!/bin/sh
-# Slurm's Prolog: may a job begin on this node? docs/preflight-gate.md says how to set it up.
+# Slurm's Prolog: may a job begin on this node? docs/how-to/preflight-gate.md says how to set it up.
 #
 #   healthd calls the node unfit, or a test proves it bad  -> 1: Slurm drains the node and puts the job back into the queue
 #   everything else, also no answer and no conclusion      -> 0: the job begins, and a line in the log says why

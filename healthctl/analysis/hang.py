@@ -20,7 +20,7 @@ PLACES_MAX = 12
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What programs get. `kind`: none, dead_rank, stuck_compute, mismatched_collectives, network; docs/hangs.md."""
+    """What programs get. `kind`: none, dead_rank, stuck_compute, mismatched_collectives, network; docs/explanation/hangs.md."""
 
     kind: str
     culprits: tuple[int, ...]

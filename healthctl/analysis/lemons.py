@@ -58,7 +58,7 @@ def lemons(
     """Read node events from FILE (CSV, JSON lines or Parquet) and say which nodes fail more often than chance explains.
 
     Columns: node, time, kind; optional: start, end, duration, job, user, nodes, code, rack, batch, driver, gpus.
-    docs/lemons.md tells the kinds. Nothing after --as-of is used. Ends with 1 if a node is above one half.
+    docs/explanation/lemons.md tells the kinds. Nothing after --as-of is used. Ends with 1 if a node is above one half.
     """
     from healthctl.analysis.fleet_record import fleet_record
     from healthctl.analysis.lemons_plot import draw

@@ -68,7 +68,7 @@ def stragglers(file: Path, until: int | None, plot: Path | None, output: str) ->
     """Read step times from FILE (CSV, JSON lines or Parquet) and name the ranks that slow each job down, or nobody.
 
     Columns: job, step, rank, compute_s; optional: forward_s, backward_s, comm_s, data_s, step_s, stage, role, dp_rank,
-    pp_rank, tp_rank, tokens, node, time (docs/stragglers.md). Ends with 1 if somebody is named.
+    pp_rank, tp_rank, tokens, node, time (docs/explanation/stragglers.md). Ends with 1 if somebody is named.
     """
     from healthctl.analysis.table import read_table
     from remediator.detect.stragglers.judge import judge

@@ -56,7 +56,7 @@ def checkpoint(
 ) -> None:
     """How often to save: the optimum by Daly's formula, and what saving more or less often would waste.
 
-    What is measured here: nothing. A running job measures its own costs (docs/checkpoint-interval.md).
+    What is measured here: nothing. A running job measures its own costs (docs/explanation/checkpoint-interval.md).
     """
     from healthd.trainer.interval.optimum import daly_s, waste_at, young_daly_s
 

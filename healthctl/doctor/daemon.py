@@ -29,7 +29,9 @@ def daemon(config: Config) -> Iterator[Advice]:
     if verdict.health in ("healthy", "degraded"):
         yield good("healthd", found)
     else:
-        yield bad("healthd", found, "no work should be placed here", "healthctl node check, and docs/healthd.md")
+        yield bad(
+            "healthd", found, "no work should be placed here", "healthctl node check, and docs/reference/healthd.md"
+        )
 
 
 def centre(config: Config) -> Iterator[Advice]:

@@ -1,4 +1,4 @@
-"""The beacon page: where each block lies, what it holds, how it is checked. Pure; `docs/beacon.md` is its prose.
+"""The beacon page: where each block lies, what it holds, how it is checked. Pure; `docs/reference/beacon.md` is its prose.
 
 Three blocks are framed JSON (identity, acknowledgement, mailbox): they change rarely and want names. Two are packed
 (state, and the ring of `ring`): they change every step and must cost nothing. Every block carries its own CRC-32, because neither

@@ -1,4 +1,4 @@
-"""The ring of a beacon page: one entry for each finished step. Pure; `docs/beacon.md` is its prose.
+"""The ring of a beacon page: one entry for each finished step. Pure; `docs/reference/beacon.md` is its prose.
 
 A number that is not there is told by a flag, never by a value, so a loss of NaN is a loss that was reported as NaN.
 """

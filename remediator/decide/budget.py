@@ -1,6 +1,6 @@
 """How many nodes we may take out of service: in level (at once) and in rate, for the cluster and for what nodes share.
 
-Un-isolating is never asked about here, so it can never be blocked. docs/budgets.md tells where the numbers come from.
+Un-isolating is never asked about here, so it can never be blocked. docs/explanation/budgets.md tells where the numbers come from.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The factors say how soon a node fails whose usual time between failures is nine months: one that was given back fails
 again within a day in 22 of 100 cases, within four weeks in 42 (published for a fleet that trains language models);
-the others are ours, to be replaced by measurements (docs/checkpoint-interval.md has the table).
+the others are ours, to be replaced by measurements (docs/explanation/checkpoint-interval.md has the table).
 
 The same factors say where to place a job: `place` takes the nodes that are least likely to fail.
 """

@@ -13,7 +13,7 @@ from trainer_job import TrainingJob
 
 ROOT = Path(__file__).parents[2]
 BEFORE, AFTER = ROOT / "examples" / "adopt_before.py", ROOT / "examples" / "adopt_after.py"
-DOCUMENT = ROOT / "docs" / "adopting.md"
+DOCUMENT = ROOT / "docs" / "how-to" / "adopting.md"
 STEPS = 600
 
 

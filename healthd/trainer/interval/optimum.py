@@ -2,7 +2,7 @@
 
 The model: failures come at a constant rate and take the job back to its last whole checkpoint. `stall_s` is the time in
 which a save stops training (C in the formulas), `mtbf_s` the job's mean time between failures (F), an interval the
-training done between two saves. `docs/checkpoint-interval.md` derives what is here.
+training done between two saves. `docs/explanation/checkpoint-interval.md` derives what is here.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Read in this order, which is also that of the data: `history` (the record), `blame` (incidents of nodes), `service` (the time
 in which they could fail), `filter` (usual or lemon, day by day), `marks` (what else speaks against a node), `judgement`.
-How it is meant: docs/lemons.md.
+How it is meant: docs/explanation/lemons.md.
 """
 
 from remediator.detect.lemons.history import DAY_S, History, Kind

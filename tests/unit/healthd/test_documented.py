@@ -12,7 +12,7 @@ from healthd.grammar.families import FAMILIES
 from healthd.grammar.form import Family
 from healthd.sources import SOURCES
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "healthd.md").read_text()
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "reference" / "healthd.md").read_text()
 WORDS = set(re.findall(r"[a-z0-9_]+", DOCUMENT))
 
 

@@ -12,7 +12,7 @@ from remediator.playbook.lint import lint
 from remediator.playbook.load import load_policy
 from vocabulary.catalogue_file import load_catalogue
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "watchdogs.md").read_text()
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "reference" / "watchdogs.md").read_text()
 
 
 def test_the_playbook_in_the_document_has_no_mistake(tmp_path: Path) -> None:

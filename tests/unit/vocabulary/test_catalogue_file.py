@@ -106,7 +106,7 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
 
 
 def test_the_example_in_the_docs_works(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "catalogue.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "catalogue.md").read_text()
     example = next(part for part in text.split("```") if part.startswith("yaml\nversion: site-1"))
     mine = tmp_path / "site.yaml"
     mine.write_text(example.removeprefix("yaml\n"))

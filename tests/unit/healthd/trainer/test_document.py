@@ -1,4 +1,4 @@
-"""A reader written from docs/beacon.md alone, as another language would have it: no word of our code in it."""
+"""A reader written from docs/reference/beacon.md alone, as another language would have it: no word of our code in it."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def test_a_node_is_told_with_its_places_and_the_site_has_the_last_word() -> None
 
 
 def test_the_examples_of_the_document_are_right() -> None:
-    document = (Path(__file__).parents[5] / "docs" / "webhooks.md").read_text()
+    document = (Path(__file__).parents[5] / "docs" / "how-to" / "webhooks.md").read_text()
     blocks = re.findall(r"```yaml\n(.*?)```", document, re.DOTALL)
     kinds = set()
     for block in blocks:
