@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
+from collections.abc import Iterator
 from typing import IO, Any
 
 import click
@@ -29,3 +31,13 @@ class Failure(click.ClickException):
         from healthctl.output import clean
 
         click.echo(f"healthctl: {clean(self.message)}", file=file, err=True)
+
+
+@contextlib.contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Around imports that only an optional part of the package brings: what is missing is said in one line."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        todo = f"install it: pip install 'gpu-healthd[{name}]'"
+        raise Failure(f"this needs the module {error.name}, which is not here; {todo}") from error

@@ -32,6 +32,7 @@ COMMANDS = {
     "inject": ("healthctl.commands.inject:inject", "Write a marked test fault."),
     "launch": ("healthctl.commands.launch:launch", "Run a training job and bring it back after a fault."),
     "demo": ("healthctl.demo.command:demo", "Show the whole path on this machine."),
+    "up": ("healthctl.commands.up:up", "Run this machine as a cluster of one, with its real GPUs."),
     "version": ("healthctl.commands.version:version", "What is installed."),
 }
 

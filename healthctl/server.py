@@ -22,6 +22,7 @@ CA_VARIABLE = "HEALTHCTL_CA_FILE"
 TOKEN_VARIABLE = "HEALTHCTL_TOKEN_FILE"  # noqa: S105 - a variable's name
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Unreachable(Failure):
@@ -50,13 +51,7 @@ class Server:
         """
         if wait_s:
             query["wait_s"] = wait_s
-        answer = self._ask("GET", path, ANSWER_DEADLINE_S + wait_s, params=query)
-        try:
-            return decode(answer.content, kind)
-        except WireError as error:
-            raise Failure(
-                f"{self._url}{path}: the answer cannot be read: {error}; is this a remediator of our version?"
-            ) from None
+        return self._read(path, self._ask("GET", path, ANSWER_DEADLINE_S + wait_s, params=query), kind)
 
     def page(self, path: str, **query: str) -> bytes:
         """Fetch `path` as it is. Raises as `get`."""
@@ -65,7 +60,19 @@ class Server:
 
     def post(self, path: str, message: Any, headers: dict[str, str] | None = None) -> None:
         """Send a message that is answered without words. Raises as `get`."""
-        self._ask("POST", path, ANSWER_DEADLINE_S, data=encode(message), headers=headers)
+        self._ask("POST", path, ANSWER_DEADLINE_S, data=b"" if message is None else encode(message), headers=headers)
+
+    def exchange(self, path: str, message: Any, kind: type[T]) -> T:
+        """Send a message and read the answer as `kind`. Raises as `get`."""
+        return self._read(path, self._ask("POST", path, ANSWER_DEADLINE_S, data=encode(message)), kind)
+
+    def _read(self, path: str, answer: requests.Response, kind: type[T]) -> T:
+        try:
+            return decode(answer.content, kind)
+        except WireError as error:
+            raise Failure(
+                f"{self._url}{path}: the answer cannot be read: {error}; is this a remediator of our version?"
+            ) from None
 
     def _ask(self, method: str, path: str, deadline_s: float, **more: Any) -> requests.Response:
         import requests
@@ -103,33 +110,53 @@ class _Bearer:
         return request
 
 
-def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command ``--server`` and ``--token-file``; it is called with a `Server` as its argument ``server``."""
+def connection_options(command: F) -> F:
+    """Give a command ``--server``, ``--token-file`` and ``--ca-file``, which `connect` takes."""
+    for option in (
+        click.option(
+            "--ca-file",
+            envvar=CA_VARIABLE,
+            type=click.Path(path_type=Path),
+            help="Certificates that the server's must be signed by. [default: the system's]",
+            show_envvar=True,
+        ),
+        click.option(
+            "--token-file",
+            envvar=TOKEN_VARIABLE,
+            type=click.Path(path_type=Path),
+            help="File with the operator's token.",
+            show_envvar=True,
+        ),
+        click.option(
+            "--server", "url", envvar=SERVER_VARIABLE, metavar="URL", help="The remediator.", show_envvar=True
+        ),
+    ):
+        command = option(command)
+    return command
 
-    @click.option("--server", "url", envvar=SERVER_VARIABLE, metavar="URL", help="The remediator.", show_envvar=True)
-    @click.option(
-        "--token-file",
-        envvar=TOKEN_VARIABLE,
-        type=click.Path(path_type=Path),
-        help="File with the operator's token.",
-        show_envvar=True,
-    )
-    @click.option(
-        "--ca-file",
-        envvar=CA_VARIABLE,
-        type=click.Path(path_type=Path),
-        help="Certificates that the server's must be signed by. [default: the system's]",
-        show_envvar=True,
-    )
+
+def connect(url: str | None, token_file: Path | None, ca_file: Path | None) -> Server:
+    """The server that the options name; nothing is asked yet.
+
+    Raises:
+        Failure: one of them is missing or cannot be used.
+    """
+    if not url:
+        raise Failure(f"no server given; use --server URL or set {SERVER_VARIABLE}", Exit.USAGE)
+    if token_file is None:
+        raise Failure(f"no token given; use --token-file PATH or set {TOKEN_VARIABLE}", Exit.USAGE)
+    if ca_file is not None and not ca_file.is_file():
+        raise Failure(f"{ca_file}: there is no such file of certificates", Exit.USAGE)
+    return Server(url, _read_token(token_file), ca_file)
+
+
+def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same options for a command that is called with a `Server` as its argument ``server``."""
+
+    @connection_options
     @wraps(command)
     def with_server(*args: Any, url: str | None, token_file: Path | None, ca_file: Path | None, **kwargs: Any) -> Any:
-        if not url:
-            raise Failure(f"no server given; use --server URL or set {SERVER_VARIABLE}", Exit.USAGE)
-        if token_file is None:
-            raise Failure(f"no token given; use --token-file PATH or set {TOKEN_VARIABLE}", Exit.USAGE)
-        if ca_file is not None and not ca_file.is_file():
-            raise Failure(f"{ca_file}: there is no such file of certificates", Exit.USAGE)
-        return command(*args, server=Server(url, _read_token(token_file), ca_file), **kwargs)
+        return command(*args, server=connect(url, token_file, ca_file), **kwargs)
 
     return with_server
 

@@ -1,0 +1,138 @@
+"""`healthctl up`: this machine as a cluster of one."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from healthctl.exits import Exit, Failure, extra
+from healthctl.output import clean, facts
+
+if TYPE_CHECKING:
+    from healthctl.up.home import Home, Ports
+    from remediator.model.views import NodeView
+
+REMEDIATOR_PORT, HEALTHD_PORT = 15180, 15190
+
+
+def _default_dir() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser() / "gpu-healthd"
+
+
+@click.command(
+    epilog="Example: healthctl up --dir /tmp/try. Exit codes: 0 ended by Ctrl-C, 2 wrong usage, 3 it cannot be brought up."
+)
+@click.option("--dir", "directory", type=click.Path(file_okay=False, path_type=Path),
+              help="Keep everything there.  [default: ~/.local/state/gpu-healthd]")  # fmt: skip
+@click.option("--node", help="What this machine is called.  [default: its host name]")
+@click.option("--port", type=click.IntRange(1, 65535),
+              help=f"Of the page and the API.  [default: {REMEDIATOR_PORT}, or a free one]")  # fmt: skip
+@click.option("--accept-injected", is_flag=True, help="Let 'healthctl inject' count, marked as injected.")
+def up(directory: Path | None, node: str | None, port: int | None, *, accept_injected: bool) -> None:
+    """Run this machine as a cluster of one: its own GPUs and kernel log, a centre that observes and does nothing.
+
+    Starts the remediator (SQLite, local scheduler, mode observe) and healthd, and prints where the page and the token are.
+    Ctrl-C ends both. The same --dir again goes on with its history. Orders to reset or reboot are refused.
+    """
+    from vocabulary.identity import require_node_name
+
+    try:
+        name = require_node_name(node or socket.gethostname())
+    except ValueError as error:
+        raise Failure(f"--node: {error}", Exit.USAGE) from None
+    over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: over.set())
+    with extra("remediator"):
+        from healthctl.up.home import Home, Running
+        from healthctl.up.tokens import provide
+
+        home = Home((directory or _default_dir()).absolute())
+        known = home.prepare()
+        with home.take() as lock:
+            provide(home, name)
+            ports = _ports(port)
+            home.configure(name, ports, accept_injected=accept_injected)
+            url = f"http://127.0.0.1:{ports.remediator}"
+            home.say(lock, Running(os.getpid(), url, str(home.token_file)))
+            _run(home, url, name, over, known=known)
+
+
+def _ports(wanted: int | None) -> Ports:
+    from healthctl.demo.slurm_cluster import free_ports
+    from healthctl.up.cluster import is_free
+    from healthctl.up.home import Ports
+
+    if wanted is not None and not is_free(wanted):
+        raise Failure(f"--port {wanted}: somebody listens there already; give another", Exit.USAGE)
+    free = free_ports(2)
+    usual = (wanted or REMEDIATOR_PORT, HEALTHD_PORT)
+    remediator, healthd = (port if is_free(port) else other for port, other in zip(usual, free, strict=True))
+    return Ports(remediator, healthd)
+
+
+def _run(home: Home, url: str, node: str, over: threading.Event, *, known: bool) -> None:
+    from healthctl.demo.programs import ProgramError, Programs
+    from healthctl.server import Server
+    from healthctl.up.cluster import OneMachine
+
+    click.echo(f"starting in {home.path}{', which has a history' if known else ''} …", err=True)
+    with Programs(home.log_dir) as programs:
+        machine = OneMachine(home, programs, over)
+        try:
+            machine.start()
+            found = machine.first_word(Server(url, home.token_file.read_text().strip()), node)
+            if found is not None:
+                click.echo(_page(home, url, found))
+                _lacking(home)
+                click.echo("\nCtrl-C ends both.")
+            for sentence in machine.watch():
+                click.echo(f"healthctl: {clean(sentence)}", err=True)
+        except ProgramError as error:
+            raise Failure(str(error)) from None
+    click.echo(f"ended; everything is kept in {home.path}", err=True)
+
+
+def _page(home: Home, url: str, node: NodeView) -> str:
+    """Where everything is, and how to ask."""
+    where = facts(
+        [
+            ("page", f"{url}/"),
+            ("token", f"{home.token_file} (an admin's; for the page and for healthctl)"),
+            ("node", f"{node.node}, {node.health}, {_gpus(node)}"),
+            ("mode", "observe: it says what it would do, and does nothing"),
+            ("logs", str(home.log_dir)),
+        ]
+    )
+    variables = {
+        "HEALTHCTL_SERVER": url,
+        "HEALTHCTL_TOKEN_FILE": str(home.token_file),
+        "HEALTHD_SOCKET": str(home.socket),
+        "HEALTHD_BEACON_DIR": str(home.beacons),
+    }
+    lines = [f"  export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    return "\n".join([where, "", "In another terminal:", *lines, "  healthctl status"])
+
+
+def _gpus(node: NodeView) -> str:
+    names = sorted({gpu.name for gpu in node.gpus})
+    count = len(node.gpus)
+    return f"{count} GPU{'' if count == 1 else 's'} ({', '.join(names)})" if count else "no GPU: host checks only"
+
+
+def _lacking(home: Home) -> None:
+    from healthctl.up.lacking import lacking
+
+    for advice in lacking(home.healthd_config):
+        click.echo(f"\n{clean(f'{advice.state.value}: {advice.part}: {advice.found}')}")
+        for text in (advice.why, advice.todo):
+            if text:
+                click.echo(clean(f"         {text}"))

@@ -1,0 +1,102 @@
+"""Brings the two programs of a cluster of one up, and says of each that ends why."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+from healthctl.demo.programs import Programs, last_line
+from healthctl.exits import Failure
+from healthctl.server import Server
+from healthctl.up.home import Home
+from remediator.model.views import NodeList, NodeView
+
+READY_DEADLINE_S = 60.0
+LOOK_S = 0.2
+RESTARTS_MAX, WITHIN_S = 5, 60.0
+PROGRAMS = ("remediator", "healthd")
+
+
+class OneMachine:
+    """The programs, under a supervisor that starts each again when it ends. `over` is set when they are to end."""
+
+    def __init__(self, home: Home, programs: Programs, over: Event) -> None:
+        self._home = home
+        self._programs = programs
+        self._over = over
+        self._known = dict.fromkeys(PROGRAMS, 1)
+        self._restarts: list[float] = []
+
+    def start(self) -> None:
+        """Start both.
+
+        Raises:
+            ProgramError: one cannot be executed.
+        """
+        env = dict(os.environ) | {"PYTHONUNBUFFERED": "1"}
+        module = {"remediator": ["remediator", "serve"], "healthd": ["healthd.main"]}
+        config = {"remediator": self._home.remediator_config, "healthd": self._home.healthd_config}
+        for name in PROGRAMS:
+            argv = [sys.executable, "-m", *module[name], "--config", str(config[name])]
+            self._programs.start(name, argv, env=env, restart=True)
+
+    def first_word(self, server: Server, node: str) -> NodeView | None:
+        """The node as the centre sees it once it has reported; None if we are to end before.
+
+        Raises:
+            Failure: a program does not stay up, or nothing was reported in time; names the log.
+        """
+        deadline = time.monotonic() + READY_DEADLINE_S
+        while not self._over.wait(LOOK_S):
+            for name in PROGRAMS:
+                if self._programs.starts(name) > 1:
+                    raise self._ended(name)
+            try:
+                found = next((n for n in server.get("/v1/nodes", NodeList).nodes if n.node == node), None)
+            except Failure:
+                found = None  # not listening yet
+            if found is not None and found.last_seen is not None and found.health != "unknown":
+                return found
+            if time.monotonic() > deadline:
+                if found is not None:
+                    return found
+                raise Failure(f"{node} did not report within {READY_DEADLINE_S:g} s; look into {self._home.log_dir}")
+        return None
+
+    def watch(self) -> Iterator[str]:
+        """A sentence for each program that ended and was started again, until we are to end.
+
+        Raises:
+            Failure: they do not stay up.
+        """
+        while not self._over.wait(LOOK_S):
+            for name in PROGRAMS:
+                starts = self._programs.starts(name)
+                if starts == self._known[name]:
+                    continue
+                self._known[name] = starts
+                now = time.monotonic()
+                self._restarts = [at for at in self._restarts if now - at < WITHIN_S] + [now]
+                if len(self._restarts) > RESTARTS_MAX:
+                    raise self._ended(name)
+                yield f"{name} ended and was started again: {last_line(self._programs.log(name))}"
+
+    def _ended(self, name: str) -> Failure:
+        log: Path = self._programs.log(name)
+        return Failure(f"{name} does not stay up: {last_line(log)} (whole log: {log})")
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens there on 127.0.0.1."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
