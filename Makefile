@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint test chaos adapters kernels golden bench demo example lock clean
+.PHONY: help venv lint test chaos adapters kernels golden docs reference bench demo example lock clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ kernels: venv ## the GPU kernels' tests, which need Triton and no GPU; it goes i
 
 golden: venv ## rewrite the golden files; review the diff
 	GOLDEN=update $(BIN)/python -m pytest -q -m "not chaos and not slurm"
+
+docs: venv ## the documents as a site, in build/site; a dead link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+reference: venv ## write anew the pages of docs/reference that are made from code; review the diff
+	$(BIN)/python -m tools.reference
 
 bench: venv ## measure the budgets of docs/ and print tables
 	@for script in bench/*.py; do $(BIN)/python $$script || test $$? = 3 || exit 1; done # 3: not on this machine
