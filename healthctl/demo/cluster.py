@@ -33,7 +33,7 @@ SOURCE = Path(__file__).resolve().parents[2]
 NODES = 5
 KERNEL_LOG = Path("/dev/kmsg")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - beacons are memory-backed files
-READY_DEADLINE_S = 60.0
+READY_DEADLINE_S = 120.0
 COMMAND_DEADLINE_S = 60.0
 BIN = Path(sys.executable).parent
 

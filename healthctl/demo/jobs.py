@@ -17,7 +17,7 @@ from healthctl.demo.training import COMMAND
 
 REQUEUE_EXIT = 75  # what `healthctl launch` answers when too few nodes are left
 ALLOCATION = 4
-LEAVE_S = 5.0
+LEAVE_S = 15.0  # a rank that saves on a busy machine is slow, and not stuck
 
 
 class Training(msgspec.Struct, frozen=True):

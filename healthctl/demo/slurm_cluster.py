@@ -19,7 +19,7 @@ import msgspec
 from healthctl.demo.programs import ProgramError, Programs, wait_for
 
 NEEDED = ("munged", "slurmctld", "slurmd", "scontrol", "squeue", "sinfo", "sbatch", "srun", "scancel")
-READY_DEADLINE_S = 60.0
+READY_DEADLINE_S = 120.0
 COMMAND_DEADLINE_S = 30.0
 SOCKET_PATH_MAX = 100  # a UNIX socket's path holds 107 bytes
 SBIN = "/usr/sbin:/sbin:/usr/local/sbin"

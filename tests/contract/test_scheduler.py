@@ -105,10 +105,15 @@ class SlurmWorld:
     def clean(self) -> None:
         self.end_work()
         wait_for(self._all_known, 60, "slurmctld to know its nodes")
-        for node, state in self.cluster.node_states().items():
+        wait_for(self._all_idle, 90, "idle nodes")
+
+    def _all_idle(self) -> bool:
+        """Lifts what stands in the way: a slurmctld that was just started may find a node down only now."""
+        states = self.cluster.node_states()
+        for node, state in states.items():
             if state.startswith(("drain", "down")):
                 self.operator_lifts(node)
-        wait_for(lambda: set(self.cluster.node_states().values()) == {"idle"}, 60, "idle nodes")
+        return len(states) == len(self.cluster.shape.nodes) and set(states.values()) == {"idle"}
 
 
 class KubernetesWorld:

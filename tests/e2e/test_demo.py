@@ -14,7 +14,7 @@ import pytest
 from healthctl.demo.scenario import POINTS, TARGETS
 from healthctl.demo.slurm_cluster import why_not
 
-DEADLINE_S = 400
+DEADLINE_S = 900
 HEALTHCTL = Path(sys.executable).with_name("healthctl")
 # Both daemons, at points where most is under way, with every test run; all of them with `make chaos`.
 SOME_KILLS = ["healthd@graceful-ordered", "remediator@abort-fault"]
