@@ -1,16 +1,23 @@
-"""What a terminal gets to see: aligned tables, JSON, times; nothing from outside may carry control characters."""
+"""What people and programs get to see: blocks of tables and facts, JSON, YAML, times; nothing from outside may steer a terminal.
+
+A command describes its page once, in blocks; `plain` writes them for pipes and files, `healthctl.terminal` for a terminal.
+"""
 
 from __future__ import annotations
 
+import enum
+import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import click
 import msgspec
 
-F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
+# For commands that ask nobody; those that show a view of the centre take `healthctl.screen.view_options`.
 output_option = click.option(
     "-o",
     "--output",
@@ -19,6 +26,81 @@ output_option = click.option(
     show_default=True,
     help="For people, or for programs.",
 )
+
+
+class Tone(enum.Enum):
+    """How a word is to be taken; on a terminal a symbol and a colour beside it."""
+
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+    UNKNOWN = "unknown"
+
+
+class Cell(NamedTuple):
+    """A word with its tone."""
+
+    text: str
+    tone: Tone
+
+
+Value = str | Cell
+
+_TONES = {
+    Tone.GOOD: "healthy ok succeeded done closed act active yes acknowledged info sent delivered",
+    Tone.WARN: "degraded suspect draining testing probation waiting running planned open acting warning recommend approve "
+    "held observe operator-held resetting due pending",
+    Tone.BAD: "unhealthy quarantined failed error fatal breaker refused replace lost",
+    Tone.UNKNOWN: "unknown ? silent superseded cancelled",
+}
+_TONE_OF = {word: tone for tone, words in _TONES.items() for word in words.split()}
+
+
+def state(word: str) -> Value:
+    """`word` in its tone, if it is one of those that have one."""
+    tone = _TONE_OF.get(word)
+    return Cell(word, tone) if tone else word
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """One column of a table. `wide` ones are shown with ``-o wide``; `prose` is what gives way on a narrow terminal."""
+
+    title: str
+    value: Callable[[T], Value]
+    wide: bool = False
+    prose: bool = False
+
+
+@dataclass(frozen=True)
+class Rows(Generic[T]):
+    """A table; `empty` is said where there is nothing to list."""
+
+    items: Sequence[T]
+    columns: Sequence[Column[T]]
+    empty: str = ""
+
+    def shown(self, *, wide: bool) -> list[Column[T]]:
+        """The columns that are asked for."""
+        return [column for column in self.columns if wide or not column.wide]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One `name  value` line for each pair whose value is not empty."""
+
+    pairs: Sequence[tuple[str, Value]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A sentence of its own; `indent` in columns."""
+
+    value: Value
+    indent: int = 0
+
+
+Block = Rows[Any] | Facts | Line
 
 
 def clean(text: str) -> str:
@@ -30,6 +112,37 @@ def clean(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def text_of(value: Value) -> str:
+    """What a value says, cleaned; without its tone."""
+    return clean(value.text if isinstance(value, Cell) else value)
+
+
+def plain(blocks: Iterable[Block], *, wide: bool = False) -> str:
+    """Blocks as text without colours, a line for each row however long: for pipes, files and terminals that can no more.
+
+    Lines that follow each other stand together; anything else has an empty line before it.
+    """
+    shown: list[str] = []
+    before: Block | None = None
+    for block in blocks:
+        text = _plain(block, wide)
+        if text:
+            together = isinstance(block, Line) and isinstance(before, Line)
+            shown += [text] if together or before is None else ["", text]
+            before = block
+    return "\n".join(shown)
+
+
+def _plain(block: Block, wide: bool) -> str:  # noqa: FBT001 - what `plain` was told
+    if isinstance(block, Facts):
+        return facts((name, text_of(value)) for name, value in block.pairs)
+    if isinstance(block, Line):
+        return " " * block.indent + text_of(block.value)
+    columns = block.shown(wide=wide)
+    rows = [[text_of(column.value(item)) or "-" for column in columns] for item in block.items]
+    return table([column.title for column in columns], rows) if rows else clean(block.empty)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -48,14 +161,35 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in kept)
 
 
+# What Python may not print: controls, formats such as direction marks, separators. In JSON they stand only in strings.
+_UNPRINTABLE = re.compile(r"[^\n\x20-\x7e]")
+
+
 def json_text(value: Any) -> str:
-    """Indented JSON of a Struct or plain data."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    r"""Indented JSON of a Struct or plain data; what could steer a terminal stands as ``\uXXXX``, which says the same."""
+    return _escaped(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def json_line(value: Any) -> str:
     """The same on one line, for streams."""
-    return msgspec.json.encode(value).decode()
+    return _escaped(msgspec.json.encode(value).decode())
+
+
+def _escaped(document: str) -> str:
+    return _UNPRINTABLE.sub(lambda found: found[0] if found[0].isprintable() else _escape(found[0]), document)
+
+
+def _escape(char: str) -> str:
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def yaml_text(value: Any) -> str:
+    """The same document as YAML, in ASCII, whatever is in it."""
+    import yaml
+
+    text: str = yaml.safe_dump(msgspec.json.decode(msgspec.json.encode(value)), sort_keys=False, width=1 << 20)
+    return text.removesuffix("\n")
 
 
 def moment(at: float | None) -> str:

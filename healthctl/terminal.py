@@ -1,0 +1,80 @@
+"""Blocks as a terminal shows them: fitted to its width, each tone with a symbol, a word and a colour. Nothing is read as markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from healthctl.output import Block, Cell, Facts, Line, Rows, Tone, Value, clean, text_of
+
+# Told apart without red against green, and without any colour by the symbol.
+STYLES = {Tone.GOOD: "cyan", Tone.WARN: "yellow", Tone.BAD: "bold red", Tone.UNKNOWN: "magenta"}
+SYMBOLS = {Tone.GOOD: "✓", Tone.WARN: "!", Tone.BAD: "✗", Tone.UNKNOWN: "?"}
+SYMBOLS_ASCII = {Tone.GOOD: "+", Tone.WARN: "!", Tone.BAD: "x", Tone.UNKNOWN: "?"}
+NAME_COLUMNS_MIN = 8
+PROSE_COLUMNS_MIN = 20
+
+
+def drawn(blocks: Iterable[Block], *, wide: bool = False, color: bool = True, width: int | None = None) -> str:
+    """The page as text with the terminal's own escapes, and no others. `width` in columns; None: as wide as it is."""
+    console = Console(
+        width=width,
+        no_color=not color,
+        force_terminal=True,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        soft_wrap=False,
+    )
+    symbols = SYMBOLS if console.encoding.startswith("utf") else SYMBOLS_ASCII
+    before: Block | None = None
+    with console.capture() as page:
+        for block in blocks:
+            if before is not None and not (isinstance(block, Line) and isinstance(before, Line)):
+                console.print()
+            if isinstance(block, Rows):
+                console.print(_table(block, symbols, console.width, wide=wide) if block.items else clean(block.empty))
+            elif isinstance(block, Facts):
+                console.print(_facts(block, symbols))
+            else:
+                console.print(Padding(_text(block.value, symbols), (0, 0, 0, block.indent)))
+            before = block
+    return "\n".join(line.rstrip() for line in page.get().splitlines())
+
+
+def _text(value: Value, symbols: dict[Tone, str]) -> Text:
+    if isinstance(value, Cell):
+        return Text(f"{symbols[value.tone]} {text_of(value)}", style=STYLES[value.tone])
+    return Text(clean(value))
+
+
+def _table(rows: Rows[object], symbols: dict[Tone, str], width: int, *, wide: bool) -> Table:
+    """Prose gives way first; only where names and states alone are too wide, they are folded too. Nothing is cut off."""
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    columns = rows.shown(wide=wide)
+    cells = [[_text(column.value(item) or "-", symbols) for column in columns] for item in rows.items]
+    fixed = sum(
+        2 + max(len(column.title), *(row[number].cell_len for row in cells))
+        for number, column in enumerate(columns)
+        if not column.prose
+    )
+    roomy = fixed + PROSE_COLUMNS_MIN <= width
+    for column in columns:
+        shown.add_column(column.title, overflow="fold", no_wrap=roomy and not column.prose)
+    for row in cells:
+        shown.add_row(*row)
+    return shown
+
+
+def _facts(block: Facts, symbols: dict[Tone, str]) -> Table:
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    shown.add_column(no_wrap=True, style="bold", min_width=NAME_COLUMNS_MIN)
+    shown.add_column(overflow="fold")
+    for name, value in block.pairs:
+        if text_of(value):
+            shown.add_row(name, _text(value, symbols))
+    return shown
