@@ -19,6 +19,14 @@ class Exit(enum.IntEnum):
     UNKNOWN = 3  # no answer, refused, or not known: never read it as good
 
 
+MEANINGS = {
+    Exit.OK: "done, or good",
+    Exit.PROBLEM: "asked and answered: a problem was found",
+    Exit.USAGE: "wrong usage, or a person must put something right first",
+    Exit.UNKNOWN: "no answer, refused, or not known; never read it as good",
+}
+
+
 class Failure(click.ClickException):
     """An error for people, in one line: what, where, and what to do."""
 

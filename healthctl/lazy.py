@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Mapping
 
 import click
+from click.shell_completion import CompletionItem
 
 from healthctl.exits import Failure
 
@@ -21,7 +22,7 @@ class LazyGroup(click.Group):
         """In the order of the table."""
         return list(self.table)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the one command that is asked for."""
         if cmd_name not in self.table:
             return None
@@ -29,10 +30,18 @@ class LazyGroup(click.Group):
         try:
             command = getattr(importlib.import_module(module), name)
         except ModuleNotFoundError as error:
+            if ctx.resilient_parsing:  # a shell completes: no place for errors
+                return None
             todo = f"install it: pip install 'gpu-healthd[{EXTRAS}]'"
             raise Failure(f"'{cmd_name}' needs the module {error.name}, which is not here; {todo}") from error
         assert isinstance(command, click.Command)  # noqa: S101 - the tables are ours
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands by the table, without importing any of them; then options."""
+        lines = {name: line for name, (_, line) in self.table.items() if name.startswith(incomplete)}
+        commands = [CompletionItem(name, help=line) for name, line in lines.items()]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """The list in the help, without importing anything."""

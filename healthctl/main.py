@@ -33,6 +33,8 @@ COMMANDS = {
     "launch": ("healthctl.commands.launch:launch", "Run a training job and bring it back after a fault."),
     "demo": ("healthctl.demo.command:demo", "Show the whole path on this machine."),
     "up": ("healthctl.commands.up:up", "Run this machine as a cluster of one, with its real GPUs."),
+    "completion": ("healthctl.commands.completion:completion", "What a shell needs to complete commands and names."),
+    "man": ("healthctl.commands.man:man", "The man pages."),
     "version": ("healthctl.commands.version:version", "What is installed."),
 }
 
