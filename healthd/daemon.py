@@ -39,6 +39,7 @@ from healthd.orders.store import OrderStore
 from healthd.orders.task import Proof
 from healthd.outbox import Outbox
 from healthd.preflight_door import PreflightDoor
+from healthd.preflights import Preflights
 from healthd.pretence import FOLDER, Hang
 from healthd.pretended_gpus import PretendedGpus
 from healthd.prober import Prober
@@ -121,6 +122,7 @@ class Daemon:
         self._beacons = BeaconCollector(config.beacon_dir, limits.report_window_s)
         self._proofs: deque[Proof] = deque()  # from the performer; at most one for each order under way
         self._told = Told(self.wake)
+        self.preflights = Preflights()
         self._stopping = False
         self._nvml_to_rest = self._nvml_rests = False
         self._tick_due = 0.0
@@ -216,6 +218,7 @@ class Daemon:
             self._nvml.look_now()
         while (sample := self._told.take()) is not None:
             self._watch.take_preflight(sample, now)
+            self.preflights.told(sample, now.wall)
         self._recorder.expect(self._watch.gpus.expected)
         with self._outbox.lock:  # a report is of one instant: never changes without the status they belong to
             news |= self._recorder.settle(now.wall, now.monotonic)
@@ -297,6 +300,7 @@ class Daemon:
             sweep_seconds=gpus.sweep_seconds,
             counters=counters,
             abandoned=self._nvml.abandoned + self._prober.abandoned,
+            preflights=self.preflights.seen,
         )
 
     def _keep_registered(self, name: str, source: HasFileno | None) -> None:

@@ -20,6 +20,7 @@ from healthd.orders.performer import Performer
 from healthd.orders.store import OrderStore
 from healthd.orders.task import Proof, Task
 from healthd.outbox import Outbox
+from healthd.preflights import Preflights
 from healthd.status import Status
 from healthd.uplink import Uplink
 from vocabulary.evidence import EvidenceBundle
@@ -35,6 +36,7 @@ class MainLoop(Protocol):
     """What the services may ask of the thread that owns the samples. Callable from any thread."""
 
     status: Status
+    preflights: Preflights
 
     def wake(self) -> None:
         """Look around now."""
@@ -78,6 +80,7 @@ class Services:
             rest_nvml=loop.rest_nvml,
             evidence=self._evidence,
         )
+        self._performer.on_preflight = loop.preflights.answered
         self._config = config
         self._evidence_files = EvidenceFiles(config.state_dir / "evidence")
         connect = partial(Centre, config.remediator, config.node)

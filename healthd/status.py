@@ -10,6 +10,7 @@ import msgspec
 from healthd.event_counts import EventCount
 from healthd.gpus import GpuState
 from healthd.outbox import Condemned
+from healthd.preflights import PreflightsSeen
 from healthd.samples.nvml import Inventory
 from healthd.samples.source import SourceReading
 from vocabulary.finding import Finding
@@ -53,6 +54,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     sweep_seconds: float | None = None
     counters: Counters = Counters()
     abandoned: int = 0
+    preflights: PreflightsSeen = PreflightsSeen()
 
     @property
     def health(self) -> Health:

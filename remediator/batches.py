@@ -23,6 +23,7 @@ from remediator.model.records import AuditEvent
 from remediator.pipeline import handle
 from remediator.store.database import refuses
 from remediator.store.journal import Journal, StoreError
+from remediator.tally import Tally
 from vocabulary.finding import Finding
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class Batches:
         self.set_aside = journal.count_set_aside()  # inputs that wait for people to look at them
         self.policies: dict[str, Policy] = {}  # by digest: those that a `PolicyChanged` may name
         self.number = 0
+        self.tally = Tally()
         self._journal = journal
         self._epoch = epoch
         self._stopping = stopping
@@ -86,6 +88,7 @@ class Batches:
             return False
         self.number += 1
         self._insist(lambda: self._journal.commit(worth_keeping, changes, self._epoch, self.number))
+        self.tally.count(changes)
         return True
 
     def _handle(self, item: AnyInput) -> None:

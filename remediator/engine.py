@@ -16,6 +16,7 @@ from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
 import msgspec
+from prometheus_client import CollectorRegistry
 from sqlalchemy.exc import SQLAlchemyError
 
 from remediator.batches import Batches, Stopped
@@ -139,6 +140,16 @@ class Engine:
     def set_aside(self) -> int:
         """Inputs that could not be written and wait for people to look at them."""
         return self._batches.set_aside
+
+    @property
+    def counters(self) -> CollectorRegistry:
+        """What has happened in this term, for `/metrics`."""
+        return self._batches.tally.registry
+
+    @property
+    def waiting(self) -> int:
+        """Pieces of news that were handed in and are not written yet."""
+        return self._waiting
 
     @property
     def trouble(self) -> str:

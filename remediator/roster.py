@@ -52,6 +52,10 @@ class Roster:
         """The node's entry, if it ever reported to this process."""
         return self._entries.get(node)
 
+    def entries(self) -> list[Entry]:
+        """Every node's last word."""
+        return list(self._entries.values())
+
     def take(self, report: Report, now: float) -> tuple[Entry | None, Entry]:
         """Remember a report. Returns the entry before and now; the same twice when the report is older than the last."""
         before = self._entries.get(report.node)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 
 from healthd.status import Status
+from vocabulary.wire import RankStatus
 
 
 def jobs(status: Status) -> Iterator[Metric]:
@@ -20,6 +21,7 @@ def jobs(status: Status) -> Iterator[Metric]:
         job.add_metric([name], {"attempt": str(max(r.attempt for r in ranks)), "world": str(ranks[0].world)})
         step.add_metric([name], min(rank.step for rank in ranks))
     yield from (job, step)
+    yield from _times(alive)
     by_pid = {rank.pid: rank for rank in alive}
     gpu_job = InfoMetricFamily("healthd_gpu_job", "The rank that holds the GPU.", labels=["gpu", "uuid"])
     for state in status.states:
@@ -27,3 +29,19 @@ def jobs(status: Status) -> Iterator[Metric]:
         for rank in holders[:1]:
             gpu_job.add_metric([str(state.gpu.index), state.gpu.uuid], {"job": rank.job, "rank": str(rank.rank)})
     yield gpu_job
+
+
+def _times(ranks: list[RankStatus]) -> Iterator[Metric]:
+    """Medians of the last steps, so that a slow rank is seen beside its peers on other nodes."""
+    labels = ["job", "rank", "gpu_uuid"]
+    step = GaugeMetricFamily("healthd_rank_step_seconds", "Median of the rank's last 64 steps.", labels=labels)
+    section = GaugeMetricFamily(
+        "healthd_rank_section_seconds", "The same of a section of its steps.", labels=[*labels, "section"]
+    )
+    for rank in ranks:
+        names = [rank.job, str(rank.rank), rank.gpu]
+        if rank.step_median > 0:
+            step.add_metric(names, rank.step_median)
+        for name, seconds in sorted(rank.sections_median.items()):
+            section.add_metric([*names, name], seconds)
+    yield from (step, section)

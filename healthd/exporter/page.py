@@ -14,6 +14,7 @@ from healthd.exporter.events import events
 from healthd.exporter.gpus import gpus
 from healthd.exporter.jobs import jobs
 from healthd.exporter.node import node
+from healthd.exporter.preflights import preflights
 from healthd.exporter.sources import sources
 from healthd.status import Status
 
@@ -33,6 +34,7 @@ class _Status(Collector):
         yield from events(status)
         yield from jobs(status)
         yield from gpus(status)
+        yield from preflights(status)
         yield from sources(status)
         if self._with_dcgm_names:
             yield from dcgm_names(status)

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable
 
 from healthd.config import Config
-from healthd.host import Host
+from healthd.host import Finished, Host
 from healthd.orders.program import ProgramTask, filled, judge_preflight, judge_reset
 from healthd.orders.reboot import RebootTask
 from healthd.orders.store import OrderStore
-from healthd.orders.task import Proof, Task, says
+from healthd.orders.task import Data, Proof, Task, says
 from healthd.orders.trainer import TrainerTask
 from healthd.outbox import OutboxCorrupt, OutboxFull
 from vocabulary.order import TRAINER_ORDERS, Order, OrderKind, OrderState, OrderUpdate
@@ -49,6 +49,7 @@ class Performer:
         self._on_answer = on_answer
         self._rest_nvml = rest_nvml
         self._evidence = evidence
+        self.on_preflight: Callable[[str, OrderUpdate], None] = lambda _level, _answer: None  # who counts them
         self._tasks: dict[str, Task] = {}
         self._proven: set[str] = set()
         self._resets: set[str] = set()
@@ -157,4 +158,9 @@ class Performer:
         if order.kind is OrderKind.REBOOT:
             return RebootTask(order, answer, filled(self._config.orders.reboot_command, words), self._host)
         command = filled(self._config.orders.preflight_command, words)
-        return ProgramTask(order, answer, command, self._host, judge_preflight)
+        return ProgramTask(order, answer, command, self._host, self._judge_preflight)
+
+    def _judge_preflight(self, order: Order, finished: Finished, data: Data, now: float) -> OrderUpdate | Proof:
+        verdict = judge_preflight(order, finished, data, now)
+        self.on_preflight(order.level or DEFAULT_LEVEL, verdict.answer if isinstance(verdict, Proof) else verdict)
+        return verdict

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from remediator.api.fleet_metrics import fleet
 from remediator.api.service import Service
 from remediator.decide.budget import level_max
 from remediator.decide.returns import WINDOWS, refailed
@@ -49,7 +50,9 @@ class _Gauges(Collector):
             "Actions planned and not ended.",
             sum(not a.state.final for a in snapshot.actions.values()),
         )
-        yield from _returns(snapshot, self._service.clock.wall())
+        now = self._service.clock.wall()
+        yield from _returns(snapshot, now)
+        yield from fleet(engine, self._service.roster.entries(), now)
         yield GaugeMetricFamily("remediator_leading", LEADING, float(engine.may_act()))
         yield GaugeMetricFamily("remediator_epoch", "Term of this leader.", engine.epoch)
         yield GaugeMetricFamily(
@@ -93,7 +96,7 @@ def render_metrics(service: Service) -> bytes:
     """The page in Prometheus text format."""
     registry = CollectorRegistry()
     registry.register(_Gauges(service))
-    return generate_latest(registry)
+    return generate_latest(registry) + generate_latest(service.engine.counters)
 
 
 class _StandingBy(Collector):

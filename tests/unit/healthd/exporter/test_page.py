@@ -11,17 +11,23 @@ from healthd.exporter.page import metrics_page
 from healthd.facts import Raise
 from healthd.gpus import GpuState
 from healthd.outbox import Condemned
+from healthd.preflights import Preflights
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, Link, Process
+from healthd.samples.preflight import PreflightSample
 from healthd.samples.pressure import PressureSample, Stall
 from healthd.samples.source import SourceReading, SourceState
 from healthd.status import Counters, Status
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
+from vocabulary.order import OrderState, OrderUpdate
 from vocabulary.wire import Gpu, RankStatus
 
 GPUS = (
     Gpu(0, "GPU-0", "0000:10:00.0", "NVIDIA H100 80GB HBM3", "16501"),
     Gpu(1, "GPU-1", "0000:11:00.0", "NVIDIA H100 80GB HBM3", "16502"),
+)
+RANK = RankStatus(
+    "j", 1, 0, 2, 7, 40, "step", 4.0, step_median=0.9, sections_median={"forward": 0.3, "backward": 0.5}, gpu="GPU-0"
 )
 READING = GpuReading(
     index=0,
@@ -113,6 +119,10 @@ def full_status() -> Status:
         counts.add(fact)
     constants = GpuConstants(index=0, vbios="96.00.74.00.1A", minor=3, pcie_width_max=16, ecc_enabled=True)
     pressure = PressureSample((Stall("memory", 0.0, 0.0, 1_500_000, 20), Stall("io", None, None, None, None)))
+    seen = Preflights()
+    seen.told(PreflightSample("fail", "standard", started_at=1.0), 4.0)
+    data = {"verdict": "pass", "seconds": 8.5, "figure gemm TFLOP/s bf16 8192": 612.5, "figure copy_rate GB/s": 12.5}
+    seen.answered("gate", OrderUpdate(id="o1", state=OrderState.SUCCEEDED, at=4.5, detail="", data=data))
     return Status(
         node="n1",
         boot_id="b",
@@ -120,7 +130,7 @@ def full_status() -> Status:
         findings=(finding(Severity.FATAL), finding(Severity.WARNING), finding(Severity.FATAL, injected=True)),
         condemned=Condemned("o1", 1.0, "XID 79"),
         gpus=GPUS,
-        ranks=(RankStatus("j", 1, 0, 2, 7, 40, "step", 4.0), RankStatus("j", 1, 1, 2, 8, 40, "step", 4.0, alive=False)),
+        ranks=(RANK, RankStatus("j", 1, 1, 2, 8, 40, "step", 4.0, alive=False)),
         states=(
             GpuState(GPUS[0], constants, READING, READING),
             GpuState(GPUS[1], GpuConstants(index=1), *[GpuReading(index=1, lost=True)] * 2),
@@ -139,6 +149,7 @@ def full_status() -> Status:
         sweep_seconds=0.0005,
         counters=Counters(kernel_records=9, sweeps=8, sweep_errors=7, nvml_starts=2, nvml_hangs=1, changes_dropped=3),
         abandoned=1,
+        preflights=seen.seen,
     )
 
 
