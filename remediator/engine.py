@@ -53,6 +53,7 @@ STUCK_S = 10.0  # a batch that takes longer is a trouble that people must see
 STOP_S = 10.0
 
 _Handed = tuple[AnyInput, Future[None] | None]
+_COPIED = ("nodes", "findings", "incidents", "actions", "holds")
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -64,6 +65,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     actions: dict[str, Action]
     holds: dict[str, NodeHold]
     ordered: dict[str, list[Action]] = {}  # open orders by node, so that thousands of polls need not search for theirs
+    isolated_at: tuple[float, ...] = ()  # of the last day, oldest first, UTC s
+    failed: dict[str, int] = {}  # deeds that failed one after another, by verb
 
     def orders_for(self, node: str, now: float) -> tuple[Order, ...]:
         """Open orders of a node, oldest first."""
@@ -272,12 +275,13 @@ class Engine:
 
     def _snapshot(self) -> Snapshot:
         state = self._batches.state
-        parts: dict[str, Any] = {n: dict(getattr(state, n)) for n in Snapshot.__struct_fields__ if n != "ordered"}
+        parts: dict[str, Any] = {name: dict(getattr(state, name)) for name in _COPIED}
         ordered: dict[str, list[Action]] = {}
         for action in state.actions.values():
             if action.order is not None and not action.state.final:
                 ordered.setdefault(action.node, []).append(action)
-        return Snapshot(**parts, ordered=ordered)
+        failed = {verb: len(incidents) for verb, incidents in state.streak.failed.items()}
+        return Snapshot(**parts, ordered=ordered, isolated_at=tuple(state.isolated_at), failed=failed)
 
 
 def weight_of(item: AnyInput) -> int:

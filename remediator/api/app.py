@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 
 from remediator.api import evidence
 from remediator.api.jobs import Board
+from remediator.api.lists import Shared, listed_jobs
 from remediator.api.routes import ENDPOINTS
 from remediator.api.service import RETRY_AFTER_S, Refusal, Service, reply
 from remediator.store.database import refuses
@@ -50,11 +53,13 @@ async def away(request: Request, error: Exception) -> Response:
     return reply(problem, 503, {"retry-after": str(RETRY_AFTER_S)})
 
 
-def build_app(service: Service) -> Starlette:
-    """The leader's application. The loop it runs on must be known to the wake-ups."""
+def build_app(service: Service, pages: Sequence[BaseRoute] = ()) -> Starlette:
+    """The leader's application. The loop it runs on must be known to the wake-ups. `pages` come after the API's routes."""
     handlers = {Refusal: refused, HTTPException: unroutable, SQLAlchemyError: away, Exception: broken}
-    app = Starlette(routes=[endpoint.route() for endpoint in ENDPOINTS], exception_handlers=handlers)
+    routes = [*(endpoint.route() for endpoint in ENDPOINTS), *pages]
+    app = Starlette(routes=routes, exception_handlers=handlers)
     app.state.service = service
     app.state.board = Board(service)
+    app.state.jobs_listed = Shared(listed_jobs)
     app.state.evidence_turns = asyncio.Semaphore(evidence.AT_ONCE)
     return app

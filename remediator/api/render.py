@@ -123,6 +123,8 @@ def action_view(action: Action) -> ActionView:
         attempts=action.attempts,
         detail=action.detail,
         data=action.data,
+        incident=action.incident,
+        why=action.reason,
     )
 
 

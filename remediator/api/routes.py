@@ -11,16 +11,19 @@ from remediator.api import (
     hands,
     health,
     jobs,
+    lists,
     nodes,
     operators,
     placement,
     postmortems,
     stream,
+    telemetry,
 )
 from remediator.api.access import Access
 from remediator.api.endpoint import Endpoint, Handler, Query
 from remediator.model.credentials import TokenList
 from remediator.model.evidence import EvidenceList
+from remediator.model.views_telemetry import TelemetryView
 from remediator.model.views import (
     Approval,
     EventList,
@@ -34,11 +37,15 @@ from remediator.model.views import (
     TokenWish,
     Words,
 )
+from remediator.model.views_jobs import GpuList, JobList, JobView
+from remediator.model.views_watch import LemonList, StragglerList
+from remediator.model.views_work import ActionList, AwaitingList, BreakerView
 from vocabulary.hazard import JobHazard, Placement
 from vocabulary.order import OrderUpdate
 from vocabulary.wire import Enrolment, NewToken, OrdersReply, Report, ReportReply
 
 WAIT = Query("wait_s", "number", "wait up to so many seconds for something new")
+LIMIT = Query("limit", "integer", "so many at most")
 AFTER = Query("after", "integer", "number of the last event that is known")
 IF_MATCH = Query("If-Match", "string", "the incident's ETag: only if it is still so")
 KEY = Query("Idempotency-Key", "string", "names this request, so that it can be repeated")
@@ -85,6 +92,20 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "The bundle that an order asked for.",
     ),
     _get("/v1/jobs/{job:path}/hazard", Access.JOB, jobs.hazard, JobHazard, "How likely a job's nodes are to fail."),
+    _get("/v1/jobs", _VIEWER, lists.show_jobs, JobList, "Every job with ranks, by name; without its ranks."),
+    _get("/v1/jobs/{job:path}", _VIEWER, lists.show_job, JobView, "One job, with its ranks."),
+    _get(
+        "/v1/gpus",
+        _VIEWER,
+        lists.show_gpus,
+        GpuList,
+        "GPUs, by node and index.",
+        (
+            Query("node", "string", "only of nodes that fit this shell pattern"),
+            Query("after", "string", "only after this one, NODE/INDEX"),
+            LIMIT,
+        ),
+    ),
     _get(
         "/v1/placement",
         _VIEWER,
@@ -100,9 +121,18 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         operators.nodes,
         NodeList,
         "Nodes, by name.",
-        (Query("after", "string", "only names after this one"), Query("limit", "integer", "so many at most")),
+        (Query("after", "string", "only names after this one"), LIMIT),
     ),
     _get("/v1/nodes/{node}", _VIEWER, operators.node, NodeView, "One node, with GPUs, ranks and findings."),
+    _get("/v1/nodes/{node}/history", _VIEWER, lists.show_history, EventList, "Its audit log, newest first.", (LIMIT,)),
+    _get(
+        "/v1/nodes/{node}/telemetry",
+        _VIEWER,
+        telemetry.show,
+        TelemetryView,
+        "The last hour of one node, as curves; asks the node to tell it.",
+        (WAIT,),
+    ),
     _post("/v1/nodes/{node}/hold", _OPERATOR, hands.hold, HoldWish, None, "Hands off this node."),
     _post("/v1/nodes/{node}/release", _OPERATOR, hands.release, Words, None, "No longer."),
     _post("/v1/nodes/{node}/retire", _OPERATOR, hands.retire, Words, None, "It is no part of the cluster any more."),
@@ -130,6 +160,18 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _post(f"{_INCIDENT}/notes", _OPERATOR, actions.note, Words, None, "Write a note.", (IF_MATCH, KEY)),
     _post(f"{_INCIDENT}/resolve", _OPERATOR, actions.resolve, Words, None, "It is over.", (IF_MATCH,)),
     _post(f"{_INCIDENT}/reopen", _OPERATOR, actions.reopen, Words, None, "It was not over.", (IF_MATCH,)),
+    _get(
+        "/v1/actions",
+        _VIEWER,
+        lists.show_actions,
+        ActionList,
+        "Actions, newest first.",
+        (Query("state", "string", "open, ended or all; without it, open"), LIMIT),
+    ),
+    _get("/v1/awaiting", _VIEWER, lists.show_awaiting, AwaitingList, "What waits for a person's word."),
+    _get("/v1/lemons", _VIEWER, lists.show_lemons, LemonList, "Nodes whose past speaks against them."),
+    _get("/v1/stragglers", _VIEWER, lists.show_stragglers, StragglerList, "What holds jobs back."),
+    _get("/v1/breaker", _VIEWER, lists.show_breaker, BreakerView, "Open or not, and every limit with its figures."),
     _post("/v1/breaker/reset", _OPERATOR, actions.reset_breaker, Words, None, "Let nodes be isolated again."),
     _get("/v1/events", _VIEWER, operators.events, EventList, "The audit log, in order.", (AFTER, WAIT)),
     _get(

@@ -38,7 +38,7 @@ class NodeView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One effect on the world and what became of it."""
+    """One effect on the world and what became of it; `why` names its incident and rule, or the person."""
 
     id: str
     verb: str
@@ -50,6 +50,8 @@ class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
     attempts: int = 0
     detail: str = ""
     data: dict[str, str | int | float | bool] = {}
+    incident: str = ""
+    why: str = ""
 
 
 class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -168,7 +170,10 @@ class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StatusView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The cluster in one look. `blocked` lists, in words, everything that keeps automation from acting."""
+    """The cluster in one look. `blocked` lists, in words, everything that keeps automation from acting.
+
+    `mode_by` says who set the mode, since when and why; empty: the configuration. `breaker` is empty while it is closed.
+    """
 
     cluster: str
     version: str
@@ -185,6 +190,9 @@ class StatusView(msgspec.Struct, frozen=True, omit_defaults=True):
     actions_open: int
     scheduler: str
     blocked: tuple[str, ...] = ()
+    mode_by: str = ""
+    leader: str = ""
+    breaker: str = ""
 
 
 class NodeList(msgspec.Struct, frozen=True):

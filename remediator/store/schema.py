@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, false
 
-REVISION = "0006"  # the newest of `migrations/versions`
+REVISION = "0007"  # the newest of `migrations/versions`
 
 metadata = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")
@@ -117,7 +117,7 @@ actions = Table(
     _text("node"),
     _text("verb", 64),
     _text("state", 32),
-    _time("planned_at"),
+    _time("planned_at", index=True),
     _time("finished_at"),
     _number("attempts"),
     _flag("is_order"),
@@ -158,6 +158,13 @@ inputs = Table(
     Column("body", LargeBinary, nullable=False),
 )
 
+standing = Table(  # what people said of the whole cluster that counts until they say otherwise, or for a time
+    "standing",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+)
+
 set_aside = Table(
     "set_aside",
     metadata,
@@ -180,6 +187,7 @@ audit = Table(
     _text("kind", 64),
     _text("actor"),
     _text("hash", 64),
+    Index("audit_by_node", "node", "seq"),
 )
 
 audit_anchors = Table(

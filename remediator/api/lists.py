@@ -1,0 +1,188 @@
+"""What pages and commands list: GPUs, jobs, actions, what waits for people, the breaker, lemons, stragglers, a node's past.
+
+All of it away from the loop: there is much of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remediator.api.render import action_view, event_view
+from remediator.api.render_jobs import NOWHERE, gpu_key, gpus, job, jobs
+from remediator.api.render_watch import lemons, stragglers
+from remediator.api.service import Refusal, Service, number, reply, service_of
+from remediator.decide.approval import awaiting
+from remediator.decide.figures import limits
+from remediator.index import is_in_cluster
+from remediator.model.views import EventList
+from remediator.model.views_jobs import GpuList, JobList
+from remediator.model.views_watch import LemonList, StragglerList
+from remediator.model.views_work import ActionList, AwaitingList, AwaitingView, BreakerView
+from remediator.state import BREAKER
+from remediator.store.listing import Listing
+from vocabulary.wire import encode
+
+T = TypeVar("T")
+
+GPUS_LISTED, GPUS_MAX = 1000, 10_000
+ACTIONS_LISTED, ACTIONS_MAX = 200, 1000
+EVENTS_LISTED, EVENTS_MAX = 200, 1000
+FRESH_S = 1.0  # so long an answer that looks at every rank is good for all who ask
+STATES = ("open", "ended", "all")
+
+
+class Shared(Generic[T]):
+    """What is dear to work out, worked out once for all who ask within `FRESH_S`. For the one thread of the event loop."""
+
+    def __init__(self, work: Callable[[Service], T]) -> None:
+        self._work = work
+        self._one_at_a_time = asyncio.Lock()
+        self._found: tuple[float, T] | None = None
+
+    async def get(self, service: Service) -> T:
+        """The answer."""
+        async with self._one_at_a_time:
+            now = service.clock.monotonic()
+            if self._found is None or now - self._found[0] >= FRESH_S:
+                self._found = now, await asyncio.to_thread(self._work, service)
+            return self._found[1]
+
+
+def listed_jobs(service: Service) -> bytes:
+    """All jobs, as they are sent."""
+    found = jobs(service.engine.snapshot, service.roster)
+    return encode(JobList(at=service.clock.wall(), jobs=found))
+
+
+async def show_gpus(request: Request) -> Response:
+    """`GET /v1/gpus?node=PATTERN&after=NODE/INDEX&limit=N`."""
+    service, pattern = service_of(request), request.query_params.get("node", "*")
+    limit = int(number(request, "limit", GPUS_LISTED, 1, GPUS_MAX))
+    text = request.query_params.get("after", "")
+    try:
+        after = gpu_key(text) if text else NOWHERE
+    except ValueError:
+        raise Refusal(400, f"after is {text!r}", "give the last GPU's NODE/INDEX, like gpu-17/3") from None
+    plain = not set("*?[") & set(pattern)
+    if plain and pattern not in service.engine.snapshot.nodes:
+        raise Refusal(404, f"no node {pattern} has ever reported", "see 'healthctl nodes list'")
+
+    def found() -> Response:
+        now = service.clock.wall()
+        return reply(GpuList(at=now, gpus=gpus(service.engine.snapshot, service.roster, now, pattern, after, limit)))
+
+    return await asyncio.to_thread(found)
+
+
+async def show_jobs(request: Request) -> Response:
+    """`GET /v1/jobs`."""
+    shared: Shared[bytes] = request.app.state.jobs_listed
+    return Response(await shared.get(service_of(request)), media_type="application/json")
+
+
+async def show_job(request: Request) -> Response:
+    """`GET /v1/jobs/{job}`, with its ranks."""
+    service, name = service_of(request), request.path_params["job"]
+
+    def found() -> Response:
+        view = job(service.engine.snapshot, service.roster, name)
+        if view is None:
+            raise Refusal(404, f"no node holds a rank of job {name}", "see 'healthctl jobs list'")
+        return reply(view)
+
+    return await asyncio.to_thread(found)
+
+
+async def show_actions(request: Request) -> Response:
+    """`GET /v1/actions?state=open|ended|all&limit=N`, newest first."""
+    service, state = service_of(request), request.query_params.get("state", "open")
+    limit = int(number(request, "limit", ACTIONS_LISTED, 1, ACTIONS_MAX))
+    if state not in STATES:
+        raise Refusal(400, f"state is {state!r}", f"give one of {', '.join(STATES)}")
+
+    def found() -> Response:
+        if state == "open":
+            known = [action for action in service.engine.snapshot.actions.values() if not action.state.final]
+            known = sorted(known, key=lambda action: (-action.planned_at, action.id))[:limit]
+        else:
+            known = Listing(service.journal.engine).actions(limit, ended=state == "ended")
+        return reply(ActionList(tuple(action_view(action) for action in known)))
+
+    return await asyncio.to_thread(found)
+
+
+async def show_awaiting(request: Request) -> Response:
+    """`GET /v1/awaiting`."""
+    service = service_of(request)
+
+    def found() -> Response:
+        waiting = [(i, each) for i in service.engine.snapshot.incidents.values() for each in awaiting(i)]
+        decided = Listing(service.journal.engine).decided_at([incident.decision for incident, _ in waiting])
+        views = [
+            AwaitingView(i.id, i.node, each.id, each.text, decided.get(i.decision, i.opened_at), i.title)
+            for i, each in waiting
+        ]
+        return reply(AwaitingList(tuple(sorted(views, key=lambda view: (view.since, view.what)))))
+
+    return await asyncio.to_thread(found)
+
+
+async def show_breaker(request: Request) -> Response:
+    """`GET /v1/breaker`, with every limit of the whole cluster and how far it is used."""
+    return reply(await asyncio.to_thread(_breaker, service_of(request)))
+
+
+def _breaker(service: Service) -> BreakerView:
+    snapshot, now = service.engine.snapshot, service.clock.wall()
+    incident = next((i for i in snapshot.incidents.values() if i.node == BREAKER), None)
+    closed = Listing(service.journal.engine).last_closed(BREAKER)
+    records = snapshot.nodes.values()
+    figures = limits(
+        service.engine.settings.budget,
+        sum(map(is_in_cluster, records)),
+        sum(record.held for record in records),
+        snapshot.isolated_at,
+        snapshot.failed,
+        now,
+    )
+    return BreakerView(
+        open=incident is not None,
+        at=now,
+        limits=figures,
+        since=incident.opened_at if incident is not None else None,
+        why=incident.title if incident is not None else "",
+        incident=incident.id if incident is not None else "",
+        last_reset=closed.closed_at if closed is not None else None,
+        last_reset_by=closed.outcome if closed is not None else "",
+    )
+
+
+async def show_lemons(request: Request) -> Response:
+    """`GET /v1/lemons`."""
+    service = service_of(request)
+    return await asyncio.to_thread(lambda: reply(LemonList(lemons(service.engine.snapshot))))
+
+
+async def show_stragglers(request: Request) -> Response:
+    """`GET /v1/stragglers`."""
+    service = service_of(request)
+    return await asyncio.to_thread(lambda: reply(StragglerList(stragglers(service.engine.snapshot, service.roster))))
+
+
+async def show_history(request: Request) -> Response:
+    """`GET /v1/nodes/{node}/history?limit=N`: the audit log's lines about it, newest first; also of one that is long gone."""
+    service, node = service_of(request), request.path_params["node"]
+    limit = int(number(request, "limit", EVENTS_LISTED, 1, EVENTS_MAX))
+
+    def found() -> Response:
+        events = Listing(service.journal.engine).events_of(node, limit)
+        if not events and node not in service.engine.snapshot.nodes:
+            raise Refusal(404, f"no node {node} has ever reported", "see 'healthctl nodes list'")
+        return reply(EventList(tuple(event_view(seq, event) for seq, event in events)))
+
+    return await asyncio.to_thread(found)

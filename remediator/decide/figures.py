@@ -1,0 +1,37 @@
+"""The budget's guards with their figures as they are now, for people who ask before anything is to be isolated. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from remediator.decide.breaker import trip_level
+from remediator.decide.budget import HOUR_S, Budget, level_max, rate_max
+
+
+def limits(
+    budget: Budget, nodes_total: int, held: int, isolated_at: Sequence[float], failed: Mapping[str, int], now: float
+) -> tuple[str, ...]:
+    """Every limit that holds for the whole cluster, and how far it is used.
+
+    Args:
+        budget: the limits.
+        nodes_total: nodes in the cluster.
+        held: of them isolated by us.
+        isolated_at: when we isolated nodes, oldest first, UTC seconds.
+        failed: deeds that failed one after another, by verb.
+        now: UTC seconds.
+    """
+    recent = sum(at > now - HOUR_S for at in isolated_at)
+    words = [
+        f"level: {held} of at most {level_max(budget, nodes_total)} nodes isolated by us, of {nodes_total} in the cluster",
+        f"rate: {recent} of at most {rate_max(budget, nodes_total)} isolations in the last hour",
+    ]
+    if budget.isolation_gap_s:
+        ago = f"the last was {max(0.0, now - isolated_at[-1]):.0f} s ago" if isolated_at else "there was none lately"
+        words.append(f"gap: at least {budget.isolation_gap_s:.0f} s lie between two isolations; {ago}")
+    words.append(f"breaker: opens at {trip_level(budget, nodes_total)} nodes isolated by us; there are {held}")
+    for verb, times in sorted(failed.items()) or [("deeds", 0)]:
+        words.append(
+            f"failures: {verb} failed for {times} incidents in a row; the breaker opens at {budget.breaker_failures}"
+        )
+    return tuple(words)

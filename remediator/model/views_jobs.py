@@ -1,0 +1,65 @@
+"""GPUs and jobs as the API answers them. Times are UTC seconds, durations seconds."""
+
+from __future__ import annotations
+
+import msgspec
+
+from vocabulary.finding import Finding
+from vocabulary.wire import RankStatus
+
+
+class GpuView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One GPU. `health` is unknown while its node is silent; `findings` are titles; `job` and `rank` by the rank's own word."""
+
+    node: str
+    index: int
+    uuid: str
+    pci: str
+    health: str
+    name: str = ""
+    serial: str = ""
+    findings: tuple[str, ...] = ()
+    job: str = ""
+    rank: int | None = None
+
+
+class GpuList(msgspec.Struct, frozen=True):
+    """`GET /v1/gpus`, by node and index, as of `at`. The last one's ``NODE/INDEX`` is the `after` of the next page."""
+
+    at: float
+    gpus: tuple[GpuView, ...]
+
+
+class JobRank(msgspec.Struct, frozen=True):
+    """One rank, and the node that told of it."""
+
+    node: str
+    status: RankStatus
+
+
+class JobView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The newest attempt of a job that has living ranks. In listings `ranks` is left empty.
+
+    `step` is the newest that a rank told of, `step_s` the median of its ranks' medians, `phase` what most of them are in,
+    `at` when the newest word was said; `verdicts` are conclusions about the job, newest first.
+    """
+
+    job: str
+    attempt: int
+    world: int
+    ranks_told: int
+    nodes: tuple[str, ...]
+    step: int = -1
+    step_s: float = 0.0
+    phase: str = ""
+    at: float = 0.0
+    verdicts: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    ranks: tuple[JobRank, ...] = ()
+
+
+class JobList(msgspec.Struct, frozen=True):
+    """`GET /v1/jobs`, by name, as of `at`."""
+
+    at: float
+    jobs: tuple[JobView, ...]

@@ -1,0 +1,55 @@
+"""What pages and commands list that is over: read-only, beside the deciding thread, by an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from sqlalchemy import Engine, select
+
+from remediator.model.records import Action, AuditEvent, Incident
+from remediator.store import schema
+from remediator.store.rows import shown
+
+IDS_AT_ONCE = 1000
+
+
+class Listing:
+    """Questions about what was. Callable from any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def actions(self, limit: int, *, ended: bool) -> list[Action]:
+        """The newest by when they were planned, newest first; with `ended`, only those that are over."""
+        table = schema.actions
+        query = select(table.c.body).order_by(table.c.planned_at.desc(), table.c.id).limit(limit)
+        if ended:
+            query = query.where(table.c.final.is_(True))
+        with self._engine.connect() as db:
+            return [msgspec.json.decode(body, type=Action) for (body,) in db.execute(query)]
+
+    def events_of(self, node: str, limit: int) -> list[tuple[int, AuditEvent]]:
+        """The newest lines of the audit log about a node with their numbers, newest first."""
+        table = schema.audit
+        query = select(table.c.seq, table.c.body).where(table.c.node == shown(node))
+        with self._engine.connect() as db:
+            found = db.execute(query.order_by(table.c.seq.desc()).limit(limit))
+            return [(seq, msgspec.json.decode(body, type=AuditEvent)) for seq, body in found]
+
+    def decided_at(self, decisions: Sequence[str]) -> dict[str, float]:
+        """When each of these decisions was made, UTC seconds."""
+        table, found = schema.decisions, {}
+        with self._engine.connect() as db:
+            for start in range(0, len(decisions), IDS_AT_ONCE):
+                query = select(table.c.id, table.c.at).where(table.c.id.in_(decisions[start : start + IDS_AT_ONCE]))
+                found.update({str(name): float(at) for name, at in db.execute(query)})
+        return found
+
+    def last_closed(self, about: str) -> Incident | None:
+        """The incident about a node, or about what nodes share, that was closed last."""
+        table = schema.incidents
+        query = select(table.c.body).where(table.c.node == shown(about), table.c.closed.is_(True))
+        with self._engine.connect() as db:
+            body = db.execute(query.order_by(table.c.closed_at.desc()).limit(1)).scalar()
+        return None if body is None else msgspec.json.decode(body, type=Incident)
