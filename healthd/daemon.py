@@ -58,6 +58,7 @@ from healthd.witness import Witness
 from vocabulary.catalogue_file import load_catalogue
 from vocabulary.evidence import EvidenceBundle
 from vocabulary.order import Order
+from vocabulary.telemetry import TelemetryPart
 
 TICK_S = 1.0
 RECORDS_PER_LOOK = 1000
@@ -186,6 +187,10 @@ class Daemon:
         """What led up to now, for `order` or for a person on this node. Callable from any thread."""
         now = Moment(self._host.clock.wall(), self._host.clock.monotonic())
         return collect(self.status, self._watch.telemetry.snapshot(now), self._config.beacon_dir, order)
+
+    def telemetry(self, back_s: float) -> TelemetryPart:
+        """The curves of the last `back_s`, for a person who looks at this node now. Callable from any thread."""
+        return self._watch.hour.part(self._host.clock.monotonic(), back_s)
 
     def _wait(self) -> None:
         self._keep_registered("kernel", self._kernel.source)

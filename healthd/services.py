@@ -23,8 +23,10 @@ from healthd.outbox import Outbox
 from healthd.preflights import Preflights
 from healthd.status import Status
 from healthd.uplink import Uplink
+from healthd.watched import Watched
 from vocabulary.evidence import EvidenceBundle
 from vocabulary.order import Order
+from vocabulary.telemetry import TelemetryPart
 
 RESTART_S = 5.0
 JOIN_S = 2.0
@@ -44,6 +46,10 @@ class MainLoop(Protocol):
 
     def evidence(self, order: Order | None = None) -> EvidenceBundle:
         """What led up to now, for `order` or for a person on this node."""
+        ...
+
+    def telemetry(self, back_s: float) -> TelemetryPart:
+        """The curves of the last `back_s`, for a person who looks at this node now."""
         ...
 
     def take_proof(self, proof: Proof) -> None:
@@ -70,6 +76,7 @@ class Services:
             orders=orders,
             status=lambda: loop.status,
             clock=host.clock,
+            watched=Watched(loop.telemetry, host.clock),
         )
         self._performer = Performer(
             config,
@@ -85,7 +92,7 @@ class Services:
         self._evidence_files = EvidenceFiles(config.state_dir / "evidence")
         connect = partial(Centre, config.remediator, config.node)
         self._hazards = Hazards(str(config.beacon_dir), connect, lambda: loop.status, host.clock)
-        self._inbox = Inbox(config.remediator, config.node, orders, host.clock, self._ordered)
+        self._inbox = Inbox(config.remediator, config.node, orders, host.clock, self._ordered, self.uplink.wish)
 
     def start(self) -> None:
         """Start the threads."""

@@ -224,14 +224,15 @@ class TelemetryRing:
 
 
 def _row(layout: Layout, sample: object) -> list[float]:
-    return [_value(sample, column) for column in layout.columns]
+    return [value_of(sample, column.field, column.factor) for column in layout.columns]
 
 
-def _value(sample: object, column: Column) -> float:
-    if isinstance(sample, GpuReading) and column.field in LINK_COUNTERS:
-        return _over_links(sample.links, column.field)
-    value = getattr(sample, column.field)
-    return nan if value is None else float(value) * column.factor
+def value_of(sample: object, field: str, factor: float = 1.0) -> float:
+    """A field of a sample, `factor` times; error counters of links are summed. NaN where it is not known."""
+    if field in LINK_COUNTERS and isinstance(sample, GpuReading):
+        return _over_links(sample.links, field)
+    value = getattr(sample, field)
+    return nan if value is None else float(value) * factor
 
 
 def _over_links(links: Iterable[Link] | None, field: str) -> float:

@@ -10,12 +10,16 @@ import logging
 import threading
 from collections.abc import Callable
 
+from msgspec import UNSET
+
 from healthd.centre import BACKOFF_S_MAX, Backoff, Centre, CentreError, Denied, Rejected
 from healthd.config import RemediatorConfig
 from healthd.orders.store import OrderStore
 from healthd.outbox import Outbox, OutboxCorrupt, OutboxFull
 from healthd.status import Status
+from healthd.watched import Watched
 from vocabulary.clock import Clock
+from vocabulary.telemetry import TelemetryWish
 from vocabulary.wire import CHANGES_PER_REPORT_MAX, WIRE_VERSION, Report, encode
 
 TTL_INTERVALS = 3.0  # reports that may be missed before the node counts as unknown
@@ -35,6 +39,7 @@ class Uplink:
         orders: OrderStore,
         status: Callable[[], Status],
         clock: Clock,
+        watched: Watched,
     ) -> None:
         self._config = config
         self._agent = agent
@@ -42,6 +47,7 @@ class Uplink:
         self._orders = orders
         self._status = status
         self._clock = clock
+        self._watched = watched
         self._news = threading.Event()
         self._stop = threading.Event()
         self._seq = 0
@@ -51,6 +57,11 @@ class Uplink:
     def wake(self) -> None:
         """Something changed. Callable from any thread."""
         self._news.set()
+
+    def wish(self, wish: TelemetryWish) -> None:
+        """Somebody looks at this node: report now, with telemetry. Callable from any thread."""
+        self._watched.take(wish)
+        self.wake()
 
     def stop(self) -> None:
         """End `run` soon."""
@@ -70,7 +81,7 @@ class Uplink:
                 if failing:
                     _log.info("the remediator takes reports again")
                 failing = False
-                self._news.wait(self._config.report_interval_s)
+                self._news.wait(self._watched.interval_s(self._config.report_interval_s))
             except CentreError as error:
                 pause_s = backoff.after(error)
                 if not failing or isinstance(error, Denied):  # an outage is said once, a wrong token until it is right
@@ -106,11 +117,15 @@ class Uplink:
         try:
             reply = centre.report(report)
         except Rejected:
+            if report.telemetry is not UNSET:  # the one part that can be left out without a loss
+                self._watched.end()
+                return True
             if not report.changes:
                 raise
             self._narrow(centre, report)
             return True
         self.heard_at = self._clock.wall()
+        self._watched.settle(report.telemetry, reply.telemetry)
         full = len(report.changes) == self._batch
         self._batch = min(2 * self._batch, CHANGES_PER_REPORT_MAX)
         if report.changes:
@@ -150,4 +165,5 @@ class Uplink:
             gpus=status.gpus,
             ranks=status.ranks,
             versions=status.versions,
+            telemetry=self._watched.told() if limit else UNSET,
         )

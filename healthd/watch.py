@@ -12,6 +12,7 @@ from healthd.checks.xid import XidCheck
 from healthd.facts import Fact, Moment, Raise, check_failed
 from healthd.gpu_watch import GpuWatch
 from healthd.grammar.nvidia import NVIDIA
+from healthd.hour_ring import HourRing
 from healthd.ledger import Ledger
 from healthd.samples.beacons import Beacons
 from healthd.samples.kernel import KernelGap, KernelRecord
@@ -51,6 +52,7 @@ class Watch:
         self.ranks: tuple[RankStatus, ...] = ()
         self.kernel_records = 0
         self.telemetry = TelemetryRing()
+        self.hour = HourRing()
 
     def take_kernel(self, records: Iterable[KernelRecord], gaps: Iterable[KernelGap], now: Moment) -> bool:
         """New kernel records. True if one of them was evidence about a GPU."""
@@ -81,6 +83,7 @@ class Watch:
             self.gpus.take(sample, now)
         if isinstance(sample, Sweep):
             self.telemetry.take_sweep(sample, self.gpus.by_index, now)
+            self.hour.take_sweep(sample, self.gpus.by_index, now)
 
     def take_late_events(self, now: Moment) -> None:
         """Xids of which only NVML has told. Call about once a second."""
@@ -91,6 +94,7 @@ class Watch:
     def take_source(self, reading: SourceReading, now: Moment) -> None:
         """One look at one source."""
         self.telemetry.take_source(reading, now)
+        self.hour.take_source(reading, now)
         self.sources.take(reading, now)
 
     def take_preflight(self, sample: PreflightSample, now: Moment) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from vocabulary.finding import Finding
 from vocabulary.health import Health
 from vocabulary.order import Order
+from vocabulary.telemetry import TelemetryWish
 
 WIRE_VERSION = 1
 REPORT_BYTES_MAX = 8 << 20
@@ -143,19 +144,24 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpus: tuple[Gpu, ...] = ()
     ranks: tuple[RankStatus, ...] = ()
     versions: Versions = Versions()
+    telemetry: msgspec.Raw | msgspec.UnsetType = (
+        msgspec.UNSET
+    )  # a `TelemetryPart`, read apart: it must not spoil the rest
 
 
-class ReportReply(msgspec.Struct, frozen=True):
+class ReportReply(msgspec.Struct, frozen=True, omit_defaults=True):
     """The centre has durably stored every change up to and including `acked_seq`."""
 
     acked_seq: int
     epoch: int
+    telemetry: TelemetryWish | None = None
 
 
-class OrdersReply(msgspec.Struct, frozen=True):
+class OrdersReply(msgspec.Struct, frozen=True, omit_defaults=True):
     """Orders that are open for the node; the same ones come again until they are answered with a final state."""
 
     orders: tuple[Order, ...]
+    telemetry: TelemetryWish | None = None
 
 
 class Enrolment(msgspec.Struct, frozen=True):
@@ -187,10 +193,12 @@ class ReceivedOrders(msgspec.Struct, frozen=True):
 
     orders: tuple[Order, ...]
     unread: tuple[UnreadOrder, ...] = ()
+    telemetry: TelemetryWish | None = None
 
 
 class _LooseOrders(msgspec.Struct, frozen=True):
     orders: tuple[msgspec.Raw, ...]
+    telemetry: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -228,9 +236,20 @@ def decode_orders(data: bytes | str) -> ReceivedOrders:
     """
     orders: list[Order] = []
     unread: list[UnreadOrder] = []
-    for raw in decode(data, _LooseOrders).orders:
+    loose = decode(data, _LooseOrders)
+    for raw in loose.orders:
         try:
             orders.append(decode(bytes(raw), Order))
         except WireError as error:
             unread.append(UnreadOrder(decode(bytes(raw), UnreadOrder).id, str(error)))
-    return ReceivedOrders(tuple(orders), tuple(unread))
+    return ReceivedOrders(tuple(orders), tuple(unread), _wish(loose.telemetry))
+
+
+def _wish(raw: msgspec.Raw | msgspec.UnsetType) -> TelemetryWish | None:
+    """What a person wants to see must never keep an order from being done: a wish that is not understood is none."""
+    if isinstance(raw, msgspec.UnsetType):
+        return None
+    try:
+        return decode(bytes(raw), TelemetryWish)
+    except WireError:
+        return None

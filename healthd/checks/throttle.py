@@ -9,7 +9,7 @@ import msgspec
 from healthd.facts import Held, Moment, held
 from healthd.gpus import GpuState, level
 from healthd.hysteresis import Dwell, Growth
-from healthd.samples.throttle_reasons import THROTTLE_REASONS
+from vocabulary.throttle_reasons import THROTTLE_REASONS
 
 CHECK = "throttle"
 _FAULTS = {

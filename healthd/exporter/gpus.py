@@ -9,8 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from healthd.exporter.gpu_metrics import CONSTANT, FRESH, KNOWN
 from healthd.exporter.rows import restate, text
 from healthd.gpus import GpuState
-from healthd.samples.throttle_reasons import THROTTLE_REASONS
 from healthd.status import Status
+from vocabulary.throttle_reasons import THROTTLE_REASONS
 
 LABELS = ("gpu", "uuid")
 SPARE_ROWS = ("max", "high", "partial", "low", "none")  # the order of NVML's histogram

@@ -12,6 +12,7 @@ from healthd.orders.store import OrderStore
 from healthd.outbox import OutboxCorrupt, OutboxFull
 from vocabulary.clock import Clock
 from vocabulary.order import OrderState, OrderUpdate
+from vocabulary.telemetry import TelemetryWish
 from vocabulary.wire import UnreadOrder
 
 WAIT_S = 30.0
@@ -22,16 +23,23 @@ _log = logging.getLogger("healthd.orders")
 
 
 class Inbox:
-    """The thread that asks. `on_order` is called once for each new order, after it is durable."""
+    """The thread that asks. `on_order` is called once for each new order, after it is durable; `on_wish` for each wish."""
 
     def __init__(
-        self, config: RemediatorConfig, node: str, orders: OrderStore, clock: Clock, on_order: Callable[[], None]
+        self,
+        config: RemediatorConfig,
+        node: str,
+        orders: OrderStore,
+        clock: Clock,
+        on_order: Callable[[], None],
+        on_wish: Callable[[TelemetryWish], None] = lambda _: None,
     ) -> None:
         self._config = config
         self._node = node
         self._orders = orders
         self._clock = clock
         self._on_order = on_order
+        self._on_wish = on_wish
         self._stop = threading.Event()
 
     def stop(self) -> None:
@@ -71,6 +79,8 @@ class Inbox:
         known = [order.id for order, _ in self._orders.open()]
         new = 0
         received = centre.orders(known, wait_s)
+        if received.telemetry is not None:
+            self._on_wish(received.telemetry)
         for order in received.orders:
             if self._orders.receive(order, self._clock.wall()):
                 _log.warning("order %s: %s, because %s", order.id, order.kind.value, order.reason)

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from starlette.requests import Request
 from starlette.responses import Response
 
+from remediator.api import telemetry
 from remediator.api.access import still_welcome, who
 from remediator.api.service import (
     WAIT_MAX_S,
@@ -59,11 +60,14 @@ async def report(request: Request) -> Response:
     message = _decode_report(body, node)
     admit(service)  # before the roster takes it: what it knows, it does not tell the engine again
     before, entry = service.roster.take(message, service.clock.wall())
+    if entry is not before:
+        telemetry.take(service, message)
     written = _hand_in(service, message, before, entry)
     if written is not None:
         await durable(service, written)
     acked = message.changes[-1].seq if message.changes else 0
-    return reply(ReportReply(acked_seq=acked, epoch=service.engine.epoch))
+    wish = service.telemetry.wish(node, service.clock.monotonic())
+    return reply(ReportReply(acked_seq=acked, epoch=service.engine.epoch, telemetry=wish))
 
 
 async def orders(request: Request) -> Response:
@@ -76,7 +80,9 @@ async def orders(request: Request) -> Response:
         if not seated:
             raise Refusal(429, f"node {node} has {service.gate.limits.polls_per_node} open polls already", "", 1)
         found = await _orders_within(service, node, known, wait_s, lambda: still_welcome(request))
-    return reply(OrdersReply(orders=found))
+    now = service.clock.monotonic()
+    wish = service.telemetry.wish(node, now) if service.telemetry.untold(node, now) else None
+    return reply(OrdersReply(orders=found, telemetry=wish))
 
 
 async def answer(request: Request) -> Response:
@@ -172,7 +178,7 @@ def _inventory(entry: Entry, now: float) -> InventoryChanged:
 async def _orders_within(
     service: Service, node: str, known: frozenset[str], wait_s: float, welcome: Callable[[], None] = lambda: None
 ) -> tuple[Order, ...]:
-    """The open orders, as soon as there is one the node does not know yet.
+    """The open orders, as soon as there is one the node does not know yet, or a wish to see its telemetry.
 
     An order that is handed out is an outside effect: only who leads beyond doubt may say what is to be done.
 
@@ -185,7 +191,8 @@ async def _orders_within(
         while True:
             found = service.engine.snapshot.orders_for(node, service.clock.wall())
             now = service.clock.monotonic()
-            over = now >= asked_until or service.wakeups.ended or any(order.id not in known for order in found)
+            news = any(order.id not in known for order in found) or service.telemetry.untold(node, now)
+            over = news or now >= asked_until or service.wakeups.ended
             if over and service.engine.may_act():
                 return found
             if now >= deadline or service.wakeups.ended:

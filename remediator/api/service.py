@@ -23,6 +23,7 @@ from remediator.policy_reload import PolicyReload
 from remediator.roster import Roster
 from remediator.store.journal import Journal, StoreError
 from remediator.store.tokens import Tokens
+from remediator.telemetry import Telemetry
 from vocabulary.clock import Clock
 from vocabulary.wire import Problem, WireError, decode
 
@@ -94,6 +95,7 @@ class Service(msgspec.Struct, frozen=True):
     watch_faults: Mapping[
         str, int
     ]  # judgements of what many nodes say together that ended in an error of ours, by part
+    telemetry: Telemetry = msgspec.field(default_factory=Telemetry)
 
 
 class Refusal(Exception):

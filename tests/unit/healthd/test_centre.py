@@ -17,10 +17,12 @@ from healthd.orders.store import OrderStore
 from healthd.outbox import Outbox
 from healthd.status import Status
 from healthd.uplink import Uplink
+from healthd.watched import Watched
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Finding, Severity
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
+from vocabulary.telemetry import TelemetryPart
 from vocabulary.wire import Problem, Report, ReportReply, encode
 
 Serve = Callable[..., RemediatorConfig]
@@ -176,7 +178,7 @@ def uplink(tmp_path: Path) -> Iterator[tuple[Uplink, Outbox]]:
     outbox = Outbox(tmp_path / "db", 1.0)
     outbox.commit([finding(number) for number in range(20)])
     config = RemediatorConfig(url="http://x", token_file=tmp_path / "token")
-    status = Status(node="n1", boot_id="b", at=1.0)
+    status, clock = Status(node="n1", boot_id="b", at=1.0), ManualClock()
     yield (
         Uplink(
             config=config,
@@ -184,7 +186,8 @@ def uplink(tmp_path: Path) -> Iterator[tuple[Uplink, Outbox]]:
             outbox=outbox,
             orders=OrderStore(outbox, "n1"),
             status=lambda: status,
-            clock=ManualClock(),
+            clock=clock,
+            watched=Watched(lambda back_s: TelemetryPart(back_s, ()), clock),
         ),
         outbox,
     )

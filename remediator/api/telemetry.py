@@ -1,0 +1,53 @@
+"""The last hour of a node, for a person who looks at it; and where a report's share of it is taken in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remediator.api.access import still_welcome
+from remediator.api.service import Refusal, Service, number, reply, service_of
+from vocabulary.wire import Report
+
+WAIT_MAX_S = 10.0
+
+
+async def show(request: Request) -> Response:
+    """`GET /v1/nodes/{node}/telemetry?wait_s=N`: asks the node to tell it; waits up to N seconds for the first of it."""
+    service, node = service_of(request), request.path_params["node"]
+    wait_s = number(request, "wait_s", 0, 0, WAIT_MAX_S)
+    if node not in service.engine.snapshot.nodes:
+        raise Refusal(404, f"no node {node} has ever reported", "see 'healthctl nodes list'")
+    asked_at = service.clock.monotonic()
+    since = None
+    if service.telemetry.ask(node, asked_at):
+        since = asked_at
+        service.wakeups.wake([node])
+    with service.wakeups.subscription(node) as woken:
+        while not _told(service, node, since):
+            left_s = asked_at + wait_s - service.clock.monotonic()
+            if left_s <= 0 or service.wakeups.ended:
+                break
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(woken.wait(), left_s)
+            woken.clear()
+            still_welcome(request)
+    entry = service.roster.get(node)
+    indices = {gpu.pci: gpu.index for gpu in entry.gpus} if entry else {}
+    return reply(service.telemetry.view(node, indices, service.clock.monotonic(), service.clock.wall()))
+
+
+def take(service: Service, report: Report) -> None:
+    """What a report carries for who looks; whatever is wrong with it, the report goes on without."""
+    clock, gpus = service.clock, {gpu.pci for gpu in report.gpus}
+    if service.telemetry.take(report.node, report.boot_id, gpus, report.telemetry, clock.monotonic(), clock.wall()):
+        service.wakeups.wake([report.node])
+
+
+def _told(service: Service, node: str, since: float | None) -> bool:
+    """Whether there is something; where the question was news, whether the node told it after that."""
+    told_at = service.telemetry.told_at(node)
+    return told_at is not None and (since is None or told_at >= since)
