@@ -23,7 +23,6 @@ from remediator.api.access import Access
 from remediator.api.endpoint import Endpoint, Handler, Query
 from remediator.model.credentials import TokenList
 from remediator.model.evidence import EvidenceList
-from remediator.model.views_telemetry import TelemetryView
 from remediator.model.views import (
     Approval,
     EventList,
@@ -38,6 +37,7 @@ from remediator.model.views import (
     Words,
 )
 from remediator.model.views_jobs import GpuList, JobList, JobView
+from remediator.model.views_telemetry import TelemetryView
 from remediator.model.views_watch import LemonList, StragglerList
 from remediator.model.views_work import ActionList, AwaitingList, BreakerView
 from vocabulary.hazard import JobHazard, Placement
