@@ -17,7 +17,7 @@ from remediator.config_hints import explained
 from remediator.decide.budget import Budget
 from remediator.decide.settings import Silence
 from remediator.detect.hazard import NODE_MTBF_H
-from remediator.door import Limits, Tls, is_loopback
+from remediator.door import Limits, Tls, WebDoor, is_loopback
 from remediator.model.plan import Mode
 from remediator.playbook.load import SHIPPED
 from remediator.store.retention import Retention
@@ -33,26 +33,26 @@ class ConfigError(ValueError):
 class SchedulerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which scheduler holds nodes, and how often it is asked, in quiet times and while a plan runs."""
 
-    kind: str = "local"
+    kind: str = "local"  # `local`, `slurm`, `kubernetes`
     state_file: str = "/var/lib/gpu-healthd/holds.json"  # of the local backend
     slurm: SlurmOptions = SlurmOptions()
     kubernetes: KubernetesOptions = KubernetesOptions()
-    poll_s: Annotated[float, msgspec.Meta(gt=0)] = 5.0
-    poll_busy_s: Annotated[float, msgspec.Meta(gt=0)] = 0.5
+    poll_s: Annotated[float, msgspec.Meta(gt=0)] = 5.0  # how often it is asked
+    poll_busy_s: Annotated[float, msgspec.Meta(gt=0)] = 0.5  # while a plan runs
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything `remediator serve` needs; every key has a default that works on one machine."""
 
-    cluster: str = "default"
-    listen: str = "127.0.0.1:15180"
-    database: str = "sqlite:////var/lib/gpu-healthd/remediator.db"
+    cluster: str = "default"  # its name, in messages and metrics
+    listen: str = "127.0.0.1:15180"  # HOST:PORT of the API, the pages and metrics
+    database: str = "sqlite:////var/lib/gpu-healthd/remediator.db"  # or `postgresql://USER@HOST/NAME`
     playbooks: tuple[str, ...] = ()  # none: the shipped default
-    mode: Mode = Mode.RECOMMEND
+    mode: Mode = Mode.RECOMMEND  # how far automation may go
     budget: Budget = Budget()
     silence: Silence = Silence()
     topology: str = ""  # a file: which node stands in which rack, hangs on which switch
-    probation_s: Annotated[float, msgspec.Meta(ge=0)] = 86400.0
+    probation_s: Annotated[float, msgspec.Meta(ge=0)] = 86400.0  # trial time of a node that came back
     node_mtbf_h: Annotated[float, msgspec.Meta(gt=0)] = (
         NODE_MTBF_H  # of a usual node: what jobs set their checkpoints by
     )
@@ -61,7 +61,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hooks: dict[str, Hook] = {}  # programs that playbooks may start, by name
     retention: Retention = Retention()
     limits: Limits = Limits()
-    tls: Tls | None = None
+    web: WebDoor = WebDoor()
+    tls: Tls | None = None  # none: in the clear
     insecure: bool = False  # answer in the clear to others than this machine
 
     @property

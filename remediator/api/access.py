@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import math
+from collections.abc import Callable
 
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
@@ -56,19 +57,32 @@ async def let_in(request: Request, access: Access) -> None:
     if access is Access.ANYONE:
         return
     identity, token = await _identify(request)
-    gate = service_of(request).gate
     if identity.role is Role.NODE and (misfit := _certificate_misfit(request, identity)):
-        _slow_down_strangers(request)  # whoever copied the token must not use up what its node may ask
+        slow_down_strangers(request)  # whoever copied the token must not use up what its node may ask
         raise misfit
+    enter(request, access, identity)
+    request.state.secret = token if access is Access.JOIN else ""
+
+
+def enter(request: Request, access: Access, identity: Identity) -> None:
+    """Let in somebody who is known: by a token, or by what a page's session rests on.
+
+    Raises:
+        Refusal: 403 not with this identity, 429 too often.
+    """
+    gate = service_of(request).gate
     bucket = gate.nodes if identity.role is Role.NODE else gate.people
     if (wait_s := bucket.wait_s(identity.id)) > 0:
         raise _too_often(f"{identity.role.value} {identity.name} asks too often", wait_s)
     _count_connection(request, identity, gate.limits)
-    node = request.path_params.get("node")
+    require(access, identity, request.path_params.get("node"))
+    request.state.identity = identity
+
+
+def require(access: Access, identity: Identity, node: str | None = None) -> None:
+    """Raises: Refusal: 403, the rule does not let this identity in."""
     if not allows(access, identity, node):
         raise _forbidden(access, identity, node)
-    request.state.identity = identity
-    request.state.secret = token if access is Access.JOIN else ""
 
 
 def who(request: Request) -> Identity:
@@ -93,20 +107,31 @@ def still_welcome(request: Request) -> None:
     Raises:
         Refusal: 401, its token was revoked or has ended meanwhile.
     """
-    if not service_of(request).tokens.holds(who(request)):
+    holds: Callable[[Identity], bool] = getattr(request.state, "holds", service_of(request).tokens.holds)
+    if not holds(who(request)):
         raise Refusal(401, "this token was revoked or has ended meanwhile", "ask an admin for a new one")
 
 
 async def _identify(request: Request) -> tuple[Identity, str]:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     token = token.strip()
-    tokens = service_of(request).tokens
-    if scheme.lower() == "bearer" and token and (known := tokens.identify(token)) is not None:
-        return known, token  # asked before any limit: nobody can be locked out by a neighbour behind the same address
-    _slow_down_strangers(request)
     if scheme.lower() != "bearer" or not token:
+        slow_down_strangers(request)
         todo = "send 'Authorization: Bearer TOKEN'; a token comes from 'remediator token issue'"
         raise Refusal(401, "no token was sent", todo)
+    return await identity_of(request, token), token
+
+
+async def identity_of(request: Request, token: str) -> Identity:
+    """Whose token this is.
+
+    Raises:
+        Refusal: 401 nobody's, 429 too many were nobody's, 503 nobody can say now.
+    """
+    tokens = service_of(request).tokens
+    if (known := tokens.identify(token)) is not None:
+        return known  # asked before any limit: nobody can be locked out by a neighbour behind the same address
+    slow_down_strangers(request)
     try:
         await asyncio.to_thread(tokens.refresh)  # it may have been issued just now, by another process
     except SQLAlchemyError as error:
@@ -115,10 +140,11 @@ async def _identify(request: Request) -> tuple[Identity, str]:
     if identity is None:
         todo = "issue a new one with 'remediator token issue'"
         raise Refusal(401, "this token is not known, has ended, or was revoked", todo)
-    return identity, token
+    return identity
 
 
-def _slow_down_strangers(request: Request) -> None:
+def slow_down_strangers(request: Request) -> None:
+    """Raises: Refusal: 429, too many requests of this address came without a good token."""
     if (wait_s := service_of(request).gate.unknown.wait_s(address(request))) > 0:
         raise _too_often("too many requests without a good token from this address", wait_s)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from remediator.api.app import build_app
@@ -22,17 +23,29 @@ from vocabulary.wire import Problem
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
+class Pages(Protocol):
+    """What people see in a browser."""
+
+    always: Sequence[BaseRoute]  # also while standing by
+    leading: Sequence[BaseRoute]
+
+    def standing_by(self, request: Request, word: str) -> Response:
+        """What a replica shows that does not lead, and what it waits for."""
+
+
 class Front:
     """An ASGI application that becomes the leader's. `word` says, until then, what this replica waits for."""
 
-    def __init__(self, wakeups: Wakeups) -> None:
+    def __init__(self, wakeups: Wakeups, pages: Pages | None = None) -> None:
         self.word = "starting"
+        self._pages = pages
         self._wakeups = wakeups
         self._leading: Starlette | None = None
         routes = [
             Route("/healthz", self._not_ready, methods=["GET"]),
             Route("/livez", self._alive, methods=["GET"]),
             Route("/metrics", self._metrics, methods=["GET"]),
+            *(pages.always if pages else ()),
             Route("/{path:path}", self._refused, methods=METHODS),
         ]
         self._standing_by = Starlette(routes=routes, lifespan=self._lifespan)
@@ -44,7 +57,7 @@ class Front:
 
     def lead(self, service: Service) -> None:
         """From the next request on this replica is the one that answers. Callable from any thread."""
-        self._leading = build_app(service)
+        self._leading = build_app(service, self._pages.leading if self._pages else ())
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -60,6 +73,8 @@ class Front:
     async def _metrics(self, _request: Request) -> Response:
         return Response(render_standby_metrics(), media_type=CONTENT_TYPE_LATEST)
 
-    async def _refused(self, _request: Request) -> Response:
+    async def _refused(self, request: Request) -> Response:
+        if self._pages is not None and request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+            return self._pages.standing_by(request, self.word)
         todo = "ask the replica whose /healthz answers 200"
         return reply(Problem(error=f"this remediator stands by: {self.word}", todo=todo), 503, {"retry-after": "1"})

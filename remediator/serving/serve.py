@@ -24,6 +24,7 @@ from remediator.serving.http_protocol import KEEP_ALIVE_S, Careful
 from remediator.serving.listener import Listener, allow_many_files
 from remediator.serving.term import Term
 from remediator.store.journal import Journal, StoreError
+from remediator.web.app import Web
 
 log = logging.getLogger(__name__)
 SWITCH_S = 0.0005  # a thread that computes gives way to requests so soon; with Python's 5 ms each of a request's turns waits so long
@@ -89,7 +90,7 @@ class Replica:
         self._reload = reload
         self._journal = journal
         self._wakeups = Wakeups()
-        self._front = Front(self._wakeups)
+        self._front = Front(self._wakeups, Web(config) if config.web.enabled else None)
         self._server = _Server(self._front, config, self._wakeups)
         self._term: Term | None = None
         self._stopping = threading.Event()

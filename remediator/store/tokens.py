@@ -40,7 +40,7 @@ class Tokens:
         self._engine = engine
         self._wall = wall
         self._known: dict[str, Identity] = {}
-        self._ids: frozenset[str] = frozenset()
+        self._by_id: dict[str, Identity] = {}
         self._version: str | None = None
         self._loaded = False
         self._reading = threading.Lock()
@@ -55,7 +55,12 @@ class Tokens:
 
     def holds(self, identity: Identity) -> bool:
         """Whether what was let in with this identity may stay: the token was not revoked and has not ended."""
-        return identity.valid(self._wall()) and identity.id in self._ids
+        return identity.valid(self._wall()) and identity.id in self._by_id
+
+    def named(self, token_id: str) -> Identity | None:
+        """Whom the valid token with this id speaks for, as far as memory knows."""
+        identity = self._by_id.get(token_id)
+        return identity if identity is not None and identity.valid(self._wall()) else None
 
     def refresh(self) -> bool:
         """Read what changed. Returns whether anything did. Raises what the database raises."""
@@ -66,7 +71,7 @@ class Tokens:
             rows = db.execute(select(schema.tokens).where(_T.revoked_at.is_(None)))
             # a join secret that is used up may be shown again: by the node whose answer was lost
             self._known = {r.digest: Identity(Role(r.role), r.name, r.digest[:ID_CHARS], r.expires_at) for r in rows}
-            self._ids = frozenset(identity.id for identity in self._known.values())
+            self._by_id = {identity.id: identity for identity in self._known.values()}
             self._version, self._loaded = version, True
             return True
 

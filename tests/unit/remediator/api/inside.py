@@ -18,6 +18,7 @@ from remediator.policy_reload import PolicyReload
 from remediator.serving.term import Term
 from remediator.store.journal import Journal
 from remediator.store.tokens import Role, Tokens
+from remediator.web.app import Web
 
 NO_LIMITS = Limits(
     node_per_s=1e9, node_burst=10**9, person_per_s=1e9, person_burst=10**9, unknown_per_s=1e9, unknown_burst=10**9
@@ -66,7 +67,7 @@ class Inside:
         self.wakeups.bind(self._loop)
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self.app = build_app(self.service)
+        self.app = build_app(self.service, Web(self.config).leading)
 
     def close(self) -> None:
         self.wakeups.end()

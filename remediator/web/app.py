@@ -1,0 +1,103 @@
+"""The pages' routes behind their rules, how their errors look, and what a replica shows that does not lead."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from remediator.api.access import enter
+from remediator.api.service import Refusal, service_of
+from remediator.config import Config
+from remediator.web import login, rendering, static
+from remediator.web.origin import path_here
+from remediator.web.page import Page
+from remediator.web.people import Person, from_here, person
+from remediator.web.routes import PAGES
+from remediator.web.visit import Link, Visit, bare, form_of
+
+log = logging.getLogger(__name__)
+
+ABROAD = frozenset({"cross-site", "same-site"})  # the browser keeps the session back on a link from another site
+
+
+class Web:
+    """The routes of one replica."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._links = tuple(Link(page.path, page.nav, page.key) for page in PAGES if page.nav)
+        self.always: Sequence[BaseRoute] = (static.ROUTE,)
+        self.leading: Sequence[BaseRoute] = (
+            static.ROUTE,
+            Route("/login", self._refusals_shown(login.show), methods=["GET"]),
+            Route("/login", self._refusals_shown(login.enter), methods=["POST"]),
+            *(self._route(page) for page in PAGES),
+        )
+
+    def standing_by(self, request: Request, word: str) -> Response:
+        """Where to go instead."""
+        values = {**bare(request, "Standing by", 0.0), "cluster": self._config.cluster, "word": word}
+        headers = {**rendering.HEADERS, "retry-after": "5"}
+        return Response(rendering.render("standby.html.j2", values), 503, headers, media_type="text/html")
+
+    def _route(self, page: Page) -> Route:
+        async def guarded(request: Request) -> Response:
+            who = await person(request)
+            if who is None:
+                return _stranger(request)
+            request.state.holds = who.holds
+            enter(request, page.access, who.identity)
+            return await page.handler(Visit(request, who, self._links, await _form(request, who)))
+
+        return Route(page.path, self._refusals_shown(guarded), methods=[page.method])
+
+    def _refusals_shown(self, handler: login.Handler) -> login.Handler:
+        async def shown(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except Refusal as refusal:
+                words, todo = refusal.problem.error, refusal.problem.todo
+                return _problem(request, refusal.status, words, todo, refusal.headers)
+            except HTTPException as error:
+                return _problem(request, error.status_code, str(error.detail))
+            except SQLAlchemyError as error:
+                log.warning("%s: the database cannot be asked: %s", request.url.path, error)
+                return _problem(request, 503, "The database cannot be asked now.", "Load the page again in a moment.")
+
+        return shown
+
+
+async def _form(request: Request, who: Person) -> dict[str, str]:
+    if request.method != "POST":
+        return {}
+    if not from_here(request):
+        raise Refusal(403, "this was not sent by one of our own pages", "open the page here and send it from there")
+    return await form_of(request, who.secret)
+
+
+def _stranger(request: Request) -> Response:
+    """To the login; a browser that came by a link from elsewhere is asked once more, and then shows its session."""
+    if request.method != "GET":
+        return _problem(request, 401, "You are not logged in any more; nothing was changed.", "Log in and try again.")
+    target = path_here(request.url.path + (f"?{request.url.query}" if request.url.query else ""))
+    if request.headers.get("sec-fetch-site") in ABROAD and request.headers.get("sec-fetch-mode") == "navigate":
+        values = {**bare(request, "One moment", service_of(request).clock.wall()), "target": target}
+        return Response(rendering.render("again.html.j2", values), 200, rendering.HEADERS, media_type="text/html")
+    return RedirectResponse(f"/login?{urlencode({'next': target})}", 303, rendering.HEADERS)
+
+
+def _problem(
+    request: Request, status: int, words: str, todo: str = "", headers: dict[str, str] | None = None
+) -> Response:
+    """An error as a page. It asks nothing of anybody, so that it can always be shown."""
+    values = bare(request, f"{status}", service_of(request).clock.wall())
+    values |= {"words": words, "todo": todo, "code": status, "cluster": service_of(request).config.cluster}
+    text = rendering.render("problem.html.j2", values)
+    return Response(text, status, {**rendering.HEADERS, **(headers or {})}, media_type="text/html")

@@ -1,0 +1,45 @@
+"""Who a reverse proxy says somebody is. Pure.
+
+Its word counts only on its own connections, and only where it says one thing: a header that came twice may be the user's own.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from functools import cache
+
+from remediator.door import Proxy
+from remediator.model.credentials import Identity, Role
+
+NAME_MAX = 200
+ID = "proxy:"  # no token's id has a colon
+EVERYBODY = "*"
+
+
+def speaks(proxy: Proxy | None, address: str) -> bool:
+    """Whether a connection from `address` is the proxy's."""
+    if proxy is None:
+        return False
+    try:
+        there = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return any(there in network for network in _networks(proxy.addresses))
+
+
+def identity(proxy: Proxy, users: Sequence[str], groups: Sequence[str]) -> Identity | None:
+    """Whom the proxy's headers name; None where they name nobody, several, or somebody without a role here."""
+    name = users[0].strip() if len(users) == 1 else ""
+    if not name or len(name) > NAME_MAX or not name.isprintable():
+        return None
+    theirs = {EVERYBODY, *(group.strip() for line in groups for group in line.split(",") if group.strip())}
+    for role in (Role.ADMIN, Role.OPERATOR, Role.VIEWER):
+        if theirs & set(getattr(proxy.roles, role.value)):
+            return Identity(role, name, f"{ID}{name}")
+    return None
+
+
+@cache
+def _networks(addresses: tuple[str, ...]) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    return tuple(ipaddress.ip_network(address) for address in addresses)

@@ -1,0 +1,145 @@
+"""Templates to HTML. Every value is escaped and what no eye can see is written out; markup comes from templates alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from remediator.postmortem.escape import clean
+from vocabulary import spans
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers also hide from us that a form is our own
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+# After a deed the browser is led on to a page; `done=WORD` there names what it says.
+DONE: Mapping[str, str] = {
+    "hold": "Hands off: nothing is done with this node until it is released.",
+    "release": "Released: the node is in the system's care again.",
+    "cordon": "The cordon is on its way to the scheduler, in your name.",
+    "uncordon": "The uncordon is on its way to the scheduler.",
+    "retire": "Retired: the node is no part of the cluster any more.",
+    "unretire": "The node is taken back, on probation.",
+}
+
+# state → the sign that stands beside its colour
+SIGNS: Mapping[str, str] = {
+    "healthy": "✓",
+    "suspect": "?",
+    "draining": "↓",
+    "quarantined": "✕",
+    "resetting": "↻",
+    "replacing": "⇄",
+    "testing": "◔",
+    "probation": "◑",
+    "operator-held": "‖",
+    "retired": "–",
+    "degraded": "▵",
+    "unhealthy": "✕",
+    "unknown": "?",
+}
+
+
+def moment(at: float | None) -> str:
+    """UTC, to the second; a dash for never.
+
+    >>> moment(1700000000.25)
+    '2023-11-14 22:13:20Z'
+    """
+    if at is None:
+        return "–"
+    try:
+        return f"{datetime.fromtimestamp(at, tz=timezone.utc):%Y-%m-%d %H:%M:%S}Z"
+    except (ValueError, OverflowError, OSError):
+        return f"{at:g} s"
+
+
+def span(seconds: float) -> str:
+    """A duration in words, rough: the largest unit, and the next where it still says something.
+
+    >>> [span(s) for s in (0.2, 7.25, 303, 7500, 273_600)]
+    ['0 s', '7 s', '5 min', '2 h 5 min', '3 d 4 h']
+    """
+    if not 0 <= seconds < 1e12:
+        return "–"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min"
+    return spans.length(seconds)
+
+
+def when(at: float | None, now: float) -> Markup:
+    """A moment with how long ago it was when the page was made; the browser goes on counting."""
+    if at is None:
+        return Markup('<span class="never">–</span>')
+    there = moment(at)
+    ago = f"{span(now - at)} ago" if at <= now else f"in {span(at - now)}"
+    return Markup('<time datetime="{}" title="{}"><span data-ago>{}</span></time>').format(
+        there.replace(" ", "T"), there, ago
+    )
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """The page."""
+    return _environment().get_template(template).render(values)
+
+
+def _visible(value: Any) -> Any:
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def sign(state: str) -> str:
+    """The sign beside a state's colour; of a state that is not known here, a dot."""
+    return SIGNS.get(state, "·")
+
+
+def state_class(state: str) -> str:
+    """The CSS class of a state; of one that is not known here, that of the unknown."""
+    return f"s-{state}" if state in SIGNS else "s-unknown"
+
+
+def count(number: float, one: str, many: str = "") -> str:
+    """A number with its unit.
+
+    >>> count(1, "node"), count(12500, "node")
+    ('1 node', '12\u202f500 nodes')
+    """
+    return f"{number:,.0f} ".replace(",", "\N{NARROW NO-BREAK SPACE}") + (one if number == 1 else many or f"{one}s")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("remediator.web"),
+        autoescape=True,
+        finalize=_visible,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    filters: dict[str, Callable[..., Any]] = {
+        "moment": moment,
+        "span": span,
+        "sign": sign,
+        "state_class": state_class,
+        "count": count,
+        "visible": clean,
+    }
+    environment.filters |= filters
+    return environment

@@ -1,0 +1,158 @@
+"""One request of one person: what a page's function is given to ask, to act, and to answer with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from remediator.api.access import Access, allows
+from remediator.api.service import Refusal, Service, body_of, service_of
+from remediator.model.credentials import Identity, Role
+from remediator.model.views import StatusView
+from remediator.web import inside, origin, rendering, static
+from remediator.web.fields import fields_of
+from remediator.web.people import Person
+
+T = TypeVar("T")
+
+FORM_BYTES_MAX = 16 << 10
+QUERY_CHARS_MAX = 200
+THEMES = ("light", "dark")
+
+
+class Link(msgspec.Struct, frozen=True):
+    """One entry of the navigation; `key` follows a `g` on the keyboard."""
+
+    path: str
+    text: str
+    key: str = ""
+
+
+class Visit:
+    """What a page's function works with. `form` is empty for GET; for POST it was sent by one of our own pages."""
+
+    def __init__(self, request: Request, who: Person, links: Iterable[Link], form: Mapping[str, str]) -> None:
+        self.request = request
+        self.person = who
+        self.form = form
+        self.now = self.service.clock.wall()
+        self._links = tuple(links)
+
+    @property
+    def service(self) -> Service:
+        """The parts; for what no view of the API says."""
+        return service_of(self.request)
+
+    @property
+    def identity(self) -> Identity:
+        """Who looks."""
+        return self.person.identity
+
+    @property
+    def may_operate(self) -> bool:
+        """Whether they may change things."""
+        return allows(Access.OPERATOR, self.identity, None)
+
+    @property
+    def node(self) -> str:
+        """The node in the path."""
+        return str(self.request.path_params["node"])
+
+    def query(self, name: str, default: str = "") -> str:
+        """A word of the address, cut to a length that anybody could mean."""
+        return self.request.query_params.get(name, default)[:QUERY_CHARS_MAX]
+
+    def knows(self, method: str, path: str) -> bool:
+        """Whether the API has a route for this."""
+        return inside.find(method, path) is not None
+
+    async def ask(self, path: str, kind: type[T], **query: str | float) -> T:
+        """What the API answers to GET, as this person.
+
+        Raises:
+            Refusal: what the API refuses.
+        """
+        answer = await inside.call(self.request, self.identity, "GET", path, query)
+        return msgspec.json.decode(answer.body, type=kind)
+
+    async def tell(self, path: str, body: msgspec.Struct | None = None) -> None:
+        """POST to the API, as this person; durable when it returns.
+
+        Raises:
+            Refusal: what the API refuses.
+        """
+        await inside.call(self.request, self.identity, "POST", path, body=body)
+
+    async def page(self, template: str, *, title: str, status: int = 200, **values: Any) -> Response:
+        """The page, with everything around it that every page shows."""
+        now = self.service.clock.wall()
+        around = await self._around(title, now)
+        text = await asyncio.to_thread(rendering.render, template, {**around, **values})
+        return Response(text, status, rendering.HEADERS, media_type="text/html")
+
+    def go(self, path: str, done: str = "") -> Response:
+        """Lead on to a page, after a deed."""
+        target = quote(path, safe="/:@") + (f"?{urlencode({'done': done})}" if done else "")
+        return RedirectResponse(target, 303, rendering.HEADERS)
+
+    async def _around(self, title: str, now: float) -> dict[str, Any]:
+        status = await self.ask("/v1/status", StatusView)
+        here = self.request.url.path
+        return {
+            **bare(self.request, title, now),
+            "status": status,
+            "cluster": status.cluster,
+            "blocked": status.blocked,
+            "identity": self.identity,
+            "may_operate": self.may_operate,
+            "may_admin": self.identity.role is Role.ADMIN,
+            "by_proxy": not self.person.session,
+            "links": self._links,
+            "here": here,
+            "csrf": partial(_field, self.person.secret),
+            "knows": self.knows,
+            "done": rendering.DONE.get(self.query("done"), ""),
+        }
+
+
+def bare(request: Request, title: str, now: float) -> dict[str, Any]:
+    """What also a page has that nobody is logged in to."""
+    theme = request.cookies.get("theme", "")
+    return {
+        "title": title,
+        "made_at": now,
+        "when": partial(rendering.when, now=now),
+        "theme": theme if theme in THEMES else "",
+        "asset": static.path_of,
+        "cluster": "",
+        "identity": None,
+        "status": None,
+        "blocked": (),
+        "links": (),
+        "here": request.url.path,
+        "done": "",
+    }
+
+
+async def form_of(request: Request, secret: str) -> dict[str, str]:
+    """The fields of a form that one of our own pages sent.
+
+    Raises:
+        Refusal: 400 it is no form, 403 it was not ours.
+    """
+    fields = fields_of(await body_of(request, FORM_BYTES_MAX))
+    if not origin.fits(fields.pop("csrf", ""), secret):
+        raise Refusal(403, "this form was not made for this login", "load the page again and send it from there")
+    return fields
+
+
+def _field(secret: str) -> Markup:
+    return Markup('<input type="hidden" name="csrf" value="{}">').format(origin.csrf_token(secret))

@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.remediator.api.inside import Inside
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
+    """One centre for a module's tests, that leave nothing others would trip over."""
+    centre = Inside(tmp_path_factory.mktemp("centre"))
+    yield centre
+    centre.close()
