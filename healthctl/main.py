@@ -32,6 +32,12 @@ COMMANDS = {
     "inject": ("healthctl.commands.inject:inject", "Write a marked test fault."),
     "launch": ("healthctl.commands.launch:launch", "Run a training job and bring it back after a fault."),
     "demo": ("healthctl.demo.command:demo", "Show the whole path on this machine."),
+    "replay": (
+        "healthctl.commands.replay:replay",
+        "The centre's record once more: as it was, or under another policy.",
+    ),
+    "enroll": ("healthctl.commands.enroll:enroll", "On a node: get a token of its own with a join secret."),
+    "token": ("healthctl.commands.token:token", "Tokens: who may ask and who may act."),
     "up": ("healthctl.commands.up:up", "Run this machine as a cluster of one, with its real GPUs."),
     "completion": ("healthctl.commands.completion:completion", "What a shell needs to complete commands and names."),
     "man": ("healthctl.commands.man:man", "The man pages."),

@@ -101,13 +101,16 @@ def _run(home: Home, url: str, node: str, over: threading.Event, *, known: bool)
     click.echo(f"ended; everything is kept in {home.path}", err=True)
 
 
+_HEALTH = {"unknown": "not known to be healthy (below stands what is missing)"}
+
+
 def _page(home: Home, url: str, node: NodeView) -> str:
     """Where everything is, and how to ask."""
     where = facts(
         [
             ("page", f"{url}/"),
             ("token", f"{home.token_file} (an admin's; for the page and for healthctl)"),
-            ("node", f"{node.node}, {node.health}, {_gpus(node)}"),
+            ("node", f"{node.node}, {_HEALTH.get(node.health, node.health)}, {_gpus(node)}"),
             ("mode", "observe: it says what it would do, and does nothing"),
             ("logs", str(home.log_dir)),
         ]

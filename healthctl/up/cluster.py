@@ -17,6 +17,7 @@ from healthctl.up.home import Home
 from remediator.model.views import NodeList, NodeView
 
 READY_DEADLINE_S = 60.0
+SETTLE_S = 6.0  # a node knows its health some sweeps after its first word, or not at all
 LOOK_S = 0.2
 RESTARTS_MAX, WITHIN_S = 5, 60.0
 PROGRAMS = ("remediator", "healthd")
@@ -52,6 +53,7 @@ class OneMachine:
             Failure: a program does not stay up, or nothing was reported in time; names the log.
         """
         deadline = time.monotonic() + READY_DEADLINE_S
+        heard_at: float | None = None
         while not self._over.wait(LOOK_S):
             for name in PROGRAMS:
                 if self._programs.starts(name) > 1:
@@ -60,11 +62,11 @@ class OneMachine:
                 found = next((n for n in server.get("/v1/nodes", NodeList).nodes if n.node == node), None)
             except Failure:
                 found = None  # not listening yet
-            if found is not None and found.last_seen is not None and found.health != "unknown":
-                return found
-            if time.monotonic() > deadline:
-                if found is not None:
+            if found is not None and found.last_seen is not None:
+                heard_at = heard_at or time.monotonic()
+                if found.health != "unknown" or time.monotonic() > heard_at + SETTLE_S:
                     return found
+            if heard_at is None and time.monotonic() > deadline:
                 raise Failure(f"{node} did not report within {READY_DEADLINE_S:g} s; look into {self._home.log_dir}")
         return None
 

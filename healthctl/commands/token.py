@@ -1,0 +1,171 @@
+"""`healthctl token`: who may ask and who may act. Over the API as an admin, or with ``--store`` in the database itself."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from healthctl.credentials.place import Credentials, credentials_options, fitting, state
+from healthctl.duration import Duration
+from healthctl.exits import Exit, Failure
+from healthctl.listing import ListsByDefault
+from healthctl.output import Cell, Column, Rows, Tone, moment
+from healthctl.screen import Screen, output_options
+from remediator.model.credentials import Role, TokenList, TokenView, misfit
+
+OUT = click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write it there, readable by you alone; not to standard output.",
+)
+PEOPLE = {
+    "viewer": "For a person or a program that reads.",
+    "operator": "For a person or a program that approves, acknowledges, resolves.",
+    "admin": "For a person who also looks after tokens.",
+    "node": "For this node's healthd; speaks for that node alone.",
+}
+
+
+def _names(command: Callable[..., Any]) -> Callable[..., Any]:
+    for role, words in reversed(PEOPLE.items()):
+        command = click.option(f"--{role}", metavar="NAME", help=words)(command)
+    return command
+
+
+@click.group(
+    cls=ListsByDefault,
+    epilog="Examples: healthctl token issue --viewer grafana --out grafana.token; "
+    "healthctl token list --store /etc/gpu-healthd/remediator.yaml",
+)
+def token() -> None:
+    """Tokens: who may ask and who may act. Asks the remediator as an admin, or with --store its database."""
+
+
+@token.command()
+@_names
+@click.option("--expires", type=Duration(), metavar="SPAN", help="It ends after 12h, 30d, …  [default: never]")
+@OUT
+@credentials_options
+def issue(credentials: Credentials, expires: float | None, out: Path | None, **names: str | None) -> None:
+    """Make a token for a person, a program or a node, and print it this once; only its digest is stored."""
+    role, name = _one(names)
+    _check(role, name, None, replaces=False)
+    _hand_over(credentials.issue(role, name, expires, None, replaces=False), out)
+
+
+@token.command()
+@click.argument("pattern")
+@click.option(
+    "--uses", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="How many nodes it serves."
+)
+@click.option("--replaces", is_flag=True, help="It also serves nodes that have a token; the old one ends.")
+@click.option("--expires", type=Duration(), metavar="SPAN", help="It ends after 12h, 30d, …  [default: 1d]")
+@OUT
+@credentials_options
+def join(
+    credentials: Credentials, pattern: str, uses: int, expires: float | None, out: Path | None, *, replaces: bool
+) -> None:
+    """Make a join secret: with it, nodes whose names fit PATTERN (such as 'gpu-*') get tokens of their own.
+
+    'healthctl enroll' uses it on a node, and healthd by itself where remediator.enrol_token_file names it.
+    """
+    _check(Role.JOIN, pattern, uses, replaces=replaces)
+    _hand_over(credentials.issue(Role.JOIN, pattern, expires, uses, replaces=replaces), out)
+
+
+@token.command("list")
+@click.option("--all", "everything", is_flag=True, help="Also those that have ended.")
+@output_options
+@credentials_options
+def list_tokens(credentials: Credentials, screen: Screen, *, everything: bool) -> None:
+    """Show what tokens there are, oldest first; never their text, which nobody has."""
+    now = time.time()
+    found = TokenList(tuple(t for t in credentials.all() if everything or state(t, now) == "good"))
+    empty = (
+        "there is no token; 'healthctl token issue' makes one"
+        if everything
+        else "no token is good; --all shows the others"
+    )
+    screen.show(found, lambda: [Rows(found.tokens, _columns(now), empty)])
+
+
+@token.command()
+@_names
+@click.option("--overlap", type=Duration(zero=True), metavar="SPAN", default="1d", show_default=True,
+              help="So long the old ones stay good.")  # fmt: skip
+@click.option("--expires", type=Duration(), metavar="SPAN",
+              help="The new one ends after 30d, …  [default: when the old ones would have]")  # fmt: skip
+@OUT
+@credentials_options
+def rotate(
+    credentials: Credentials, overlap: float, expires: float | None, out: Path | None, **names: str | None
+) -> None:
+    """Make a new token for a name, and print it this once; those that it has end after the overlap."""
+    role, name = _one(names)
+    _hand_over(credentials.rotate(role, name, overlap, expires), out)
+
+
+@token.command()
+@click.argument("token_id", metavar="[ID]", required=False)
+@_names
+@credentials_options
+def revoke(credentials: Credentials, token_id: str | None, **names: str | None) -> None:
+    """End one token by its ID (see list), or all of a name. It counts at once, also for connections that are open."""
+    if token_id is not None and any(names.values()):
+        raise Failure("give an ID or a name, not both", Exit.USAGE)
+    if token_id is not None:
+        known = [t for t in credentials.all() if t.id == token_id]
+        if not known:
+            raise Failure(f"there is no token {token_id}; 'healthctl token list' shows them")
+    else:
+        known = fitting(credentials.all(), *_one(names, "an ID or "), time.time())
+    for each in known:
+        credentials.revoke(each.id)
+        click.echo(f"revoked {each.id}, {each.role.value} {each.name}")
+
+
+def _one(names: dict[str, str | None], else_: str = "") -> tuple[Role, str]:
+    given = [(Role(role), name) for role, name in names.items() if name is not None]
+    if len(given) != 1:
+        raise Failure(f"give {else_}exactly one of {', '.join(f'--{role} NAME' for role in PEOPLE)}", Exit.USAGE)
+    return given[0]
+
+
+def _check(role: Role, name: str, uses: int | None, *, replaces: bool) -> None:
+    if why := misfit(role, name, uses, replaces=replaces):
+        raise Failure(why, Exit.USAGE)
+
+
+def _hand_over(text: str, out: Path | None) -> None:
+    """The only time it is seen: on standard output, or into a file that was not there."""
+    if out is None:
+        click.echo(text)
+        return
+    try:
+        with open(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123 - for its mode
+            file.write(f"{text}\n")
+    except OSError as error:
+        click.echo(text)
+        raise Failure(
+            f"{out}: cannot be written: {error.strerror}; the token stands on standard output instead"
+        ) from None
+    click.echo(f"written to {out}", err=True)
+
+
+def _columns(now: float) -> list[Column[TokenView]]:
+    return [
+        Column("ID", lambda t: t.id),
+        Column("ROLE", lambda t: t.role.value),
+        Column("NAME", lambda t: t.name),
+        Column("STATE", lambda t: Cell(state(t, now), Tone.GOOD if state(t, now) == "good" else Tone.UNKNOWN)),
+        Column("ENDS", lambda t: moment(t.revoked_at or t.expires_at) if t.revoked_at or t.expires_at else "never"),
+        Column("USES LEFT", lambda t: "-" if t.uses_left is None else str(t.uses_left)),
+        Column("ISSUED", lambda t: moment(t.issued_at), wide=True),
+        Column("ISSUED BY", lambda t: t.issued_by, wide=True),
+    ]

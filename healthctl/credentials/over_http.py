@@ -1,0 +1,33 @@
+"""Credentials over the API, for an admin."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from healthctl.server import Server
+from remediator.model.credentials import Role, TokenList, TokenView
+from remediator.model.views import Rotation, TokenWish
+from vocabulary.wire import NewToken
+
+
+class OverHttp:
+    """`Credentials` of the cluster behind a server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def issue(self, role: Role, name: str, expires_s: float | None, uses: int | None, *, replaces: bool) -> str:
+        """As the protocol says."""
+        return self._server.exchange("/v1/tokens", TokenWish(role, name, expires_s, uses, replaces), NewToken).token
+
+    def all(self) -> tuple[TokenView, ...]:
+        """As the protocol says."""
+        return self._server.get("/v1/tokens", TokenList).tokens
+
+    def rotate(self, role: Role, name: str, overlap_s: float, expires_s: float | None) -> str:
+        """As the protocol says."""
+        return self._server.exchange("/v1/tokens/rotate", Rotation(role, name, overlap_s, expires_s), NewToken).token
+
+    def revoke(self, token_id: str) -> None:
+        """As the protocol says."""
+        self._server.post(f"/v1/tokens/{quote(token_id, safe='')}/revoke", None)

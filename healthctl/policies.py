@@ -1,0 +1,47 @@
+"""Playbooks given on the command line, and the remediator's own; what is wrong with one is wrong usage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from healthctl.exits import Exit, Failure
+
+if TYPE_CHECKING:
+    from remediator.config import Config
+    from remediator.decide.policy import Policy
+    from remediator.decide.settings import Settings
+
+REMEDIATOR_CONFIG = Path("/etc/gpu-healthd/remediator.yaml")
+
+
+def loaded(files: Sequence[Path | None]) -> Policy:
+    """The policy of these files; of none, or of None, the shipped one. A Failure names file, line and what is wrong."""
+    from remediator.playbook.errors import PolicyError
+    from remediator.playbook.load import SHIPPED, load_policy
+
+    try:
+        return load_policy([file or SHIPPED for file in files] or [SHIPPED])
+    except PolicyError as error:
+        raise Failure(str(error), Exit.USAGE) from None
+
+
+def configured(path: Path, *, needed: bool) -> Config:
+    """The remediator's configuration; where it is not `needed` and not there, the defaults."""
+    from remediator.config import Config, ConfigError, load_config
+
+    if not needed and not path.exists():
+        return Config()
+    try:
+        return load_config(path)
+    except ConfigError as error:
+        raise Failure(str(error), Exit.USAGE) from None
+
+
+def settings_of(config: Config, policy: Policy) -> Settings:
+    """What decides under this configuration and policy, as far as it may; a record says itself in which mode it was."""
+    from remediator.decide.settings import Settings
+    from remediator.model.plan import Mode
+
+    return Settings(policy, Mode.ACT, config.budget, config.probation_s, config.silence)

@@ -1,0 +1,79 @@
+"""A record: every input of the centre in order, and the decisions it came to. From a database, or a file of ``remediator export``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+from sqlalchemy.exc import SQLAlchemyError
+
+from healthctl.exits import Exit, Failure
+from remediator.model.inputs import AnyInput
+from remediator.model.records import Decision
+from remediator.store.database import words_of
+from remediator.store.export import Line, exported
+from remediator.store.journal import Journal, StoreError
+
+
+class Record:
+    """Can be read again and again. `name` is what messages call it."""
+
+    def __init__(self, name: str, lines: Callable[[], Iterator[bytes]]) -> None:
+        self.name = name
+        self._lines = lines
+
+    def inputs(self) -> Iterator[AnyInput]:
+        """Everything the pipeline was told, in its order; a Failure where the record cannot be read."""
+        for line in self._of("inputs"):
+            try:
+                yield msgspec.json.decode(line.record, type=AnyInput)
+            except msgspec.DecodeError as error:
+                raise Failure(
+                    f"{self.name}: input {line.seq} cannot be read: {error}; was it made by another version?"
+                ) from None
+
+    def decisions(self) -> dict[str, Decision]:
+        """What was decided, by id."""
+        found = (msgspec.json.decode(line.record, type=Decision) for line in self._of("decisions"))
+        return {decision.id: decision for decision in found}
+
+    def begins_late(self) -> bool:
+        """Whether inputs before the first one were forgotten, or are not in an export of the last days."""
+        first = next(self._of("inputs"), None)
+        return first is not None and first.seq not in (None, 1)
+
+    def _of(self, table: str) -> Iterator[Line]:
+        for number, text in enumerate(self._lines(), 1):
+            try:
+                line = msgspec.json.decode(text, type=Line)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise Failure(f"{self.name}:{number}: no line of 'remediator export': {error}", Exit.USAGE) from None
+            if line.table == table:
+                yield line
+
+
+@contextlib.contextmanager
+def opened(place: str) -> Iterator[Record]:
+    """The record in `place`, a database URL or an exported FILE; a Failure if there is none."""
+    if "://" not in place:
+        file = Path(place)
+        try:
+            with file.open("rb"):
+                pass
+        except OSError as error:
+            raise Failure(f"{file}: cannot be read: {error.strerror}", Exit.USAGE) from None
+        yield Record(place, lambda: _lines_of(file))
+        return
+    try:
+        with contextlib.closing(Journal(place, create=False)) as journal:
+            journal.prepare()
+            yield Record(str(journal.url), lambda: exported(journal.engine, 0.0))
+    except (StoreError, SQLAlchemyError) as error:
+        raise Failure(words_of(error), Exit.USAGE) from None
+
+
+def _lines_of(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as lines:
+        yield from lines
