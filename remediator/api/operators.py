@@ -27,7 +27,8 @@ from remediator.api.service import (
 from remediator.decide.approval import awaiting
 from remediator.model.inputs import Approved
 from remediator.model.records import AuditEvent
-from remediator.model.views import Approval, EventList, IncidentList, StatusView
+from remediator.model.views import MOMENT_MAX, Approval, EventList, IncidentList, StatusView
+from remediator.store.listing import Listing
 from remediator.store.story import StoryStore
 
 INCIDENTS_LISTED = 200
@@ -84,8 +85,15 @@ async def node(request: Request) -> Response:
 
 
 async def incidents(request: Request) -> Response:
-    """`GET /v1/incidents`, newest first."""
-    found = await asyncio.to_thread(service_of(request).journal.recent_incidents, INCIDENTS_LISTED)
+    """`GET /v1/incidents?state=open`, newest first: the newest, or every one that is open."""
+    service, state = service_of(request), request.query_params.get("state", "all")
+    if state == "open":
+        known = service.engine.snapshot.incidents.values()
+        found = sorted(known, key=lambda each: (-each.opened_at, each.id))
+    elif state == "all":
+        found = await asyncio.to_thread(service.journal.recent_incidents, INCIDENTS_LISTED)
+    else:
+        raise Refusal(400, f"state is {state!r}", "give open or all")
     return reply(IncidentList(tuple(incident_view(i) for i in found)))
 
 
@@ -120,9 +128,17 @@ async def approve(request: Request) -> Response:
 
 
 async def events(request: Request) -> Response:
-    """`GET /v1/events?after=SEQ&wait_s=N`: the audit log after SEQ; waits up to N seconds for the first line."""
+    """`GET /v1/events?after=SEQ&wait_s=N`: the audit log after SEQ; waits up to N seconds for the first line.
+
+    With `last=N` the newest N lines at most, with `since=T` those from T (UTC s) on.
+    """
     service = service_of(request)
     after = int(number(request, "after", 0, 0, SEQ_MAX))
+    if "last" in request.query_params:
+        last = int(number(request, "last", 0, 0, SEQ_MAX))
+        after = max(after, await asyncio.to_thread(service.journal.last_event) - last)
+    if since := number(request, "since", 0, 0, MOMENT_MAX):
+        after = max(after, await asyncio.to_thread(Listing(service.journal.engine).last_event_before, since))
     deadline = service.clock.monotonic() + number(request, "wait_s", 0, 0, WAIT_MAX_S)
     with service.wakeups.subscription() as woken:
         while True:

@@ -49,6 +49,8 @@ LIMIT = Query("limit", "integer", "so many at most")
 AFTER = Query("after", "integer", "number of the last event that is known")
 IF_MATCH = Query("If-Match", "string", "the incident's ETag: only if it is still so")
 KEY = Query("Idempotency-Key", "string", "names this request, so that it can be repeated")
+LAST = Query("last", "integer", "only the newest so many")
+SINCE = Query("since", "number", "only from then on, UTC seconds")
 RESUME = Query("Last-Event-ID", "string", "go on after this event")
 
 
@@ -137,7 +139,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _post("/v1/nodes/{node}/release", _OPERATOR, hands.release, Words, None, "No longer."),
     _post("/v1/nodes/{node}/retire", _OPERATOR, hands.retire, Words, None, "It is no part of the cluster any more."),
     _post("/v1/nodes/{node}/unretire", _OPERATOR, hands.unretire, Words, None, "It is one again, on probation."),
-    _get("/v1/incidents", _VIEWER, operators.incidents, IncidentList, "Incidents, newest first."),
+    _get(
+        "/v1/incidents",
+        _VIEWER,
+        operators.incidents,
+        IncidentList,
+        "Incidents, newest first.",
+        (Query("state", "string", "open: every one that is open; without it the newest, open or not"),),
+    ),
     _get(_INCIDENT, _VIEWER, operators.incident, IncidentView, "One incident, whole; its state is named by ETag."),
     _get(
         f"{_INCIDENT}/postmortem",
@@ -173,7 +182,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _get("/v1/stragglers", _VIEWER, lists.show_stragglers, StragglerList, "What holds jobs back."),
     _get("/v1/breaker", _VIEWER, lists.show_breaker, BreakerView, "Open or not, and every limit with its figures."),
     _post("/v1/breaker/reset", _OPERATOR, actions.reset_breaker, Words, None, "Let nodes be isolated again."),
-    _get("/v1/events", _VIEWER, operators.events, EventList, "The audit log, in order.", (AFTER, WAIT)),
+    _get("/v1/events", _VIEWER, operators.events, EventList, "The audit log, in order.", (AFTER, WAIT, LAST, SINCE)),
     _get(
         "/v1/events/stream",
         _VIEWER,

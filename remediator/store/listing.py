@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, func, select
 
 from remediator.model.records import Action, AuditEvent, Incident
 from remediator.store import schema
@@ -36,6 +36,22 @@ class Listing:
         with self._engine.connect() as db:
             found = db.execute(query.order_by(table.c.seq.desc()).limit(limit))
             return [(seq, msgspec.json.decode(body, type=AuditEvent)) for seq, body in found]
+
+    def last_event_before(self, at: float) -> int:
+        """Number of the last line of the audit log before `at` (UTC s), 0 if there is none. A search by halves: they are in order."""
+        table = schema.audit
+        with self._engine.connect() as db:
+            low = 0  # from before `at`, or nothing is
+            high = int(db.execute(select(func.coalesce(func.max(table.c.seq), 0))).scalar_one()) + 1
+            while high - low > 1:
+                middle = (low + high) // 2
+                query = select(table.c.seq, table.c.at).where(table.c.seq <= middle, table.c.seq > low)
+                found = db.execute(query.order_by(table.c.seq.desc()).limit(1)).first()
+                if found is None or found.at < at:
+                    low = middle
+                else:
+                    high = int(found.seq)
+            return low
 
     def decided_at(self, decisions: Sequence[str]) -> dict[str, float]:
         """When each of these decisions was made, UTC seconds."""
