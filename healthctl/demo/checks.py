@@ -49,8 +49,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
     def incident_of(self, node: str) -> IncidentView | None:
-        """The incident that acted on `node`."""
-        return next((i for i in self.incidents if i.node == node and i.actions), None)
+        """The incident that took `node` out; another one may have called people because of it, as of a rank that hangs."""
+        return next((i for i in self.incidents if i.node == node and any(a.verb == "cordon" for a in i.actions)), None)
 
     def steps_lost(self, node: str) -> int | None:
         """Steps that were trained twice because `node` had to leave; None if no attempt ended for it."""

@@ -110,6 +110,17 @@ def test_a_story_that_went_well_passes_every_check(good: Facts) -> None:
     assert len(checks) == len(CHECKS)
 
 
+def test_an_incident_that_only_called_people_hides_none_that_acted(good: Facts) -> None:
+    told = incident("i9", "n1", "closed", "training/hang", ("alert",))
+    told = replace(told, actions=tuple(replace(a, id=f"{a.id}.told") for a in told.actions))
+    events = tuple(
+        EventView(seq=90 + i, at=11.0, kind="action_ended", actor="remediator", text="", data={"action": a.id})
+        for i, a in enumerate(told.actions)
+    )
+    checks = run_checks(replace(good, incidents=(told, *good.incidents), events=(*good.events, *events)))
+    assert [check.detail for check in checks if not check.ok] == []
+
+
 def test_steps_lost_are_counted_per_way_out(good: Facts) -> None:
     assert (good.steps_lost("n1"), good.steps_lost("n2"), good.steps_lost("n3")) == (0, 1, None)
 
