@@ -21,6 +21,7 @@ from vocabulary.telemetry import WISH_S_MAX, TelemetryPart, TelemetryWish
 from vocabulary.wire import ReceivedOrders, Report, ReportReply, decode
 
 USUAL_S = 10.0
+CONFIG = RemediatorConfig(url="http://x", token_file=Path("token"))
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def uplink(outbox: Outbox, watched: Watched, clock: ManualClock) -> Uplink:
     status = Status(node="n1", boot_id="b", at=1.0)
     orders = OrderStore(outbox, "n1")
     return Uplink(
-        config=RemediatorConfig(url="http://x"), agent="a", outbox=outbox, orders=orders, status=lambda: status,
+        config=CONFIG, agent="a", outbox=outbox, orders=orders, status=lambda: status,
         clock=clock, watched=watched,
     )  # fmt: skip
 
@@ -123,8 +124,7 @@ def test_a_centre_that_cannot_take_telemetry_still_gets_its_report(uplink: Uplin
 
 def test_a_wish_in_the_answer_to_a_poll_is_passed_on(outbox: Outbox, clock: ManualClock, uplink: Uplink) -> None:
     def inbox(on_wish: Callable[[TelemetryWish], None]) -> Inbox:
-        config = RemediatorConfig(url="http://x")
-        return Inbox(config, "n1", OrderStore(outbox, "n1"), clock, lambda: None, on_wish)
+        return Inbox(CONFIG, "n1", OrderStore(outbox, "n1"), clock, lambda: None, on_wish)
 
     centre = Asking()
     assert inbox(uplink.wish).fetch(centre, 0) == 0  # type: ignore[arg-type]  # same
