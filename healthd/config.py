@@ -1,4 +1,4 @@
-"""The node's configuration: one YAML file, read once, checked whole. The table is in `docs/architecture.md`."""
+"""The node's configuration: one YAML file, read once, checked whole. Every key and its meaning: `docs/reference/configuration.md`, made of this file."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ class LogSource(str, enum.Enum):
 class KernelLogConfig(_Section, frozen=True):
     """Where the kernel log is, and by what means it is read."""
 
-    source: LogSource = LogSource.AUTO
+    source: LogSource = LogSource.AUTO  # `auto`: `path` as what it is; the journal where it may not be opened
 
-    path: Path = Path("/dev/kmsg")
+    path: Path = Path("/dev/kmsg")  # a character device is read as kmsg, a plain file is followed
 
 
 class NvmlConfig(_Section, frozen=True):
     """The driver's library, how often it is asked, and how long one round may take."""
 
-    library: Path | None = None
-    interval_s: Positive = 1.0
-    deadline_s: Positive = 5.0
+    library: Path | None = None  # of NVML; none: pynvml finds it
+    interval_s: Positive = 1.0  # between two sweeps
+    deadline_s: Positive = 5.0  # a sweep that takes longer is a hang
 
 
 class RemediatorConfig(_Section, frozen=True):
     """The centre. Without a URL the node works alone."""
 
-    url: str = ""
-    token_file: Path | None = None
+    url: str = ""  # `http://` or `https://`; none: the node works alone
+    token_file: Path | None = None  # read for each request
     enrol_token_file: Path | None = None  # a join secret: where there is no `token_file` yet, it gets one
     ca_file: Path | None = None  # who signed the centre's certificate; None: whom the system trusts
     certificate: Path | None = None  # of this node, and its key
-    certificate_key: Path | None = None
-    report_interval_s: Positive = 10.0
+    certificate_key: Path | None = None  # belongs to `certificate`
+    report_interval_s: Positive = 10.0  # state is said again this often; a change is told at once
 
     def __post_init__(self) -> None:
         if self.url and not self.url.startswith(("http://", "https://")):
@@ -76,43 +76,45 @@ class RemediatorConfig(_Section, frozen=True):
 class OrdersConfig(_Section, frozen=True):
     """What this node lets itself be ordered to do, and the programs that do it."""
 
-    allow: frozenset[OrderKind] = frozenset(OrderKind)
-    reset_gpu_command: Argv = ("nvidia-smi", "--gpu-reset", "-i", "{gpu}")
-    reboot_command: Argv = ("systemctl", "reboot")
+    allow: frozenset[OrderKind] = frozenset(OrderKind)  # the node can say no to the rest
+    reset_gpu_command: Argv = ("nvidia-smi", "--gpu-reset", "-i", "{gpu}")  # `{gpu}` becomes the index
+    reboot_command: Argv = ("systemctl", "reboot")  # done when the node runs under another boot
+    # `{level}` becomes gate, standard or burn-in
     preflight_command: Argv = (sys.executable, "-m", "preflight", "run", "--level", "{level}", "-o", "json")
 
 
 class SourceConfig(_Section, frozen=True):
     """One source of the source child: whether and how often it is read, and its own options."""
 
-    enabled: bool = True
-    every_s: Positive | None = None
-    options: dict[str, tuple[str, ...]] = {}
+    enabled: bool = True  # whether it is read
+    every_s: Positive | None = None  # none: the source's own
+    options: dict[str, tuple[str, ...]] = {}  # the source's own
 
 
 class ExporterConfig(_Section, frozen=True):
     """What else the metrics page holds: the GPUs' values under dcgm-exporter's names."""
 
-    dcgm_names: bool = False
+    dcgm_names: bool = False  # for dashboards that exist already
 
 
 class Config(_Section, frozen=True):
     """Everything healthd is told."""
 
-    node: str = msgspec.field(default_factory=socket.gethostname)
-    state_dir: Path = Path("/var/lib/gpu-healthd")
-    run_dir: Path = Path("/run/gpu-healthd")
+    node: str = msgspec.field(default_factory=socket.gethostname)  # this node's name
+    state_dir: Path = Path("/var/lib/gpu-healthd")  # outbox and orders
+    run_dir: Path = Path("/run/gpu-healthd")  # where `healthd.sock` is
+    # where trainers publish their pages
     beacon_dir: Path = Path("/dev/shm/gpu-healthd")  # noqa: S108 - its owner and mode are checked
-    listen: str = "127.0.0.1:15190"
+    listen: str = "127.0.0.1:15190"  # HOST:PORT of metrics, verdict, findings, sources; port 0: any
     accept_injected: bool = False  # whether marked test faults count
     kernel_log: KernelLogConfig = KernelLogConfig()
     nvml: NvmlConfig = NvmlConfig()
     remediator: RemediatorConfig = RemediatorConfig()
     orders: OrdersConfig = OrdersConfig()
     exporter: ExporterConfig = ExporterConfig()
-    sources: dict[str, SourceConfig] = {}
-    source_deadline_s: Positive = 20.0
-    thresholds: dict[str, Any] = {}
+    sources: dict[str, SourceConfig] = {}  # by name; `healthctl doctor` lists them
+    source_deadline_s: Positive = 20.0  # one look at one source; one that takes longer hangs
+    thresholds: dict[str, Any] = {}  # what differs from healthd/thresholds.yaml, and `skus` for some products
 
     def __post_init__(self) -> None:
         require_node_name(self.node)

@@ -26,8 +26,8 @@ Argv = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 class Hook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A program that playbooks may start by its name. It gets the message as JSON on standard input, never as arguments."""
 
-    command: Argv
-    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 60.0
+    command: Argv  # program and arguments
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 60.0  # for one run
 
 
 class Deeds:

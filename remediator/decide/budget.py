@@ -43,18 +43,18 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         ValueError: `pass_hard_faults` names a guard that nothing may pass.
     """
 
-    isolated_max: Number = 1
+    isolated_max: Number = 1  # nodes out at once
     isolated_fraction_max: Share = 0.02  # the larger of the two, for the cluster and for each partition
-    isolations_per_hour_max: Number = 6
+    isolations_per_hour_max: Number = 6  # nodes taken out within an hour
     isolated_fraction_per_hour_max: Share = 0.005  # the smaller of the two, but one
-    isolation_gap_s: Seconds = 600.0
-    open_per_rack_max: Number = 1
-    open_per_switch_max: Number = 1
+    isolation_gap_s: Seconds = 600.0  # between two isolations
+    open_per_rack_max: Number = 1  # plans that run at once in a rack
+    open_per_switch_max: Number = 1  # the same behind a switch
     open_per_partition_max: Number | None = None  # a partition may be the whole cluster, and a drain may take a day
-    ejects_per_job_hour_max: Number = 1
-    ejects_per_job_day_max: Number = 3
-    spares_for_slowness: Number = 1
-    slowness: tuple[Pattern, ...] = (
+    ejects_per_job_hour_max: Number = 1  # nodes taken from one job
+    ejects_per_job_day_max: Number = 3  # the same, in a day
+    spares_for_slowness: Number = 1  # free nodes there must be before a slow one is taken out
+    slowness: tuple[Pattern, ...] = (  # findings that are only slowness
         "straggler/*",
         "throttle/*",
         "clocks/*",
@@ -62,13 +62,13 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         "training/communication_share",
     )
     pass_hard_faults: tuple[str, ...] = ()  # guards that a fatal fault passes: it has stopped its job already
-    common_cause_nodes: Annotated[int, msgspec.Meta(ge=2)] = 3
-    common_cause_within_s: Seconds = 600.0
+    common_cause_nodes: Annotated[int, msgspec.Meta(ge=2)] = 3  # so many that share something are one matter
+    common_cause_within_s: Seconds = 600.0  # of those that come at once
     common_cause_slow_s: Seconds = 6 * HOUR_S  # of those that come one after another; 0: only what comes at once
     common_cause_usual_h: Annotated[float, msgspec.Meta(gt=0)] = 6500.0  # of one node, between two such faults
-    breaker_fraction: Share = 0.05
+    breaker_fraction: Share = 0.05  # of the nodes, out or wanted out: nothing more is isolated
     breaker_nodes_min: Number = 3  # below so many isolated nodes a fraction says nothing
-    breaker_failures: Annotated[int, msgspec.Meta(ge=1)] = 3
+    breaker_failures: Annotated[int, msgspec.Meta(ge=1)] = 3  # of one kind of deed in a row: the same
 
     def __post_init__(self) -> None:
         wrong = [name for name in self.pass_hard_faults if name not in PASSABLE]

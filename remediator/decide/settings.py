@@ -15,7 +15,7 @@ class Silence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a node counts as silent, and how many at once say something about us rather than about them."""
 
     after_s: Annotated[float, msgspec.Meta(ge=1)] = 300.0  # and never sooner than its own report promised
-    nodes_min: Annotated[int, msgspec.Meta(ge=2)] = 3
+    nodes_min: Annotated[int, msgspec.Meta(ge=2)] = 3  # so many together say something about what they share
     fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.05  # of the cluster
     place_fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.5  # of a rack or a switch
 

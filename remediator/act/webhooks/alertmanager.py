@@ -27,11 +27,11 @@ class Alertmanager(HttpReceiver, frozen=True, kw_only=True, tag="alertmanager"):
 
     REPEATS: ClassVar[bool] = True
 
-    token_file: str = ""
+    token_file: str = ""  # a bearer token
     group_s: float = 0.0
     rate: Rate = Rate(messages=10_000, per_s=60.0)
     quiet_hours: bool = False
-    repeat_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0
+    repeat_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0  # what is still so is said again this often
 
     def compose(self, envelope: Envelope) -> Request:
         """All alerts of the piece."""

@@ -25,7 +25,7 @@ _PREFIX = "whsec_"
 class Generic(HttpReceiver, frozen=True, kw_only=True, tag="webhook"):
     """Signed JSON. `keys_file`: one ``whsec_…`` a line; each signs, so that keys are changed without a gap."""
 
-    keys_file: str
+    keys_file: str  # one key a line; each signs
 
     def compose(self, envelope: Envelope) -> Request:
         """The piece with all its messages whole."""

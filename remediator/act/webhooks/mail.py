@@ -27,14 +27,14 @@ SUBJECT_MAX = 200
 class Mail(Receiver, frozen=True, kw_only=True, tag="email"):
     """`starttls: false` is for a relay on this machine only; a password never crosses an open line."""
 
-    host: str
-    sender: str
-    to: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=100)]
-    port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 587
-    starttls: bool = True
-    ca_file: str = ""
-    user: str = ""
-    password_file: str = ""
+    host: str  # the mail server
+    sender: str  # whom it is from
+    to: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=100)]  # whom it is for
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 587  # of the server
+    starttls: bool = True  # false only without a password
+    ca_file: str = ""  # who signed the server's certificate; none: the system's
+    user: str = ""  # whom the server knows
+    password_file: str = ""  # goes with `user`
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -35,7 +35,7 @@ class Opsgenie(HttpReceiver, frozen=True, kw_only=True, tag="opsgenie"):
     TOGETHER: ClassVar[Together] = Together.INCIDENT
     LIFE_CYCLE: ClassVar[bool] = True
 
-    key_file: str
+    key_file: str  # holds the integration's key
     url: str = "https://api.opsgenie.com/v2/alerts"
     group_s: float = 0.0
     rate: Rate = Rate(messages=10, per_s=60.0)

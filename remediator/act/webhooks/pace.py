@@ -33,8 +33,8 @@ class Together(str, enum.Enum):
 class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """At most so many messages within so many seconds."""
 
-    messages: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 10
-    per_s: Annotated[float, msgspec.Meta(gt=0, le=86400)] = 60.0
+    messages: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 10  # so many at most
+    per_s: Annotated[float, msgspec.Meta(gt=0, le=86400)] = 60.0  # within so long
 
 
 class Pace(msgspec.Struct, frozen=True):

@@ -35,7 +35,7 @@ class PagerDuty(HttpReceiver, frozen=True, kw_only=True, tag="pagerduty"):
     TOGETHER: ClassVar[Together] = Together.INCIDENT
     LIFE_CYCLE: ClassVar[bool] = True
 
-    routing_key_file: str
+    routing_key_file: str  # holds the integration's key
     url: str = "https://events.pagerduty.com/v2/enqueue"
     group_s: float = 0.0
     rate: Rate = Rate(messages=10, per_s=60.0)

@@ -16,10 +16,10 @@ _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 class QuietHours(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"start": "from", "end": "to"}):
     """From a time of day to another, which may be of the next day; `days` are those on which they begin (none: all)."""
 
-    start: str
-    end: str
-    days: tuple[Day, ...] = ()
-    timezone: str = "UTC"
+    start: str  # HH:MM
+    end: str  # HH:MM
+    days: tuple[Day, ...] = ()  # mon to sun
+    timezone: str = "UTC"  # as Europe/Berlin
 
     def __post_init__(self) -> None:
         for name, text in (("from", self.start), ("to", self.end)):

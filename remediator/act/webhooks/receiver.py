@@ -25,13 +25,13 @@ class Receiver(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     REPEATS: ClassVar[bool] = False  # it forgets what is not said again and again
     APART: ClassVar[bool] = False  # two matters in one message would be taken for one
 
-    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 10.0
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 10.0  # for one attempt as a whole
     group_s: Seconds = 10.0
-    rate: Rate = Rate()
-    quiet_hours: bool = True
+    rate: Rate = Rate()  # what is too much waits, and goes as one message
+    quiet_hours: bool = True  # false: it has none
     resolved: bool = True  # it hears when an incident is over
-    title: str = ""
-    text: str = ""
+    title: str = ""  # a Jinja2 template; none: our words
+    text: str = ""  # the same
 
     def __post_init__(self) -> None:
         for template in (self.title, self.text):
@@ -55,9 +55,9 @@ class Receiver(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 class HttpReceiver(Receiver, frozen=True, kw_only=True):
     """A receiver behind a URL. One that is itself a secret stands in a file."""
 
-    url: str = ""
-    url_file: str = ""
-    ca_file: str = ""
+    url: str = ""  # either this
+    url_file: str = ""  # or a file that holds it
+    ca_file: str = ""  # who signed the server's certificate; none: the system's
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -15,14 +15,14 @@ from vocabulary.finding import Severity
 class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"more": "continue"}):
     """Everything given must fit; patterns are shell patterns. Without conditions it fits everything."""
 
-    receivers: tuple[str, ...]
-    severities: tuple[Severity, ...] = ()
-    kinds: tuple[Literal["alert", "ticket"], ...] = ()
-    nodes: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
-    labels: dict[str, str] = {}
-    drill: bool | None = None
-    more: bool = False
+    receivers: tuple[str, ...]  # by name
+    severities: tuple[Severity, ...] = ()  # of the message
+    kinds: tuple[Literal["alert", "ticket"], ...] = ()  # alert, ticket
+    nodes: tuple[str, ...] = ()  # patterns
+    rules: tuple[str, ...] = ()  # patterns
+    labels: dict[str, str] = {}  # name to pattern
+    drill: bool | None = None  # true: only drills; false: none
+    more: bool = False  # try the routes after this one, too
 
     @property
     def unconditional(self) -> bool:

@@ -20,12 +20,12 @@ from vocabulary.finding import Severity
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A sign of life to a URL, or (`receiver`) an alert that always fires at that Alertmanager."""
 
-    url: str = ""
-    url_file: str = ""
-    ca_file: str = ""
-    receiver: str = ""
-    every_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0
-    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 10.0
+    url: str = ""  # it is posted to
+    url_file: str = ""  # a file that holds the URL
+    ca_file: str = ""  # who signed the server's certificate; none: the system's
+    receiver: str = ""  # of kind alertmanager, instead of a URL
+    every_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0  # between two
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 10.0  # for each
 
     def __post_init__(self) -> None:
         if not self.receiver:
@@ -40,16 +40,16 @@ class Telling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `webhooks` is the short form: each URL becomes a receiver of kind `plain` that gets everything.
     """
 
-    webhooks: tuple[str, ...] = ()
+    webhooks: tuple[str, ...] = ()  # the short form: URLs
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 10.0  # of those
-    receivers: dict[str, AnyReceiver] = {}
-    routes: tuple[Route, ...] = ()
-    quiet_hours: tuple[QuietHours, ...] = ()
+    receivers: dict[str, AnyReceiver] = {}  # by name
+    routes: tuple[Route, ...] = ()  # the first that fits; none: tickets to ticket receivers, alerts to all others
+    quiet_hours: tuple[QuietHours, ...] = ()  # what wakes nobody waits until they end
     page: tuple[Severity, ...] = (Severity.ERROR, Severity.FATAL)  # these wake people, at any hour
     public_url: str = ""  # where people reach the centre
-    node_labels: dict[str, dict[str, str]] = {}
+    node_labels: dict[str, dict[str, str]] = {}  # node pattern to labels, for routes and messages
     heartbeat: Heartbeat | None = None
-    give_up_s: Annotated[float, msgspec.Meta(ge=60, le=30 * 86400)] = 3 * 86400.0
+    give_up_s: Annotated[float, msgspec.Meta(ge=60, le=30 * 86400)] = 3 * 86400.0  # then nobody is told any more
 
     def __post_init__(self) -> None:
         if self.public_url and not self.public_url.startswith(("http://", "https://")):

@@ -21,8 +21,8 @@ class Ticket(HttpReceiver, frozen=True, kw_only=True, tag="ticket"):
     TOGETHER: ClassVar[Together] = Together.INCIDENT
     APART: ClassVar[bool] = True  # a vendor takes one case for one part
 
-    body: str = ""
-    content_type: str = "application/json"
+    body: str = ""  # a Jinja2 template of the whole body; none: our JSON
+    content_type: str = "application/json"  # of `body`
     authorization_file: str = ""  # the header's whole value, e.g. "Bearer …"
     group_s: float = 0.0
     rate: Rate = Rate(messages=30, per_s=3600.0)
