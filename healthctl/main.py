@@ -12,9 +12,17 @@ from healthctl.lazy import LazyGroup
 
 # Command → where it lives, and its line in the help (reading it from there would import them all).
 COMMANDS = {
-    "status": ("healthctl.commands.status:status", "The cluster in one look."),
+    "status": ("healthctl.commands.status:status", "What is broken, what was done, why, what comes next."),
     "nodes": ("healthctl.commands.nodes:nodes", "Nodes: state, health, GPUs, findings."),
     "incidents": ("healthctl.commands.incidents:incidents", "Incidents: what happened, was decided and done."),
+    "lemons": ("healthctl.commands.lemons:lemons", "Nodes that fail again and again."),
+    "stragglers": ("healthctl.commands.stragglers:stragglers", "What holds training jobs back."),
+    "alerts": ("healthctl.commands.alerts:alerts", "Who was told of what; silences."),
+    "mode": ("healthctl.commands.mode:mode", "How far automation may go, and who said so."),
+    "breaker": ("healthctl.commands.breaker:breaker", "What stops automation when too much fails at once."),
+    "actions": ("healthctl.commands.actions:actions", "Actions: what is done, was done, waits for a person."),
+    "gpus": ("healthctl.commands.gpus:gpus", "GPUs: health, findings, whose rank runs there."),
+    "jobs": ("healthctl.commands.jobs:jobs", "Training jobs: where they run, what holds them back."),
     "playbook": ("healthctl.commands.playbook:playbook", "Read, test and compare policies."),
     "events": ("healthctl.commands.events:events", "The audit log, now or as it grows."),
     "node": ("healthctl.commands.node:node", "Ask the daemon on this node."),

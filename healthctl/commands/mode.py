@@ -1,0 +1,127 @@
+"""`healthctl mode`: how far automation may go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import msgspec
+
+from healthctl.approving import AWAITING
+from healthctl.consent import Consent, consent_options
+from healthctl.output import Block, Cell, Column, Facts, Line, Rows, Tone, clean, moment
+from healthctl.screen import Screen, output_options
+from healthctl.server import Server, server_options
+from remediator.model.views import ActionView, IncidentList, IncidentView, StatusView
+from remediator.model.views_work import ActionList, AwaitingList, ModeWish
+
+# From the one that does least to the one that does most.
+MODES = {
+    "observe": "decisions are made and shown, nothing is done and nobody is asked",
+    "recommend": "people are told what should be done, nothing is done",
+    "approve": "what should be done waits for a person's yes",
+    "act": "what should be done is done, within the budget",
+}
+OPEN_SHOWN = 20
+
+
+class ModeShown(msgspec.Struct, frozen=True):
+    """What programs get: the mode, who set it (empty: the configuration), as of when (UTC s)."""
+
+    mode: str
+    mode_by: str
+    at: float
+
+
+@click.command(
+    epilog="Examples: healthctl mode; healthctl mode observe 'the network is being worked on'; healthctl mode config. "
+    "To lower it is done at once; to raise it asks."
+)
+@click.argument("mode", required=False, type=click.Choice([*MODES, "config"]))
+@click.argument("why", required=False, default="")
+@consent_options
+@output_options
+@server_options
+def mode(server: Server, screen: Screen, consent: Consent, mode: str | None, why: str) -> None:
+    """Show how far automation may go, who said so and why; or say it: from now on MODE, because of WHY.
+
+    \b
+    observe    decisions are made and shown, nothing is done and nobody is asked
+    recommend  people are told what should be done, nothing is done
+    approve    what should be done waits for a person's yes
+    act        what should be done is done, within the budget
+    config     what the configuration says
+
+    It lasts: a restart, a failover and a new configuration change nothing about it until somebody says 'config'.
+    """  # noqa: D301 - click wants that very character
+    status = server.get("/v1/status", StatusView)
+    if mode is not None:
+        if _raises(status.mode, mode) and not consent.given(
+            f"mode {mode}, after {status.mode}", lambda: list(_preview(server, status, mode))
+        ):
+            return
+        server.post("/v1/mode", ModeWish("" if mode == "config" else mode, why))
+        status = server.get("/v1/status", StatusView)
+    shown = ModeShown(status.mode, status.mode_by, status.at)
+    screen.show(shown, lambda: [_facts(status)])
+
+
+def _raises(now: str, wanted: str) -> bool:
+    """Whether automation may go further then. What the configuration says is not known here, so it may."""
+    order = list(MODES)
+    if wanted == "config":
+        return now != order[-1]
+    return now not in order or order.index(wanted) > order.index(now)
+
+
+def _facts(status: StatusView) -> Block:
+    tone = Tone.GOOD if status.mode == "act" else Tone.WARN
+    return Facts(
+        [
+            ("mode", Cell(status.mode, tone)),
+            ("that is", MODES.get(status.mode, "")),
+            ("set by", status.mode_by or "the configuration"),
+            ("as of", moment(status.at)),
+            ("leader", status.leader),
+        ]
+    )
+
+
+def _preview(server: Server, status: StatusView, wanted: str) -> Iterator[Block]:
+    """What may begin then: incidents that are open, what waits for a person, actions under way, what the budget leaves."""
+    incidents = [i for i in server.get("/v1/incidents", IncidentList).incidents if i.state != "closed"]
+    waiting = server.get("/v1/awaiting", AwaitingList).awaiting
+    actions = server.get("/v1/actions", ActionList, state="open").actions
+    meaning = MODES.get(wanted, "what the configuration says; not known here, so take it for 'act'")
+    left = max(0, status.isolated_max - status.isolated)
+    yield Facts(
+        [
+            ("mode", f"{wanted}: {meaning}"),
+            ("now", status.mode),
+            ("may be decided anew", f"{len(incidents)} open incident{'' if len(incidents) == 1 else 's'}"),
+            (
+                "budget",
+                f"{status.isolated} of at most {status.isolated_max} nodes are out, so {left} more may be isolated",
+            ),
+        ]
+    )
+    yield Rows(incidents[:OPEN_SHOWN], _INCIDENTS)
+    if len(incidents) > OPEN_SHOWN:
+        yield Line(f"and {len(incidents) - OPEN_SHOWN} more: healthctl incidents list")
+    yield Rows(waiting, AWAITING)
+    yield Rows(actions, _ACTIONS)
+
+
+_INCIDENTS: tuple[Column[IncidentView], ...] = (
+    Column("INCIDENT", lambda i: i.id),
+    Column("NODE", lambda i: i.node),
+    Column("STATE", lambda i: i.state),
+    Column("OPENED", lambda i: moment(i.opened_at)),
+    Column("WHAT", lambda i: clean(i.title), prose=True),
+)
+_ACTIONS: tuple[Column[ActionView], ...] = (
+    Column("UNDER WAY", lambda a: a.verb),
+    Column("NODE", lambda a: a.node),
+    Column("PLANNED", lambda a: moment(a.planned_at)),
+    Column("STATE", lambda a: a.state),
+)

@@ -1,0 +1,45 @@
+"""`healthctl stragglers`."""
+
+from __future__ import annotations
+
+import click
+
+from healthctl.output import Column, Rows, moment
+from healthctl.screen import Screen, view_options
+from healthctl.server import Server, server_options
+from remediator.model.views_watch import StragglerList, StragglerView
+
+RANKS_SHOWN = 6
+
+
+def _ranks(straggler: StragglerView) -> str:
+    ranks = straggler.ranks or (() if straggler.rank is None else (straggler.rank,))
+    more = f" and {len(ranks) - RANKS_SHOWN} more" if len(ranks) > RANKS_SHOWN else ""
+    return ", ".join(str(rank) for rank in ranks[:RANKS_SHOWN]) + more
+
+
+_COLUMNS: tuple[Column[StragglerView], ...] = (
+    Column("JOB", lambda s: s.job),
+    Column("NODE", lambda s: s.node or "nobody"),
+    Column("RANK", _ranks),
+    Column("STAGE", lambda s: "" if s.stage is None else str(s.stage)),
+    Column("KIND", lambda s: s.kind),
+    Column("EXCESS", lambda s: f"+{s.excess:.0%}" if s.excess else ""),
+    Column("SURE", lambda s: f"{s.confidence:.0%}" if s.confidence else ""),
+    Column("SINCE", lambda s: moment(s.since)),
+    Column("ATTEMPT", lambda s: str(s.attempt), wide=True),
+    Column("JUDGED", lambda s: moment(s.at), wide=True),
+    Column("VERDICT", lambda s: s.verdict, prose=True),
+)
+
+
+@click.command(epilog="Examples: healthctl stragglers; healthctl stragglers -o json")
+@view_options
+@server_options
+def stragglers(server: Server, screen: Screen) -> None:
+    """Show what holds training jobs back, the slowest first: a rank, a node, a stage, or nobody.
+
+    EXCESS is how much more time it takes than its peers. 'healthctl analyze stragglers' judges recorded step times.
+    """
+    found = server.get("/v1/stragglers", StragglerList)
+    screen.show(found, lambda: [Rows(found.stragglers, _COLUMNS, "nothing holds a job back, as far as its ranks tell")])
