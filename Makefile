@@ -21,11 +21,16 @@ $(STAMP): pyproject.toml requirements/dev.lock requirements/constraints-dev.txt
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-lint: venv ## style, types, import directions
+SCRIPTS = $(shell git ls-files '*.sh' .ci/run)
+
+lint: venv ## style, types, import directions, deployment files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/yamllint --strict deploy
+	$(BIN)/shellcheck $(SCRIPTS)
+	@if test -x $(BIN)/hadolint; then echo hadolint deploy/containers; $(BIN)/hadolint deploy/containers/*; else echo "not read, no hadolint for this platform: deploy/containers"; fi
 
 test: lint ## every test; on Debian as root, first installs the services they need
 	tests/system_packages.sh
@@ -78,11 +83,18 @@ example: venv ## a small GPT with all of it on: two pretend nodes, four ranks, h
 	  -- $(BIN)/python examples/train_gpt.py --steps $(STEPS) --checkpoints $(EXAMPLE)/checkpoints
 	@echo "to go on: make example STEPS=$$(($(STEPS) * 2)); to begin anew: rm -r $(EXAMPLE)"
 
-lock: venv ## resolve requirements/dev.lock anew
+IMAGE_LOCK := --universal --python-version 3.11 --generate-hashes -c requirements/dev.lock -c requirements/constraints-dev.txt \
+  --no-emit-package gpu-healthd --custom-compile-command "make lock" --upgrade --quiet
+
+lock: venv ## resolve requirements/*.lock anew
 	$(PIP) uv
 	$(BIN)/uv pip compile pyproject.toml requirements/more.in --extra dev --universal --python-version 3.10 \
 	  --generate-hashes --overrides requirements/no-torch.txt --no-emit-package torch --no-emit-package gpu-healthd \
 	  --custom-compile-command "make lock" --upgrade --quiet -o requirements/dev.lock
+	$(BIN)/uv pip compile pyproject.toml $(IMAGE_LOCK) -o requirements/node.lock
+	$(BIN)/uv pip compile pyproject.toml --extra preflight $(IMAGE_LOCK) -o requirements/preflight.lock
+	$(BIN)/uv pip compile pyproject.toml --extra postgres --extra kubernetes $(IMAGE_LOCK) -o requirements/centre.lock
+	$(BIN)/uv pip compile requirements/build.in $(IMAGE_LOCK) -o requirements/build.lock
 
 clean: ## remove everything made here
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
