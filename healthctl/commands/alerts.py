@@ -31,7 +31,7 @@ _ALERTS: tuple[Column[AlertView], ...] = (
     Column("AT", lambda a: moment(a.at)),
     Column("STATE", lambda a: Cell(a.state, _TONES.get(a.state, Tone.UNKNOWN))),
     Column("TO", lambda a: a.receiver),
-    Column("SENT", lambda a: moment(a.sent_at) if a.sent_at else f"due {moment(a.due)}", wide=True),
+    Column("SENT", lambda a: f"due {moment(a.due)}" if a.state == "waiting" else moment(a.sent_at), wide=True),
     Column("TRIES", lambda a: str(a.attempts), wide=True),
     Column("KIND", lambda a: a.kind, wide=True),
     Column("ID", lambda a: a.id, wide=True),

@@ -9,7 +9,7 @@ import msgspec
 
 from healthctl.approving import AWAITING
 from healthctl.consent import Consent, consent_options
-from healthctl.output import Block, Cell, Column, Facts, Line, Rows, Tone, clean, moment
+from healthctl.output import Block, Cell, Column, Facts, Line, Rows, Tone, moment
 from healthctl.screen import Screen, output_options
 from healthctl.server import Server, server_options
 from remediator.model.views import ActionView, IncidentList, IncidentView, StatusView
@@ -56,7 +56,8 @@ def mode(server: Server, screen: Screen, consent: Consent, mode: str | None, why
     """  # noqa: D301 - click wants that very character
     status = server.get("/v1/status", StatusView)
     if mode is not None:
-        if _raises(status.mode, mode) and not consent.given(
+        asks = _raises(status.mode, mode) or consent.is_rehearsal
+        if asks and not consent.given(
             f"mode {mode}, after {status.mode}", lambda: list(_preview(server, status, mode))
         ):
             return
@@ -117,7 +118,7 @@ _INCIDENTS: tuple[Column[IncidentView], ...] = (
     Column("NODE", lambda i: i.node),
     Column("STATE", lambda i: i.state),
     Column("OPENED", lambda i: moment(i.opened_at)),
-    Column("WHAT", lambda i: clean(i.title), prose=True),
+    Column("WHAT", lambda i: i.title, prose=True),
 )
 _ACTIONS: tuple[Column[ActionView], ...] = (
     Column("UNDER WAY", lambda a: a.verb),

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import click
 
+from healthctl.blast_radius import spans
 from healthctl.output import Column, Rows, moment
 from healthctl.screen import Screen, view_options
 from healthctl.server import Server, server_options
 from remediator.model.views_watch import StragglerList, StragglerView
 
-RANKS_SHOWN = 6
-
-
-def _ranks(straggler: StragglerView) -> str:
-    ranks = straggler.ranks or (() if straggler.rank is None else (straggler.rank,))
-    more = f" and {len(ranks) - RANKS_SHOWN} more" if len(ranks) > RANKS_SHOWN else ""
-    return ", ".join(str(rank) for rank in ranks[:RANKS_SHOWN]) + more
-
-
 _COLUMNS: tuple[Column[StragglerView], ...] = (
     Column("JOB", lambda s: s.job),
     Column("NODE", lambda s: s.node or "nobody"),
-    Column("RANK", _ranks),
+    Column("RANK", lambda s: spans(s.ranks or (() if s.rank is None else (s.rank,)))),
     Column("STAGE", lambda s: "" if s.stage is None else str(s.stage)),
     Column("KIND", lambda s: s.kind),
     Column("EXCESS", lambda s: f"+{s.excess:.0%}" if s.excess else ""),
