@@ -88,7 +88,8 @@ class SourceConfig(_Section, frozen=True):
 
     enabled: bool = True  # whether it is read
     every_s: Positive | None = None  # none: the source's own
-    options: dict[str, tuple[str, ...]] = {}  # the source's own
+    # its own: `infiniband.expected`, `services.units`, `fabric_manager.path`, `dcgm.exporter`, `dcgm.profile`
+    options: dict[str, tuple[str, ...]] = {}
 
 
 class ExporterConfig(_Section, frozen=True):

@@ -1,0 +1,93 @@
+"""How programs end, from the enumerations and docstrings that they end by."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from types import ModuleType
+
+import healthd.main
+from healthctl.exits import Exit as Command
+from healthd.trainer import exits as ranks
+from preflight.results import Verdict
+from tools.reference.markdown import head, joined, prose, table
+
+_COMMANDS = {
+    Command.OK: "done, or good",
+    Command.PROBLEM: "asked and answered: a problem was found",
+    Command.USAGE: "wrong usage: an unknown option, an address that is none, a missing server or token",
+    Command.UNKNOWN: "no answer, refused, not found, not known. Never read it as good",
+}
+_VERDICTS = {
+    Verdict.PASS: "every test passed or does not apply here, and at least one passed",
+    Verdict.FAIL: "a test failed, or did not end in time",
+    Verdict.MISCONFIGURED: "something is missing that a person must put right; also wrong usage",
+    Verdict.INCONCLUSIVE: "a test came to no conclusion, or the document could not be written",
+}
+_PREFLIGHT = (
+    ("`report`", "shown, whatever it says", "", "wrong usage", "a file cannot be read or is no document"),
+    (
+        "`compare`, `baseline check`",
+        "nothing is worse",
+        "something is worse",
+        "wrong usage",
+        "nothing to compare; a file cannot be read",
+    ),
+    (
+        "`baseline learn`, `forget`",
+        "learned, forgotten",
+        "",
+        "wrong usage",
+        "nothing was learned, a node is not known, or it cannot be written",
+    ),
+)
+
+
+def page() -> str:
+    """docs/reference/exit-codes.md."""
+    lines = head("Exit codes", "What a script may rely on. A signal ends a program with 128 and its number.")
+    lines += ["## healthctl", ""]
+    lines += table(["code", "meaning"], [[str(int(code)), _COMMANDS[code]] for code in Command])
+    lines += [
+        (
+            "Commands that only list end with 0 when they got an answer, whatever it says; what 1 means for a command stands in "
+            "its [help](cli.md). `node check` ends as Nagios wants it: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN (also wrong usage)."
+        ),
+        "",
+        "## preflight run",
+        "",
+    ]
+    lines += table(
+        ["code", "verdict", "meaning"],
+        [[str(v.exit_code), v.value, _VERDICTS[v]] for v in sorted(Verdict, key=lambda v: v.exit_code)],
+    )
+    lines += ["Only 0 says that the node is fit, and only 1, with the document, that it is not.", ""]
+    lines += ["## Other commands of preflight", "", *table(["command", "0", "1", "2", "3"], _PREFLIGHT)]
+    lines += ["## healthd", "", prose(_sentence(healthd.main)), ""]
+    lines += [
+        "## A training rank",
+        "",
+        "What a rank tells its launcher by how it ends. What follows: [launching a job](../how-to/launch.md#how-ranks-end-and-what-follows).",
+        "",
+    ]
+    lines += table(["code", "meaning"], _listed(ranks))
+    lines += [
+        (
+            "`healthctl launch` itself ends with 0, 93, or the code of the ranks; with 1 where another try would not help; and with 75 "
+            "where too few usable nodes are left and the job should be queued again."
+        ),
+        "",
+    ]
+    return joined(lines)
+
+
+def _sentence(module: ModuleType) -> str:
+    found = re.search(r"Exit codes: (.*)", inspect.getdoc(module) or "", re.DOTALL)
+    assert found is not None, f"{module.__name__} does not say its exit codes"  # noqa: S101 - a mistake of ours
+    return found[1].split("\n\n")[0]
+
+
+def _listed(module: ModuleType) -> list[list[str]]:
+    rows = re.findall(r"^ {4}(\d+) +(.+)$", inspect.getdoc(module) or "", re.MULTILINE)
+    assert [int(number) for number, _ in rows] == [int(code) for code in ranks.Exit]  # noqa: S101 - a mistake of ours
+    return [[number, prose(meaning)] for number, meaning in rows]

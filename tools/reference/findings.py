@@ -1,0 +1,177 @@
+"""Every kind of finding: how grave, what it means, and which rule of the shipped policy answers it.
+
+Kinds, severities and meanings come from the grammar of the kernel log, from what the centre says itself, and from the table
+of docs/reference/healthd.md, which is where the limits of each check are explained. Numbers of the driver stand in xids.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from healthctl.known_kinds import known_kinds
+from healthd.grammar.families import FAMILIES
+from remediator.decide.match import FITS, misfit_of_finding, names
+from remediator.decide.policy import Policy, Rule
+from remediator.playbook.load import SHIPPED, load_policy
+from tools.reference.markdown import code, head, joined, prose, table
+from vocabulary.catalogue_file import load_catalogue
+from vocabulary.finding import Finding, Severity
+from vocabulary.identity import Component, ComponentKind
+
+ROOT = Path(__file__).parents[2]
+HEALTHD = ROOT / "docs" / "reference" / "healthd.md"
+CHECKS = ROOT / "healthd" / "checks"
+ABOUT = (
+    (
+        "A finding's kind is `check/code`. *Rule* is the first rule of the shipped policy that answers this kind whatever else is known; "
+        "rules in brackets answer before it where their conditions hold. What is done then stands in [what rules do](#what-rules-do). "
+        "`healthctl playbook explain INCIDENT` says which one decided, and why."
+    ),
+    (
+        "A finding of severity *info* is recorded and never active. What raises and clears each: [healthd from inside](healthd.md). "
+        "Numbers of the driver: [XIDs](xids.md)."
+    ),
+)
+_ROW = re.compile(r"^\| (?P<kinds>`[a-z].*?) \| (?P<says>.*?) \| .* \|$", re.MULTILINE)
+_SEVERITY = re.compile(r"\b(fatal|error|warning|info|unclassified)\b(?:: )?")
+
+
+class Kind(NamedTuple):
+    """One kind as it is documented."""
+
+    name: str
+    severity: Severity
+    meaning: str
+
+
+def page() -> str:
+    """docs/reference/findings.md."""
+    policy = load_policy([SHIPPED])
+    lines = [*head("Findings", *ABOUT), "## Kinds", ""]
+    rows = [[code(k.name), k.severity.value, prose(k.meaning), _answers(policy, k)] for k in kinds()]
+    lines += table(["finding", "severity", "meaning", "rule"], rows)
+    lines += ["## The driver's numbers", ""]
+    lines += table(["finding", "severity", "rule"], _numbers(policy))
+    lines += [
+        "## What rules do",
+        "",
+        "In the order in which they are asked. `a + b` are begun together, `→` comes after.",
+        "",
+    ]
+    lines += table(
+        ["rule", "why", "steps"],
+        [[code(rule.name), prose(rule.why), _plan(rule)] for rule in policy.rules],
+    )
+    return joined(lines)
+
+
+def kinds() -> list[Kind]:
+    """All kinds but the driver's numbers, by name."""
+    found = {kind.name: kind for kind in (*_of_checks(), *_of_grammar(), *_of_centre())}
+    return [found[name] for name in sorted(found)]
+
+
+def _of_grammar() -> Iterator[Kind]:
+    for family in FAMILIES:
+        for form in (form for form in family.forms if not form.clears):
+            yield Kind(f"{family.check}/{form.code}", form.severity, form.summary)
+
+
+def _of_centre() -> Iterator[Kind]:
+    yield Kind("node/silent", Severity.WARNING, "the centre has not heard of the node for silence.after_s")
+    yield Kind("preflight/failed", Severity.ERROR, "a preflight that no order asked for failed")
+    yield Kind("preflight/inconclusive", Severity.INFO, "such a preflight came to no conclusion")
+    yield Kind("preflight/misconfigured", Severity.INFO, "such a preflight lacks what a person must put right")
+    yield Kind("straggler/*", Severity.WARNING, "a rank, node, stage or link slows a job; the code says which")
+    yield Kind("hang/*", Severity.ERROR, "a job stands still; the code says why")
+    yield Kind("lemon/*", Severity.WARNING, "a node fails jobs again and again although its checks pass")
+
+
+def _of_checks() -> Iterator[Kind]:
+    """The rows of healthd's table. Codes follow their check; severities and meanings, parted by `·`, follow the codes."""
+    by_line = {family.check for family in FAMILIES}
+    for row in _ROW.finditer(HEALTHD.read_text()):
+        groups = [re.findall(r"`([a-z0-9_/*N]+)`", group) for group in row["kinds"].split(" · ")]
+        says = row["says"].split(" · ")
+        check = ""
+        for place, group in enumerate(groups):
+            said = says[min(place, len(says) - 1)]
+            for word in group:
+                check, _, after = word.partition("/") if "/" in word else (check, "", word)
+                if check and after and check not in by_line and check not in {"xid", "sxid", "preflight"}:
+                    yield Kind(f"{check}/{after.replace('N', '*')}", _severity(said, says), _meaning(said, check))
+
+
+def _severity(said: str, says: list[str]) -> Severity:
+    """The one that is named here, or else the last that was named before, in the same row."""
+    for text in (said, *reversed(says[: says.index(said)])):
+        found = _SEVERITY.search(text)
+        if found:
+            return Severity(found[1])
+    raise ValueError(f"{HEALTHD.name}: no severity in {said!r}")
+
+
+def _meaning(said: str, check: str) -> str:
+    """What the row says beside the severity; where it says nothing, what the check is about."""
+    words = re.sub(r" ?\(?\[[^\]]*\]\([^)]*\)\)?", "", _SEVERITY.sub("", said, count=1)).strip(" ;,:")
+    return words or next((line for name in (check, f"{check}s") if (line := _about(name))), "")
+
+
+def _about(check: str) -> str:
+    """The first sentence of a check's own file."""
+    path = CHECKS / f"{check}.py"
+    doc = ast.get_docstring(ast.parse(path.read_text())) if path.exists() else None
+    return (doc or "").split("\n\n")[0].partition(". ")[0]
+
+
+def _numbers(policy: Policy) -> Iterator[list[str]]:
+    known = known_kinds(load_catalogue())
+    for kind, severities in known.items():
+        if kind.startswith("xid/"):
+            ordered = sorted(severities, key=list(Severity).index)
+            answers = dict.fromkeys(_answers(policy, Kind(kind, severity, "")) for severity in ordered)
+            yield [code(kind), ", ".join(severity.value for severity in ordered), " or ".join(answers)]
+
+
+def _answers(policy: Policy, kind: Kind) -> str:
+    """The rule that answers, after those that answer before it on a condition."""
+    before: list[str] = []
+    for rule in policy.rules:
+        if not names(rule.match, kind.name) or not any(_fits(rule, kind, part) for part in ComponentKind):
+            continue
+        if rule.match.unconditional and not rule.match.components:
+            shown = [code(rule.name), *([f"({', '.join(map(code, before))})"] if before else [])]
+            return " ".join(shown)
+        before.append(rule.name)
+    return f"({', '.join(map(code, before))})" if before else ""
+
+
+def _fits(rule: Rule, kind: Kind, part: ComponentKind) -> bool:
+    """Whether the rule may answer such a finding, whatever evidence it asks for."""
+    check, _, what = kind.name.partition("/")
+    finding = Finding(
+        id="f",
+        node="n",
+        component=Component(part, name="c"),
+        check=check,
+        code=what,
+        severity=kind.severity,
+        summary="",
+        first_seen=0.0,
+        last_seen=0.0,
+        origin="",
+        evidence={name: values[0] for name, values in rule.match.evidence.items()},
+    )
+    return misfit_of_finding(rule.match, finding) == FITS
+
+
+def _plan(rule: Rule) -> str:
+    stages = (
+        " + ".join(f"{step.verb.value} {step.how}".strip() if len(step.how) < 20 else step.verb.value for step in stage)
+        for stage in rule.stages
+    )
+    return prose(" → ".join(stages)) or "recorded, or kept in sight until it clears"
