@@ -29,6 +29,14 @@ class Unreachable(Failure):
     """Nobody answered. Worth another try, unlike a refusal."""
 
 
+class Refused(Failure):
+    """The server understood and says no; `status` is its number, such as 404."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class Server:
     """The remediator's HTTP API, as one operator sees it."""
 
@@ -42,12 +50,13 @@ class Server:
             self._session.verify = str(ca_file)
             self._session.trust_env = False  # $REQUESTS_CA_BUNDLE would go first
 
-    def get(self, path: str, kind: type[T], *, wait_s: float = 0.0, **query: float) -> T:
+    def get(self, path: str, kind: type[T], *, wait_s: float = 0.0, **query: float | str) -> T:
         """Fetch `path` and read it as `kind`; the server may take `wait_s` longer than usual to answer.
 
         Raises:
             Unreachable: no answer, or a broken one.
-            Failure: the server says no, or speaks another language.
+            Refused: the server says no.
+            Failure: it speaks another language.
         """
         if wait_s:
             query["wait_s"] = wait_s
@@ -84,7 +93,7 @@ class Server:
         except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL):
             raise Failure(f"not a server address: {self._url!r}; it looks like http://host:15180", Exit.USAGE) from None
         except requests.RequestException as error:
-            raise Unreachable(f"{self._url}: no answer: {_root(error)}; is the remediator running there?") from None
+            raise Unreachable(f"{self._url}: no answer: {_root(error)}; {_todo(error)}") from None
         if answer.status_code >= 400:
             raise self._refusal(answer)
         return answer
@@ -95,8 +104,12 @@ class Server:
         except WireError:
             problem = Problem(error=answer.reason or "no reason given")
         said = "; ".join(part for part in (problem.error, problem.detail, problem.todo) if part)
-        kind = Unreachable if answer.status_code >= 500 else Failure
-        return kind(f"{self._url}: {answer.status_code}: {said}")
+        words = f"{self._url}: {answer.status_code}: {said}"
+        if answer.status_code >= 500:
+            return Unreachable(words)
+        if answer.status_code == 401 and not problem.todo:
+            words += f"; give another token with --token-file or {TOKEN_VARIABLE}"
+        return Refused(words, answer.status_code)
 
 
 class _Bearer:
@@ -142,11 +155,11 @@ def connect(url: str | None, token_file: Path | None, ca_file: Path | None) -> S
         Failure: one of them is missing or cannot be used.
     """
     if not url:
-        raise Failure(f"no server given; use --server URL or set {SERVER_VARIABLE}", Exit.USAGE)
+        raise Failure(f"no server given; use --server URL or set {SERVER_VARIABLE}")
     if token_file is None:
-        raise Failure(f"no token given; use --token-file PATH or set {TOKEN_VARIABLE}", Exit.USAGE)
+        raise Failure(f"no token given; use --token-file PATH or set {TOKEN_VARIABLE}")
     if ca_file is not None and not ca_file.is_file():
-        raise Failure(f"{ca_file}: there is no such file of certificates", Exit.USAGE)
+        raise Failure(f"{ca_file}: there is no such file of certificates")
     return Server(url, _read_token(token_file), ca_file)
 
 
@@ -165,13 +178,29 @@ def _read_token(path: Path) -> str:
     try:
         token = path.read_text("ascii").strip()
     except OSError as error:
-        raise Failure(f"{path}: the token cannot be read: {error.strerror}", Exit.USAGE) from None
+        raise Failure(f"{path}: the token cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         token = ""
     if not token or not token.isprintable() or " " in token:
         todo = "'remediator token issue --operator NAME' prints one"
-        raise Failure(f"{path}: holds no token (one line of printable ASCII); {todo}", Exit.USAGE)
+        raise Failure(f"{path}: holds no token (one line of printable ASCII); {todo}")
     return token
+
+
+def _todo(error: requests.RequestException) -> str:
+    import requests
+
+    if isinstance(error, requests.exceptions.SSLError):
+        if "certificate" in str(error).lower():
+            return f"name the file of whoever signed its certificate with --ca-file or {CA_VARIABLE}"
+        return "does it speak TLS? without it the address begins with http://"
+    if isinstance(error, requests.Timeout):
+        return "is the remediator there, and does a firewall let us through?"
+    if "BadStatusLine" in str(error) or "RemoteDisconnected" in str(error):
+        return "is it a remediator, and does it want https:// there?"
+    if "NameResolution" in str(error):
+        return "is the host's name right?"
+    return "is the remediator running there?"
 
 
 def _root(error: BaseException) -> str:

@@ -3,64 +3,135 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 
 import click
 
-from healthctl.output import clean, json_line, moment, output_option
+from healthctl.commands.nodes import fits
+from healthctl.duration import seconds_of
+from healthctl.event_page import event_line
+from healthctl.exits import Exit
+from healthctl.output import clean, json_line, yaml_text
+from healthctl.screen import Form, Screen, output_options
 from healthctl.server import Server, Unreachable, server_options
 from remediator.model.views import EventList, EventView
 
 WAIT_S = 25.0  # how long one request waits for news
 RETRY_S = 2.0
+LIMIT = 100
+LOOKED_AT = 10_000  # so many of the newest lines, where nobody says from when on
+
+Wanted = Callable[[EventView], bool]
+
+
+class Since(click.ParamType[float]):
+    """A time: so long ago, or a moment in UTC."""
+
+    name = "since"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """UTC seconds."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            if re.match(r"\d{4}-", text):
+                at = datetime.fromisoformat(re.sub(r"Z$", "+00:00", text))
+                return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
+            return max(0.0, time.time() - seconds_of(text))
+        except ValueError:
+            self.fail(f"{text!r} is no time; write 90s, 2h, 3d, or 2026-09-01T12:00Z", param, ctx)
 
 
 @click.command()
 @click.option("--follow", "-f", is_flag=True, help="Go on until interrupted; outlasts a restart of the remediator.")
+@click.option("--after", type=click.IntRange(min=0), help="Only what came after this one, by number.")
+@click.option("--since", type=Since(), metavar="TIME", help="Only from then on: 2h, 3d, 2026-09-01T12:00Z.")
+@click.option("--node", "nodes", multiple=True, metavar="GLOB", help="Only of nodes like 'gpu-1*'.")
 @click.option(
-    "--after", type=click.IntRange(min=0), default=0, show_default=True, help="Only what came after this one."
+    "--incident", "incidents", multiple=True, metavar="ID", help="Only of this one; its first letters will do."
 )
-@output_option
+@click.option("--kind", "kinds", multiple=True, metavar="GLOB", help="Only kinds like 'decision' or 'action*'.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help=f"Only the newest so many of them.  [{LIMIT} without --after or --since]",
+)
+@output_options
 @server_options
-def events(server: Server, after: int, output: str, *, follow: bool) -> None:
-    """Show the audit log, oldest first; '-o json' gives one object on each line."""
+def events(  # noqa: PLR0913, PLR0917 - one for each option
+    server: Server,
+    screen: Screen,
+    after: int | None,
+    since: float | None,
+    nodes: tuple[str, ...],
+    incidents: tuple[str, ...],
+    kinds: tuple[str, ...],
+    limit: int | None,
+    *,
+    follow: bool,
+) -> None:
+    """Show the audit log, oldest first; '-o json' gives one object on each line.
+
+    Without --after or --since it is looked for among the newest 10 000 lines.
+    """
     if follow:  # Ctrl-C is the usual way to leave; as an exception a library's destructor could swallow it
-        signal.signal(signal.SIGINT, lambda *_: os._exit(0))
-    last = _print_all(server, after, output)
+        signal.signal(signal.SIGINT, lambda *_: os._exit(Exit.OK))
+    begun = after is not None or since is not None
+
+    def wanted(event: EventView) -> bool:
+        of = not incidents or any(event.incident.startswith((i, f"inc-{i}")) for i in incidents)
+        return of and fits(event.node, nodes) and fits(event.kind, kinds)
+
+    first: dict[str, float] = {"since": since} if since is not None else {} if begun else {"last": LOOKED_AT}
+    last = _print_all(server, screen, after or 0, first, wanted, limit or (None if begun else LIMIT))
     while follow:
-        last = _print_news(server, last, output)
+        last = _print_news(server, screen, last, wanted)
 
 
-def _print_all(server: Server, after: int, output: str) -> int:
-    """Everything there is now; the server answers in portions."""
-    while portion := server.get("/v1/events", EventList, after=after).events:
-        after = _print(portion, after, output)
-    return after
+def _print_all(
+    server: Server, screen: Screen, after: int, first: dict[str, float], wanted: Wanted, limit: int | None
+) -> int:
+    """Everything there is now; the number of the last one."""
+    last = after
+
+    def read() -> Iterator[EventView]:
+        nonlocal last
+        more: dict[str, float] = first
+        while portion := server.get("/v1/events", EventList, after=last, **more).events:
+            last, more = portion[-1].seq, {}
+            yield from filter(wanted, portion)
+
+    for event in read() if limit is None else deque(read(), limit):
+        _print(event, screen)
+    sys.stdout.flush()
+    return last
 
 
-def _print_news(server: Server, after: int, output: str) -> int:
+def _print_news(server: Server, screen: Screen, after: int, wanted: Wanted) -> int:
     """Wait for the next events and print them; if nobody answers, say so and try again later."""
     try:
-        return _print(server.get("/v1/events", EventList, wait_s=WAIT_S, after=after).events, after, output)
+        portion = server.get("/v1/events", EventList, wait_s=WAIT_S, after=after).events
     except Unreachable as trouble:
         click.echo(f"healthctl: {clean(trouble.message)}; trying again every {RETRY_S:g} s", err=True)
         time.sleep(RETRY_S)
         return after
-
-
-def _print(portion: tuple[EventView, ...], after: int, output: str) -> int:
-    for event in portion:
-        click.echo(json_line(event) if output == "json" else _line(event))
+    for event in filter(wanted, portion):
+        _print(event, screen)
     sys.stdout.flush()
     return max((event.seq for event in portion), default=after)
 
 
-def _line(event: EventView) -> str:
-    about = " ".join(part for part in (event.node, event.incident) if part)
-    marked = "[injected] " if event.injected else ""
-    return clean(
-        f"{event.seq:>6}  {moment(event.at)}  {event.kind:<20}  {event.actor:<12}  {marked}{event.text}"
-        + (f"  ({about})" if about else "")
-    )
+def _print(event: EventView, screen: Screen) -> None:
+    if screen.form is Form.JSON:
+        click.echo(json_line(event))
+    elif screen.form is Form.YAML:
+        click.echo(f"---\n{yaml_text(event)}")
+    else:
+        click.echo(event_line(event))

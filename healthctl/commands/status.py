@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import click
 
-from healthctl.output import facts, json_text, moment, output_option
+from healthctl.exits import Exit
+from healthctl.screen import Form, Screen, view_options
 from healthctl.server import Server, server_options
-from remediator.model.views import StatusView
+from healthctl.status_page import TOLD_MAX, TOLD_WIDE_MAX, Look, is_well, listed_rank, rank, status_page
+from remediator.model.views import IncidentList, IncidentView, StatusView
+from remediator.model.views_work import AwaitingList
+
+CONSIDERED_MAX = 20  # open incidents whose findings are looked at, to tell the worst
 
 
-@click.command()
-@output_option
+@click.command(
+    epilog="Exit codes: 0 all is well, 1 something is broken or keeps automation from acting, 2 wrong usage, 3 no answer."
+)
+@view_options
 @server_options
-def status(server: Server, output: str) -> None:
-    """Show the cluster in one look."""
+def status(server: Server, screen: Screen) -> None:
+    """Show what is broken, what was done, why, what comes next, and how to stop it."""
     view = server.get("/v1/status", StatusView)
-    click.echo(json_text(view) if output == "json" else _page(view))
-
-
-def _page(view: StatusView) -> str:
-    return facts(
-        [
-            ("cluster", f"{view.cluster} at {moment(view.at)}"),
-            ("remediator", f"{view.version}, mode {view.mode}, epoch {view.epoch}, policy {view.policy}"),
-            ("nodes", f"{view.nodes_total}{_counts(view.nodes_by_state)}"),
-            ("health", _counts(view.nodes_by_health).removeprefix(": ")),
-            ("isolated", f"{view.isolated} of at most {view.isolated_max}"),
-            ("open", f"{_many(view.incidents_open, 'incident')}, {_many(view.actions_open, 'action')}"),
-            ("scheduler", view.scheduler),
-            *(("blocked", reason) for reason in view.blocked),
-        ]
+    screen.code = Exit.OK if is_well(view) else Exit.PROBLEM
+    look = (
+        Look(view)
+        if screen.is_document
+        else _look(server, view, TOLD_WIDE_MAX if screen.form is Form.WIDE else TOLD_MAX)
     )
+    screen.show(view, lambda: status_page(look))
 
 
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
-def _counts(by_name: dict[str, int]) -> str:
-    return ": " + ", ".join(f"{count} {name}" for name, count in sorted(by_name.items()) if count) if by_name else ""
+def _look(server: Server, view: StatusView, told_max: int) -> Look:
+    if not view.incidents_open:
+        return Look(view)
+    listed = server.get("/v1/incidents", IncidentList, state="open").incidents
+    found = sorted((each for each in listed if each.closed_at is None), key=listed_rank)
+    whole = [server.get(f"/v1/incidents/{quote(each.id, safe='')}", IncidentView) for each in found[:CONSIDERED_MAX]]
+    awaiting = server.get("/v1/awaiting", AwaitingList).awaiting
+    return Look(view, found, sorted(whole, key=rank)[:told_max], awaiting)

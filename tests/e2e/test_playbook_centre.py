@@ -75,12 +75,19 @@ def test_a_plan_waits_for_a_person_then_runs_its_hook_once_and_explains_itself(c
     incident = incident_of(centre)
     shown = healthctl(centre, "incidents", "show", incident).stdout
     assert "WAITS FOR APPROVAL" in shown
-    assert "waits for approval" in healthctl(centre, "status").stdout
+    looked = healthctl(centre, "status")
+    assert looked.returncode == 1, looked.stderr
+    assert f"do it: healthctl actions approve {incident}" in looked.stdout
     for wrong in ('{"what": "x"}', "{}", "[]"):
         assert centre.call("POST", f"/v1/incidents/{incident}/approve", "ann", data=wrong).status_code in (400, 409)
     assert centre.call("POST", f"/v1/incidents/{incident}/approve", "n1", data="{}").status_code == 403
 
-    approved = healthctl(centre, "incidents", "approve", incident)
+    unasked = healthctl(centre, "incidents", "approve", incident)
+    assert unasked.returncode == 2
+    assert "--yes" in unasked.stderr
+    touched = healthctl(centre, "incidents", "approve", incident, "--dry-run")
+    assert "more may be isolated" in touched.stdout, touched.stderr
+    approved = healthctl(centre, "incidents", "approve", incident, "--yes")
     assert approved.returncode == 0, approved.stderr
     assert "approved: the plan of ours" in approved.stdout
     noted = centre.config.with_name("noted")

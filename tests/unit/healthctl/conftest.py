@@ -16,6 +16,8 @@ from healthctl.main import cli
 from remediator.model.records import HandsOff
 from remediator.model.views import (
     ActionView,
+    Approval,
+    Awaited,
     DecisionView,
     EventList,
     EventView,
@@ -28,6 +30,8 @@ from remediator.model.views import (
     StepView,
     Words,
 )
+from remediator.model.views_jobs import GpuList, GpuView, JobList, JobRank, JobView
+from remediator.model.views_work import ActionList, AwaitingList, AwaitingView, BreakerView
 from vocabulary.finding import Finding, Severity
 from vocabulary.hazard import NodeRisk, Placement
 from vocabulary.identity import Component, ComponentKind
@@ -83,7 +87,10 @@ INCIDENT = IncidentView(
     steps=(StepView("abort", "done"), StepView("drain", "running", "waiting for Slurm")),
     findings=(FINDING,),
     decisions=(DecisionView("d1", AT, "start plan", "gpu-gone", "fatal on one GPU", "default@1", ("budget: 1 of 2",)),),
-    actions=(ActionView("a1", "drain", "node1", "done", AT, AT + 60, AT + 1, 1, "drained"),),
+    actions=(ActionView("a1", "drain", "node1", "done", AT, AT + 60, AT + 1, 1, "drained", {}, "inc-1", "gpu-gone"),),
+)
+ASKING = IncidentView(
+    "inc-2", "cluster:rack7", "open", "a rack is dark", AT - 60, awaits=(Awaited("inc-2.d1", "the plan of rack-dark"),)
 )
 LISTED = msgspec.structs.replace(INCIDENT, steps=(), findings=(), decisions=(), actions=())
 STATUS = StatusView(
@@ -102,10 +109,41 @@ STATUS = StatusView(
     actions_open=1,
     scheduler="ok",
     blocked=("the breaker is open", "mode is observe"),
+    mode_by="ann since 2023-11-14 22:13:20Z: the fabric is worked on",
+    leader="this one, until it loses its lease",
+    breaker="open since 2023-11-14 22:13:20Z: 6 nodes in an hour",
 )
+RANK = RankStatus("llama/7", 1, 9, 16, 4242, 118, "step", AT, step_median=2.5, section="forward", gpu="GPU-1")
+JOB = JobView("llama/7", 1, 16, 2, ("node1", "node2"), 118, 2.5, "step", AT, ("rank 9 is a straggler",))
+JOB_WHOLE = msgspec.structs.replace(
+    JOB,
+    ranks=(JobRank("node1", RANK), JobRank("node2", msgspec.structs.replace(RANK, rank=3, alive=False))),
+    findings=(FINDING,),
+)
+GPUS = GpuList(
+    at=AT,
+    gpus=(
+        GpuView("node1", 3, "GPU-1", "0000:3b:00.0", "unhealthy", "H200", "S1", ("fallen off the bus",), "llama/7", 9),
+        GpuView("node2", 0, "GPU-2", "0000:1b:00.0", "unknown", "[red]H200[/red]"),
+    ),
+)
+ACTIONS = ActionList(
+    (
+        ActionView(
+            "inc-1.d1.s0.0.drain.node1", "drain", "node1", "planned", AT, AT + 60, incident="inc-1", why="gpu-gone"
+        ),
+    )
+)
+AWAITING = AwaitingList(
+    (AwaitingView("inc-2", "cluster:rack7", "inc-2.d1", "the plan of rack-dark", AT - 50, "a rack is dark"),)
+)
+BREAKER = BreakerView(True, AT, ("2 of 2 nodes isolated", "6 of 6 isolations in an hour"), AT, "6 nodes in an hour")
 EVENTS = tuple(
     EventView(seq, AT + seq, "decision", "engine", f"event {seq}", node="node1", injected=seq == 2) for seq in (1, 2, 3)
 )
+
+
+POSTED: list[tuple[str, msgspec.Struct]] = []  # what was heard, in order
 
 
 class Remediator(BaseHTTPRequestHandler):
@@ -121,8 +159,17 @@ class Remediator(BaseHTTPRequestHandler):
             "/v1/nodes": NODES,
             "/v1/placement": Placement(("node1",), (NodeRisk("node2", 25.0, "a lemon"),), 1e-6, 2e-6),
             "/v1/nodes/node1": NODE,
-            "/v1/incidents": IncidentList((LISTED,)),
+            "/v1/nodes/node1/history": EventList(EVENTS[::-1]),
+            "/v1/nodes/node2": NODES.nodes[1],
+            "/v1/incidents": IncidentList((ASKING, LISTED)),
             "/v1/incidents/inc-1": INCIDENT,
+            "/v1/incidents/inc-2": ASKING,
+            "/v1/gpus": GPUS,
+            "/v1/jobs": JobList(at=AT, jobs=(JOB,)),
+            "/v1/jobs/llama%2F7": JOB_WHOLE,
+            "/v1/actions": ACTIONS,
+            "/v1/awaiting": AWAITING,
+            "/v1/breaker": BREAKER,
             "/v1/events": EventList(tuple(event for event in EVENTS if event.seq > after)[:2]),
         }
         return self._say(200, answers[path]) if path in answers else self._say(404, Problem(f"nothing at {path}"))
@@ -130,11 +177,16 @@ class Remediator(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Where words are heard, and what comes back where they are not understood."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        kind: type[HoldWish | Words] = HoldWish if self.path.endswith("/hold") else Words
-        if self.headers["Authorization"] != f"Bearer {TOKEN}" or not self.path.startswith("/v1/nodes/node1/"):
+        last = self.path.rpartition("/")[2]
+        kinds: dict[str, type[HoldWish | Words | Approval]] = {"hold": HoldWish, "approve": Approval}
+        places = ("/v1/nodes/node1/", "/v1/incidents/inc-", "/v1/actions/inc-1.d1.s0.0.drain.node1/")
+        if self.headers["Authorization"] != f"Bearer {TOKEN}" or not self.path.startswith(places):
             return self._say(404, Problem(f"nothing at {self.path}"))
-        heard = msgspec.json.decode(body, type=kind)
-        return self._say(409, Problem("it is retired")) if "retired" in heard.text else self._say(200, heard)
+        heard = msgspec.json.decode(body, type=kinds.get(last, Words))
+        POSTED.append((self.path, heard))
+        if isinstance(heard, HoldWish | Words) and "retired" in heard.text:
+            return self._say(409, Problem("it is retired"))
+        return self._say(200, heard)
 
     def _say(self, status: int, message: msgspec.Struct) -> None:
         body = msgspec.json.encode(message)
@@ -190,6 +242,7 @@ def asking(
 ) -> Callable[..., click.testing.Result]:
     """The same, with a remediator to ask."""
     url = serve(Remediator)
+    POSTED.clear()
 
     def invoke(*arguments: str) -> click.testing.Result:
         return healthctl(*arguments, HEALTHCTL_SERVER=url, HEALTHCTL_TOKEN_FILE=str(token_file))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from healthctl.commands.nodes import standing
+from healthctl.node_page import standing
 from remediator.model.views import NodeView
 
 

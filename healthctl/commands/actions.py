@@ -1,0 +1,91 @@
+"""`healthctl actions`."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import click
+
+from healthctl.commands.nodes import fits
+from healthctl.consent import Consent, consent_options
+from healthctl.exits import Exit, Failure
+from healthctl.incident_page import ACTIONS
+from healthctl.listing import ListsByDefault
+from healthctl.naming import near
+from healthctl.output import Column, Rows, clean
+from healthctl.screen import Screen, view_options
+from healthctl.server import Server, server_options
+from remediator.model.views import ActionView, Words
+from remediator.model.views_work import ActionList, AwaitingList
+
+LIMIT_MAX = 1000
+_LISTED = (
+    *ACTIONS[:-1],
+    Column[ActionView]("INCIDENT", lambda a: a.incident, wide=True),
+    Column[ActionView]("WHY", lambda a: a.why, prose=True),
+    ACTIONS[-1],
+)
+
+
+@click.group(cls=ListsByDefault)
+def actions() -> None:
+    """Actions: what is done to the cluster now, was done, or waits for a person."""
+
+
+@actions.command("list")
+@click.option(
+    "--state",
+    type=click.Choice(["open", "ended", "all"]),
+    default="all",
+    show_default=True,
+    help="Under way, over, or both.",
+)
+@click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only on nodes like 'gpu-1*'.")
+@click.option("--limit", type=click.IntRange(1, LIMIT_MAX), default=50, show_default=True, help="Look at so many.")
+@view_options
+@server_options
+def list_actions(server: Server, screen: Screen, state: str, globs: tuple[str, ...], limit: int) -> None:
+    """Show actions, newest first; with -o wide their ids."""
+    found = server.get("/v1/actions", ActionList, state=state, limit=limit)
+    shown = ActionList(tuple(each for each in found.actions if fits(each.node, globs)))
+    screen.show(shown, lambda: [Rows(shown.actions, _LISTED, "no action fits" if globs else "no action")])
+
+
+@actions.command()
+@view_options
+@server_options
+def awaiting(server: Server, screen: Screen) -> None:
+    """Show what waits for a person's approval, the longest first."""
+    from healthctl.approving import AWAITING
+
+    found = server.get("/v1/awaiting", AwaitingList)
+    screen.show(found, lambda: [Rows(found.awaiting, AWAITING, "nothing waits for approval")])
+
+
+@actions.command()
+@click.argument("what", metavar="ID")
+@consent_options
+@server_options
+def approve(server: Server, consent: Consent, what: str) -> None:
+    """Let ID be done: one of 'healthctl actions awaiting', or the incident that waits for one thing."""
+    from healthctl.approving import approve as approve_it
+
+    waiting = server.get("/v1/awaiting", AwaitingList).awaiting
+    fitting = [each for each in waiting if what in (each.what, each.incident)]
+    if not fitting:
+        hint = near(what, (each.what for each in waiting)) or "; see 'healthctl actions awaiting'"
+        raise Failure(f"nothing waits for approval as {what!r}{hint}", Exit.USAGE)
+    if len(fitting) > 1:
+        listed = "; ".join(f"{each.what} ({each.text})" for each in fitting)
+        raise Failure(f"{what} waits for several things, name one: {listed}", Exit.USAGE)
+    approve_it(server, consent, fitting[0])
+
+
+@actions.command()
+@click.argument("action", metavar="ID")
+@click.argument("why", required=False, default="")
+@server_options
+def cancel(server: Server, action: str, why: str) -> None:
+    """Stop action ID, at once, if it has not begun. 'healthctl actions list -o wide' shows ids."""
+    server.post(f"/v1/actions/{quote(action, safe='/')}/cancel", Words(why))
+    click.echo(f"{clean(action)}: cancelled")

@@ -1,0 +1,66 @@
+"""`healthctl gpus`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from healthctl.commands.nodes import fits
+from healthctl.completing import node_names
+from healthctl.output import Column, Rows, state
+from healthctl.screen import Screen, view_options
+from healthctl.server import Server, server_options
+from remediator.model.views_jobs import GpuList, GpuView
+from vocabulary.health import Health
+
+AT_ONCE = 10_000
+
+GPUS: Sequence[Column[GpuView]] = (
+    Column("NODE", lambda g: g.node),
+    Column("GPU", lambda g: str(g.index)),
+    Column("HEALTH", lambda g: state(g.health)),
+    Column("JOB", lambda g: g.job),
+    Column("RANK", lambda g: "" if g.rank is None else str(g.rank)),
+    Column("PCI", lambda g: g.pci, wide=True),
+    Column("NAME", lambda g: g.name, wide=True),
+    Column("SERIAL", lambda g: g.serial, wide=True),
+    Column("UUID", lambda g: g.uuid, wide=True),
+    Column("FINDINGS", lambda g: "; ".join(g.findings), prose=True),
+)
+
+
+@click.command()
+@click.option(
+    "--node", "globs", multiple=True, metavar="GLOB", shell_complete=node_names, help="Only of nodes like 'gpu-1*'."
+)
+@click.option("--health", "healths", multiple=True, type=click.Choice([h.value for h in Health]), help="Only these.")
+@click.option("--job", "jobs", multiple=True, metavar="GLOB", help="Only of jobs like 'llama*'.")
+@click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
+@view_options
+@server_options
+def gpus(
+    server: Server,
+    screen: Screen,
+    globs: tuple[str, ...],
+    healths: tuple[str, ...],
+    jobs: tuple[str, ...],
+    limit: int | None,
+) -> None:
+    """Show GPUs, by node and index: health, findings, whose rank runs on it."""
+
+    def wanted(gpu: GpuView) -> bool:
+        return fits(gpu.node, globs) and gpu.health in (healths or (gpu.health,)) and fits(gpu.job, jobs)
+
+    pattern: dict[str, Any] = {"node": globs[0]} if len(globs) == 1 else {}
+    found = server.get("/v1/gpus", GpuList, limit=AT_ONCE, **pattern)
+    kept, page = [gpu for gpu in found.gpus if wanted(gpu)], found
+    while len(page.gpus) == AT_ONCE and (limit is None or len(kept) < limit):
+        last = page.gpus[-1]
+        page = server.get("/v1/gpus", GpuList, limit=AT_ONCE, after=f"{last.node}/{last.index}", **pattern)
+        kept += [gpu for gpu in page.gpus if wanted(gpu)]
+    shown = GpuList(at=found.at, gpus=tuple(kept[:limit]))
+    screen.show(
+        shown, lambda: [Rows(shown.gpus, GPUS, "no GPU fits" if globs or healths or jobs else "no GPU is known")]
+    )

@@ -1,0 +1,88 @@
+"""An incident, its decisions and its actions, as people read them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from healthctl.node_page import FINDINGS
+from healthctl.output import Block, Cell, Column, Facts, Line, Rows, Tone, moment, state
+from remediator.model.views import ActionView, Awaited, DecisionView, IncidentView, NoteView, StepView
+
+
+def title(incident: IncidentView) -> str:
+    """What it is about; a test fault is named as one."""
+    marked = incident.injected and "injected" not in incident.title
+    return f"[injected] {incident.title}" if marked else incident.title
+
+
+INCIDENTS: Sequence[Column[IncidentView]] = (
+    Column("INCIDENT", lambda i: i.id),
+    Column("NODE", lambda i: i.node),
+    Column("STATE", lambda i: state(i.state)),
+    Column("OPENED", lambda i: moment(i.opened_at)),
+    Column("CLOSED", lambda i: moment(i.closed_at), wide=True),
+    Column("LOOKED AFTER BY", lambda i: i.acknowledged_by, wide=True),
+    Column("OUTCOME", lambda i: i.outcome, wide=True),
+    Column("TITLE", title, prose=True),
+)
+ACTIONS: Sequence[Column[ActionView]] = (
+    Column("PLANNED", lambda a: moment(a.planned_at)),
+    Column("ACTION", lambda a: a.verb),
+    Column("NODE", lambda a: a.node),
+    Column("STATE", lambda a: state(a.state)),
+    Column("FINISHED", lambda a: moment(a.finished_at), wide=True),
+    Column("DEADLINE", lambda a: moment(a.deadline), wide=True),
+    Column("TRIES", lambda a: str(a.attempts), wide=True),
+    Column("ID", lambda a: a.id, wide=True),
+    Column("DETAIL", lambda a: a.detail, prose=True),
+)
+_AWAITED: Sequence[Column[Awaited]] = (
+    Column("WAITS FOR APPROVAL", lambda a: Cell(a.text, Tone.WARN), prose=True),
+    Column("ID", lambda a: a.id),
+)
+_NOTES: Sequence[Column[NoteView]] = (
+    Column("NOTED", lambda n: moment(n.at)),
+    Column("BY", lambda n: n.actor),
+    Column("NOTE", lambda n: n.text, prose=True),
+)
+_STEPS: Sequence[Column[StepView]] = (
+    Column("STEP", lambda s: s.text),
+    Column("STATE", lambda s: state(s.state)),
+    Column("DETAIL", lambda s: s.detail, prose=True),
+)
+
+
+def incident_page(incident: IncidentView) -> Iterator[Block]:
+    """One incident, whole."""
+    yield Facts(
+        [
+            ("incident", incident.id),
+            ("what", title(incident)),
+            ("node", incident.node),
+            ("state", state(incident.state)),
+            ("opened", moment(incident.opened_at)),
+            ("closed", moment(incident.closed_at)),
+            ("outcome", incident.outcome),
+            ("looked after by", incident.acknowledged_by),
+        ]
+    )
+    for rows in (
+        Rows(incident.awaits, _AWAITED),
+        Rows(incident.notes, _NOTES),
+        Rows(incident.steps, _STEPS),
+        Rows(incident.findings, FINDINGS),
+    ):
+        if rows.items:
+            yield rows
+    yield from _decisions(incident.decisions)
+    if incident.actions:
+        yield Rows(incident.actions, ACTIONS)
+
+
+def _decisions(decisions: Sequence[DecisionView]) -> Iterator[Line]:
+    """A line for each, and below it why and what each guard said, a line each: together they fill no terminal's width."""
+    for each in decisions:
+        yield Line(f"{moment(each.at)}  decided: {each.answer}, by {each.rule} of {each.policy}")
+        for said in (each.reason, *(guard for guard in each.guards if guard not in each.reason)):
+            if said:
+                yield Line(said, 2)

@@ -1,0 +1,155 @@
+"""The cluster as one person must see it at three in the morning: what is broken, what was done, why, what comes next, how to stop it.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from healthctl.duration import duration_text
+from healthctl.incident_page import title
+from healthctl.output import Block, Cell, Facts, Line, Tone, Value, moment
+from remediator.model.views import ActionView, IncidentView, StatusView
+from remediator.model.views_work import AwaitingView
+from vocabulary.finding import Finding, Severity
+from vocabulary.identity import NODE_NAME
+
+TOLD_MAX, TOLD_WIDE_MAX = 3, 20  # so many incidents are told whole
+DONE_MAX = 4  # and so many actions of each
+_GOOD_MODE = "act"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look asked for. `told` are open incidents with all that belongs to them, the worst first."""
+
+    status: StatusView
+    open: Sequence[IncidentView] = ()
+    told: Sequence[IncidentView] = ()
+    awaiting: Sequence[AwaitingView] = ()
+
+
+def is_well(status: StatusView) -> bool:
+    """Nothing is broken, and nothing but the configuration's own mode keeps automation from acting."""
+    chosen = f"mode is {status.mode}"
+    hindered = [why for why in status.blocked if status.mode_by or not why.startswith(chosen)]
+    bad = status.nodes_by_health.get("unhealthy", 0) + status.nodes_by_health.get("unknown", 0)
+    return not (status.incidents_open or status.breaker or hindered or bad > status.nodes_by_state.get("retired", 0))
+
+
+def rank(incident: IncidentView) -> tuple[bool, int, float]:
+    """Where an open incident stands among others: nobody's test, then by the worst of its findings, then the oldest."""
+    worst = max((finding.severity.rank for finding in incident.findings if finding.active), default=-1)
+    return incident.injected, -worst, incident.opened_at
+
+
+def listed_rank(incident: IncidentView) -> tuple[bool, bool, bool, float]:
+    """The same while only its line in the list is known: who needs a person first."""
+    return incident.injected, not incident.awaits, incident.state != "waiting", incident.opened_at
+
+
+def status_page(look: Look) -> Iterator[Block]:
+    """One screen."""
+    view = look.status
+    yield Line(_headline(view))
+    if view.blocked:
+        yield Line(Cell("automation is kept from acting:", Tone.BAD if not is_well(view) else Tone.WARN))
+        for why in view.blocked:
+            yield Line(why, 2)
+        if view.breaker:
+            yield Line("go on: healthctl breaker reset 'WHY IT OPENED'", 2)
+        if view.mode != _GOOD_MODE:
+            yield Line("go on: healthctl mode act 'WHY'", 2)
+    yield Facts(_facts(view))
+    if look.awaiting:
+        yield Facts([("waits for you", _awaited(each)) for each in look.awaiting])
+    for incident in look.told:
+        yield Facts(_told(incident, view.at))
+    if more := len(look.open) - len(look.told):
+        yield Line(f"and {_many(more, 'more open incident')}: healthctl incidents list --state open")
+    if view.mode == _GOOD_MODE:
+        yield Line("stop all of it: healthctl mode observe 'WHY'    one node: healthctl nodes hold NODE 'WHY'")
+
+
+def _headline(view: StatusView) -> Value:
+    if is_well(view):
+        return Cell(f"{view.cluster} is well at {moment(view.at)}", Tone.GOOD)
+    broken = _many(view.incidents_open, "open incident")
+    return Cell(f"{view.cluster}: {broken} at {moment(view.at)}", Tone.BAD)
+
+
+def _facts(view: StatusView) -> list[tuple[str, Value]]:
+    mode = f"{view.mode}, {view.mode_by}" if view.mode_by else f"{view.mode}, as configured"
+    out = f"{view.isolated} of at most {view.isolated_max} nodes"
+    return [
+        ("mode", Cell(mode, Tone.GOOD if view.mode == _GOOD_MODE else Tone.WARN)),
+        ("leader", view.leader or f"epoch {view.epoch}"),
+        ("breaker", Cell(view.breaker, Tone.BAD) if view.breaker else ""),
+        ("nodes", f"{view.nodes_total}{_counts(view.nodes_by_state)}"),
+        ("health", _counts(view.nodes_by_health).removeprefix(": ")),
+        ("isolated", Cell(out, Tone.WARN) if view.isolated >= view.isolated_max > 0 else out),
+        ("under way", _many(view.actions_open, "action")),
+        ("scheduler", view.scheduler if view.scheduler == "ok" else Cell(view.scheduler or "unknown", Tone.BAD)),
+        ("remediator", f"{view.version}, policy {view.policy}"),
+    ]
+
+
+def _awaited(waiting: AwaitingView) -> Value:
+    what = f"{waiting.text} on {waiting.node}, since {moment(waiting.since)}: {waiting.title}"
+    return Cell(f"{what}; do it: healthctl actions approve {waiting.what}", Tone.WARN)
+
+
+def _told(incident: IncidentView, now: float) -> list[tuple[str, Value]]:
+    decision = max(incident.decisions, key=lambda each: each.at, default=None)
+    worst = max((f for f in incident.findings if f.active), key=lambda f: f.severity.rank, default=None)
+    decided: Value = (
+        f"{decision.answer}, by rule {decision.rule}: {decision.reason}" if decision else "nothing is decided yet"
+    )
+    age = duration_text(round(max(1.0, now - incident.opened_at)))
+    return [
+        ("broken", Cell(f"{incident.node}: {title(incident)}", _tone(worst))),
+        ("incident", f"{incident.id}, {incident.state}, open for {age}{_cared(incident)}"),
+        ("why", decided),
+        *(("done", _did(action)) for action in _newest(incident.actions)),
+        *(
+            ("next", f"{step.text}: running{_detail(step.detail)}")
+            for step in incident.steps
+            if step.state == "running"
+        ),
+        ("then", ", ".join(f"{step.text}{_detail(step.detail)}" for step in incident.steps if step.state == "pending")),
+        ("outcome", incident.outcome),
+        ("stop it", f"healthctl nodes hold {incident.node} 'WHY'" if NODE_NAME.fullmatch(incident.node) else ""),
+    ]
+
+
+def _newest(actions: Sequence[ActionView]) -> list[ActionView]:
+    """The newest, in order: a plan may have begun hundreds of deeds."""
+    return sorted(actions, key=lambda action: action.planned_at)[-DONE_MAX:]
+
+
+def _did(action: ActionView) -> Value:
+    at = moment(action.finished_at or action.planned_at)
+    text = f"{action.verb} {action.node}: {action.state} at {at}{_detail(action.detail)}"
+    return Cell(text, Tone.WARN) if action.state in ("failed", "refused", "expired") else text
+
+
+def _cared(incident: IncidentView) -> str:
+    return f", {incident.acknowledged_by} looks after it" if incident.acknowledged_by else ""
+
+
+def _detail(detail: str) -> str:
+    return f" ({detail})" if detail else ""
+
+
+def _tone(worst: Finding | None) -> Tone:
+    return Tone.BAD if worst is None or worst.severity in (Severity.ERROR, Severity.FATAL) else Tone.WARN
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def _counts(by_name: dict[str, int]) -> str:
+    return ": " + ", ".join(f"{count} {name}" for name, count in sorted(by_name.items()) if count) if by_name else ""

@@ -1,0 +1,193 @@
+"""What people do from the command line: names as they are given, what is asked before it is done, and how much is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from healthctl.blast_radius import spans
+from healthctl.exits import Failure
+from healthctl.naming import near, whole_id
+from remediator.model.views import IncidentList, IncidentView
+from tests.unit.healthctl.conftest import POSTED, Remediator
+
+Run = Callable[..., Result]
+
+ASKED_FIRST = {
+    "cordon": (["nodes", "cordon", "node1", "a fan"], "/v1/nodes/node1/cordon"),
+    "uncordon": (["nodes", "uncordon", "node1"], "/v1/nodes/node1/uncordon"),
+    "retire": (["nodes", "retire", "node1", "sold"], "/v1/nodes/node1/retire"),
+    "approve": (["incidents", "approve", "inc-2"], "/v1/incidents/inc-2/approve"),
+    "approve action": (["actions", "approve", "inc-2.d1"], "/v1/incidents/inc-2/approve"),
+}
+AT_ONCE = {
+    "hold": (["nodes", "hold", "node1", "hands off"], "/v1/nodes/node1/hold"),
+    "cancel": (["actions", "cancel", "inc-1.d1.s0.0.drain.node1"], "/v1/actions/inc-1.d1.s0.0.drain.node1/cancel"),
+    "ack": (["incidents", "ack", "inc-1"], "/v1/incidents/inc-1/acknowledge"),
+    "resolve": (["incidents", "resolve", "inc-1"], "/v1/incidents/inc-1/resolve"),
+}
+
+
+@pytest.mark.parametrize("verb", ASKED_FIRST)
+def test_what_moves_nodes_and_work_is_asked_first(asking: Run, verb: str) -> None:
+    command, path = ASKED_FIRST[verb]
+    refused = asking(*command)
+    assert (refused.exit_code, refused.stdout, POSTED) == (2, "", [])
+    assert "no terminal to ask at; say --yes" in refused.stderr
+    looked = asking(*command, "--dry-run")
+    assert (looked.exit_code, POSTED) == (0, [])
+    assert "1 more may be isolated by automation" in looked.stdout
+    assert "6 of 6 isolations in an hour" in looked.stdout
+    if "node1" in command:
+        assert "rank 0 of 4, step 118" in looked.stdout
+    both = asking(*command, "--dry-run", "--yes")
+    assert (both.exit_code, POSTED) == (0, []), "a look stays a look"
+    done = asking(*command, "--yes")
+    assert done.exit_code == 0, done.stderr
+    assert [posted for posted, _ in POSTED] == [path]
+
+
+@pytest.mark.parametrize("verb", AT_ONCE)
+def test_what_only_stops_or_says_something_is_done_at_once(asking: Run, verb: str) -> None:
+    command, path = AT_ONCE[verb]
+    assert asking(*command).exit_code == 0
+    assert [posted for posted, _ in POSTED] == [path]
+
+
+@pytest.mark.parametrize(("answer", "code", "posted"), [(b"y\n", 0, 1), (b"n\n", 3, 0), (b"\n", 3, 0)])
+def test_at_a_terminal_a_person_is_asked(
+    serve: Callable[..., str], token_file: Path, answer: bytes, code: int, posted: int
+) -> None:
+    POSTED.clear()
+    server = ("--server", serve(Remediator), "--token-file", str(token_file))
+    command = [sys.executable, "-m", "healthctl", "nodes", "cordon", "node1", "a fan", *server]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm", "NO_PROXY": "*"}
+    ) as process:
+        try:
+            os.close(theirs)
+            seen = b""
+            while b"cordon node1? [y/N]" not in seen:
+                assert select.select([ours], [], [], 60)[0], seen
+                seen += os.read(ours, 4096)
+            os.write(ours, answer)
+            assert process.wait(60) == code
+            assert len(POSTED) == posted
+            assert "rank 0 of 4" in seen.decode()
+        finally:
+            process.kill()
+            os.close(ours)
+
+
+@pytest.mark.parametrize("given", ["inc-1", "1"])
+def test_the_first_letters_of_an_incident_are_enough(asking: Run, given: str) -> None:
+    assert asking("incidents", "show", given).stdout == asking("incidents", "show", "inc-1").stdout
+
+
+def listed(*ids: str) -> IncidentList:
+    return IncidentList(tuple(IncidentView(each, "n", "open", "t", 0.0) for each in ids))
+
+
+def test_what_fits_several_or_none_is_said() -> None:
+    known = listed("inc-aa00000001", "inc-aa00000002", "inc-bb00000003")
+    assert whole_id("bb", known) == "inc-bb00000003"
+    assert whole_id("inc-aa00000001", known) == "inc-aa00000001"
+    assert whole_id("inc-old", known) == "inc-old", "the list need not reach so far"
+    with pytest.raises(Failure, match="may be inc-aa00000001, inc-aa00000002; write more of it") as several:
+        whole_id("inc-a", known)
+    assert several.value.exit_code == 2
+    with pytest.raises(Failure, match="did you mean inc-bb00000003"):
+        whole_id("inc-bb0000003", known)
+    assert whole_id("", known) == ""
+
+
+def test_who_mistypes_a_name_is_told_the_nearest(asking: Run) -> None:
+    for command in (["nodes", "show", "nod1"], ["nodes", "hold", "nod1", "why"], ["nodes", "cordon", "nod1", "why"]):
+        done = asking(*command)
+        assert done.exit_code == 3
+        assert "did you mean node1" in done.stderr
+    assert "did you mean llama/7" in asking("jobs", "show", "lama/7").stderr
+    assert "did you mean inc-2.d1" in asking("actions", "approve", "inc-2.d2").stderr
+    assert near("gpu-1", ["cpu-77", "else"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [
+        (["nodes", "--state", "healthy"], ["node2"]),
+        (["nodes", "--node", "*1", "--node", "x"], ["node1"]),
+        (["nodes", "--health", "unhealthy", "--state", "healthy"], []),
+        (["nodes", "--limit", "1"], ["node1"]),
+        (["gpus", "--health", "unknown"], ["node2"]),
+        (["gpus", "--job", "llama*"], ["node1"]),
+        (["gpus", "--node", "node?", "--limit", "1"], ["node1"]),
+        (["incidents", "--node", "cluster:*"], ["cluster:rack7"]),
+        (["incidents", "--state", "acting", "--state", "closed"], ["node1"]),
+        (["actions", "--node", "node2"], []),
+    ],
+)
+def test_what_is_asked_for_is_what_is_listed(asking: Run, arguments: list[str], kept: list[str]) -> None:
+    done = asking(*arguments, "-o", "json")
+    assert done.exit_code == 0, done.stderr
+    (rows,) = [rows for rows in json.loads(done.stdout).values() if isinstance(rows, list)]
+    assert [row["node"] for row in rows] == kept
+    shown = asking(*arguments).stdout
+    assert all(name in shown for name in kept)
+    assert kept or "fits" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [
+        (["--limit", "2"], [2, 3]),
+        (["--after", "1"], [2, 3]),
+        (["--since", "2h"], [1, 2, 3]),
+        (["--since", "2026-09-01T12:00Z", "--limit", "1"], [3]),
+        (["--node", "node1", "--kind", "dec*"], [1, 2, 3]),
+        (["--incident", "1"], []),
+        (["--kind", "action"], []),
+    ],
+)
+def test_what_is_asked_of_the_audit_log(asking: Run, arguments: list[str], kept: list[int]) -> None:
+    done = asking("events", *arguments, "-o", "json")
+    assert [json.loads(line)["seq"] for line in done.stdout.splitlines()] == kept
+    assert asking("events", "--since", "soon").exit_code == 2
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_spans_name_each_number_once(numbers: set[int]) -> None:
+    named: list[int] = []
+    for part in spans(numbers).split(", ") if numbers else []:
+        low, _, high = part.partition("-")
+        named += range(int(low), int(high or low) + 1)
+    assert named == sorted(numbers)
+
+
+@pytest.mark.parametrize("output", ["yaml", "wide", "table"])
+def test_every_page_has_every_form(asking: Run, output: str) -> None:
+    for page in (
+        ["status"],
+        ["nodes"],
+        ["gpus"],
+        ["jobs"],
+        ["incidents"],
+        ["actions"],
+        ["actions", "awaiting"],
+        ["events"],
+    ):
+        done = asking(*page, "-o", output)
+        assert done.exit_code in (0, 1), done.stderr
+        assert done.stdout.startswith("---\n") == (output == "yaml")
+        assert all(line.isprintable() for line in done.stdout.splitlines())
