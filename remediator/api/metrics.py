@@ -18,6 +18,7 @@ from remediator.engine import Snapshot
 from remediator.index import is_in_cluster
 from remediator.model.rules import NodeState
 from remediator.state import BREAKER
+from remediator.telemetry import Telemetry
 
 LEADING = "1 while this replica leads and may act, 0 while it stands by or the lead is in doubt."
 
@@ -74,6 +75,18 @@ class _Gauges(Collector):
         for part, times in self._service.watch_faults.items():
             faults.add_metric([part], times)
         yield faults
+        yield from _telemetry(self._service.telemetry)
+
+
+def _telemetry(telemetry: Telemetry) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "remediator_telemetry_nodes", "Nodes whose last hour is kept to be looked at.", len(telemetry)
+    )
+    text = "Parts of reports with telemetry that were not taken."
+    dropped = CounterMetricFamily("remediator_telemetry_dropped", text, labels=["why"])
+    for why, times in sorted(telemetry.dropped.items()):
+        dropped.add_metric([why], times)
+    yield dropped
 
 
 def _returns(snapshot: Snapshot, now: float) -> Iterator[Metric]:

@@ -10,6 +10,7 @@ import pytest
 
 from remediator.api.nodes import _orders_within
 from remediator.api.service import Refusal, Service, Wakeups
+from remediator.telemetry import Telemetry
 from vocabulary.clock import SystemClock
 from vocabulary.order import Order, OrderKind
 
@@ -33,7 +34,9 @@ class Standing:
 
 
 def handed_out(engine: Standing, wait_s: float, known: frozenset[str] = frozenset()) -> tuple[Order, ...]:
-    service = cast("Service", SimpleNamespace(engine=engine, clock=SystemClock(), wakeups=Wakeups()))
+    service = cast(
+        "Service", SimpleNamespace(engine=engine, clock=SystemClock(), wakeups=Wakeups(), telemetry=Telemetry())
+    )
     found: Any = asyncio.run(_orders_within(service, "n1", known, wait_s))
     return tuple(found)
 
