@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import Result
+
+from healthctl import completing
+from healthctl.commands.completion import SHELLS
+from healthctl.main import COMMANDS
+from remediator.model.views import IncidentList, IncidentView, NodeList, NodeView
+from tests.unit.healthctl.small_centre import SmallCentre
+
+Run = Callable[..., Result]
+HEAVY = {"torch", "requests", "sqlalchemy", "numpy", "rich", "yaml", "prometheus_client"}
+
+
+def completed(words: str, env: dict[str, str] | None = None) -> list[str]:
+    """What bash would be offered after these words; the last one is not finished."""
+    argv = [sys.executable, "-m", "healthctl"]
+    parts = words.split(" ")
+    asked = {"_HEALTHCTL_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(parts) - 1)}
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("HEALTHCTL_")}
+    done = subprocess.run(
+        argv, env=clean | (env or {}) | asked, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stderr == ""
+    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_shell_gets_its_script(healthctl: Run, shell: str) -> None:
+    done = healthctl("completion", shell)
+    assert done.exit_code == 0
+    assert "_HEALTHCTL_COMPLETE" in done.stdout
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=done.stdout, text=True, check=True, timeout=60)
+
+
+def test_the_shell_is_known_by_its_variable_or_asked_for(healthctl: Run) -> None:
+    assert healthctl("completion", SHELL="/usr/bin/fish").stdout == healthctl("completion", "fish").stdout
+    done = healthctl("completion", SHELL="/bin/dash")
+    assert (done.exit_code, "say which" in done.output) == (2, True)
+
+
+def test_commands_are_completed_without_loading_them() -> None:
+    assert completed("healthctl in") == [name for name in COMMANDS if name.startswith("in")]
+    assert completed("healthctl analyze l") == ["lemons"]
+    script = (
+        "import sys, json\nfrom healthctl.main import main\n"
+        "try: main()\nexcept SystemExit: pass\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    )
+    env = os.environ | {"_HEALTHCTL_COMPLETE": "bash_complete", "COMP_WORDS": "healthctl ", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert not HEAVY & set(json.loads(done.stderr))
+
+
+@pytest.fixture
+def centre(monkeypatch: pytest.MonkeyPatch, token_file: Path) -> Iterator[SmallCentre]:
+    found = SmallCentre()
+    found.answers = {
+        "/v1/nodes": NodeList(
+            tuple(NodeView(name, "healthy", "healthy", 0.0, "", 0.0) for name in ("gpu-1", "gpu-10", "x"))
+        ),
+        "/v1/incidents": IncidentList(
+            (IncidentView("inc-1", "n", "open", "bad\x1b[2J", 0.0), IncidentView("inc-\n2", "n", "open", "evil", 0.0))
+        ),
+    }
+    monkeypatch.setenv("HEALTHCTL_SERVER", found.url)
+    monkeypatch.setenv("HEALTHCTL_TOKEN_FILE", str(token_file))
+    yield found
+    found.close()
+
+
+def ask(incomplete: str, what: Callable[..., list[object]] = completing.node_names) -> list[object]:  # type: ignore[assignment]
+    command = click.Command("show", params=[click.Argument(["name"])])
+    return what(click.Context(command), command.params[0], incomplete)
+
+
+def test_names_of_nodes_come_from_the_server(centre: SmallCentre) -> None:
+    assert ask("gpu") == ["gpu-1", "gpu-10"]
+    assert ask("") == ["gpu-1", "gpu-10", "x"]
+    assert "after=gpt~" in centre.asked[0], "only what stands from there on"
+
+
+def test_incidents_come_with_their_titles_and_nothing_steers_the_terminal(centre: SmallCentre) -> None:
+    (only,) = ask("inc", completing.incident_ids)  # type: ignore[arg-type]
+    assert (only.value, only.help) == ("inc-1", "bad\\x1b[2J")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("server", ["", "ftp://x", "http://127.0.0.1:9", "http://[", "no url"])
+def test_a_server_that_is_away_completes_nothing_and_says_nothing(
+    server: str, monkeypatch: pytest.MonkeyPatch, token_file: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEALTHCTL_TOKEN_FILE", str(token_file))
+    monkeypatch.setenv("HEALTHCTL_SERVER", server)
+    assert ask("gpu") == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_server_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, token_file: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("HEALTHCTL_SERVER", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("HEALTHCTL_TOKEN_FILE", str(token_file))
+        assert ask("gpu") == []
+
+
+def test_an_answer_that_is_none_completes_nothing(centre: SmallCentre) -> None:
+    centre.answers.clear()
+    assert ask("gpu") == []
