@@ -70,6 +70,9 @@ class Web:
             except SQLAlchemyError as error:
                 log.warning("%s: the database cannot be asked: %s", request.url.path, error)
                 return _problem(request, 503, "The database cannot be asked now.", "Load the page again in a moment.")
+            except Exception:
+                log.exception("%s %s failed", request.method, request.url.path)
+                return _problem(request, 500, "The remediator failed on this page.", "Its log says why.")
 
         return shown
 

@@ -60,7 +60,7 @@ async def call(
         "query_string": urlencode(query or {}).encode(),
         "headers": [],
         "path_params": params,
-        "state": {"identity": identity, "secret": ""},
+        "state": {**request.scope.get("state", {}), "identity": identity, "secret": ""},
     }
 
     async def receive() -> dict[str, Any]:

@@ -100,7 +100,7 @@ def render(template: str, values: Mapping[str, Any]) -> str:
 
 
 def _visible(value: Any) -> Any:
-    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return value if isinstance(value, Markup) else clean(str(value))
 
 
 def sign(state: str) -> str:

@@ -20,6 +20,7 @@ from remediator.model.views import StatusView
 from remediator.web import inside, origin, rendering, static
 from remediator.web.fields import fields_of
 from remediator.web.people import Person
+from vocabulary.health import Health
 
 T = TypeVar("T")
 
@@ -65,6 +66,11 @@ class Visit:
     def node(self) -> str:
         """The node in the path."""
         return str(self.request.path_params["node"])
+
+    def health(self, node: str) -> str:
+        """A node's own word, or unknown while it is silent."""
+        entry = self.service.roster.get(node)
+        return (entry.health_at(self.now) if entry else Health.UNKNOWN).value
 
     def query(self, name: str, default: str = "") -> str:
         """A word of the address, cut to a length that anybody could mean."""

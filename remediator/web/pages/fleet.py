@@ -2,14 +2,93 @@
 
 from __future__ import annotations
 
+import asyncio
+from hashlib import sha256
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec.structs import replace
 from starlette.responses import Response
 
-from remediator.model.views import IncidentList
+from remediator.api.render import incident_view
+from remediator.model.views_work import AwaitingList
+from remediator.web import heat
+from remediator.web.progress import doing
+from remediator.web.rendering import HEADERS
 from remediator.web.visit import Visit
+
+INCIDENTS_SHOWN = 40
+AWAITING_SHOWN = 20
+GROUPS_SHOWN = 100
+_FIRST = {"waiting": 0, "acting": 1, "open": 2}
 
 
 async def show(visit: Visit) -> Response:
     """The first page."""
-    found = await visit.ask("/v1/incidents", IncidentList)
-    incidents = [i for i in found.incidents if i.closed_at is None]
-    return await visit.page("fleet.html.j2", title="Fleet", incidents=incidents)
+    wanted, by, colour = _asked(visit)
+    incidents = sorted(
+        map(incident_view, visit.service.engine.snapshot.incidents.values()),
+        key=lambda i: (_FIRST.get(i.state, 3), -i.opened_at),
+    )
+    awaiting = (await visit.ask("/v1/awaiting", AwaitingList)).awaiting
+    groups = await asyncio.to_thread(_groups, visit, wanted, by)
+    rows = await asyncio.to_thread(heat.rows, groups)
+    return await visit.page(
+        "fleet.html.j2",
+        title="Fleet",
+        incidents=[(i, doing(i)) for i in incidents[:INCIDENTS_SHOWN]],
+        incidents_total=len(incidents),
+        awaiting=awaiting[:AWAITING_SHOWN],
+        awaiting_total=len(awaiting),
+        rows=rows[:GROUPS_SHOWN],
+        rows_total=len(rows),
+        drawn=sum(row.total for row in rows),
+        broken=sum(row.broken for row in rows),
+        wanted=wanted,
+        by=by,
+        colour=colour,
+        groupings=heat.GROUPINGS,
+        states=heat.STATES,
+        healths=heat.HEALTHS,
+        picture="/fleet.json?" + urlencode(_words(wanted) | {"by": by}),
+    )
+
+
+async def picture(visit: Visit) -> Response:
+    """`GET /fleet.json`: the same nodes for the heat map; named by ETag, so that what did not change is not sent again."""
+    wanted, by, _ = _asked(visit)
+
+    def drawn() -> tuple[str, bytes]:
+        found = heat.picture(_groups(visit, wanted, by), by, visit.now)
+        etag = f'"{sha256(msgspec.msgpack.encode(replace(found, at=0.0))).hexdigest()[:32]}"'
+        return etag, msgspec.json.encode(found)
+
+    etag, body = await asyncio.to_thread(drawn)
+    headers = HEADERS | {"ETag": etag}
+    if visit.request.headers.get("if-none-match") == etag:
+        return Response(None, 304, headers)
+    return Response(body, headers=headers, media_type="application/json")
+
+
+def _asked(visit: Visit) -> tuple[heat.Wanted, str, str]:
+    wanted = heat.Wanted(
+        match=visit.query("match").strip(),
+        state=_known(visit.query("state"), heat.STATES),
+        health=_known(visit.query("health"), heat.HEALTHS),
+        place=visit.query("place"),
+        broken=visit.query("broken") == "1",
+    )
+    return wanted, _known(visit.query("by"), heat.GROUPINGS) or "rack", _known(visit.query("colour"), ("health",))
+
+
+def _known(word: str, words: tuple[str, ...]) -> str:
+    return word if word in words else ""
+
+
+def _words(wanted: heat.Wanted) -> dict[str, str]:
+    words = {"match": wanted.match, "state": wanted.state, "health": wanted.health, "place": wanted.place}
+    return {name: word for name, word in words.items() if word} | ({"broken": "1"} if wanted.broken else {})
+
+
+def _groups(visit: Visit, wanted: heat.Wanted, by: str) -> list[tuple[str, list[heat.Seen]]]:
+    return heat.look(visit.service.engine.snapshot.nodes.values(), visit.health, wanted, by)

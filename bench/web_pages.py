@@ -1,0 +1,205 @@
+"""How long a page takes with a whole fleet behind it, from the request's first byte to the answer's last.
+
+Usage: bench/web_pages.py [--nodes N] [--times N] [--stay]
+
+The remediator has the first core for itself. 12 500 pretended nodes have reported, a hundred of them a fault; jobs run on all.
+With --stay it goes on serving and says where, for a look at the pages with a browser; the nodes then go on reporting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+import requests
+from remediator_load import GPUS, MARK, Fleet, _report, fault
+
+from remediator.model.credentials import Role
+from remediator.store.journal import Journal
+from remediator.store.tokens import Tokens
+from vocabulary.finding import Finding, Severity, finding_id
+from vocabulary.health import Health
+from vocabulary.identity import Component, ComponentKind
+from vocabulary.telemetry import BUCKET_S, GPU_SERIES, TelemetryBlock, TelemetryPart, bucket_of
+from vocabulary.wire import Report, decode, encode
+
+BUDGET_MS = 300.0
+BROKEN = 100
+RACK, SWITCH = 8, 64
+AT_ONCE = 64
+
+
+class Looked(Fleet):
+    """A fleet whose pages are looked at. Its nodes promise to be silent for an hour, so that nobody need repeat them."""
+
+    def __init__(self, place: Path, nodes: int) -> None:
+        super().__init__(place, nodes)
+        lines = [
+            f"  gpu-[{n:05}-{min(n + RACK, nodes) - 1:05}]: {{rack: r{n // RACK:04}, switch: leaf{n // SWITCH:03}, "
+            f"partitions: [{'train' if n < nodes * 3 // 4 else 'research'}]}}"
+            for n in range(0, nodes, RACK)
+        ]
+        topology = place / "topology.yaml"
+        topology.write_text("nodes:\n" + "\n".join(lines) + "\n")
+        with self.config.open("a") as config:
+            config.write(
+                f"cluster: helios\ntopology: {topology}\nlimits: {{person_per_s: 1000, person_burst: 10000}}\n"
+            )
+        self.broken = {name: _faults(n, name) for n, name in enumerate(self.names[:: max(1, nodes // BROKEN)])}
+        journal = Journal(f"sqlite:///{self.database}")
+        self.token = Tokens(journal.engine).issue(Role.OPERATOR, "ann", time.time())
+        journal.close()
+
+    def _again(self, name: str) -> bytes:
+        if name not in self.bodies:
+            faults = self.broken.get(name, ())
+            report = decode(_report(name, MARK, faults), Report)
+            worst = max((f.severity for f in faults), key=lambda s: s.rank, default=Severity.INFO)
+            health = {Severity.INFO: Health.HEALTHY, Severity.WARNING: Health.DEGRADED}.get(worst, Health.UNHEALTHY)
+            report = msgspec.structs.replace(report, ttl_s=3600.0, health=health, sent_at=time.time())
+            self.bodies[name] = encode(report)
+        return super()._again(name)
+
+    async def all_report(self) -> None:
+        """Every node once."""
+        links: list[list[asyncio.StreamWriter]] = [[] for _ in range(AT_ONCE)]
+        for start in range(0, len(self.names), AT_ONCE):
+            names = self.names[start : start + AT_ONCE]
+            await asyncio.gather(*(self.report(name, (), links[n]) for n, name in enumerate(names)))
+
+    def tell_telemetry(self, name: str) -> None:
+        """An hour of curves of one node, as healthd sends them on a wish."""
+        report = decode(self._again(name), Report)
+        self.seq[name] += 1
+        body = msgspec.structs.replace(report, seq=self.seq[name] + 1, telemetry=msgspec.Raw(encode(curves())))
+        url = f"http://127.0.0.1:{self.port}/v1/nodes/{name}/report"
+        requests.post(url, encode(body), headers={"Authorization": f"Bearer ghd_{name}"}, timeout=10).raise_for_status()
+
+
+def curves() -> TelemetryPart:
+    """Eight GPUs, each reading with a shape of its own."""
+    now = time.monotonic() + 7200
+    last = bucket_of(now)
+    blocks = tuple(
+        TelemetryBlock(
+            f"0000:{gpu:02x}:00.0",
+            last - 119,
+            {
+                name: tuple(round(20 + 30 * place + 3 * gpu + (t * (gpu + 3) % 17), 1) for t in range(120))
+                for place, name in enumerate(GPU_SERIES)
+            },
+        )
+        for gpu in range(GPUS)
+    )
+    return TelemetryPart(now, blocks, BUCKET_S)
+
+
+def _faults(n: int, name: str) -> tuple[Finding, ...]:
+    if n % 3 == 0:
+        return (fault(name),)
+    component = Component(ComponentKind.GPU, f"GPU-{name}-0003-aaaa-bbbb", "0000:03:00.0", 3)
+    code, severity, summary = (
+        ("79", Severity.FATAL, "Xid 79: GPU has fallen off the bus")
+        if n % 3 == 1
+        else ("63", Severity.WARNING, "Xid 63: a row was marked for remapping")
+    )
+    found = finding_id(name, "xid", code, component, "o")
+    now = time.time()
+    return (
+        Finding(
+            id=found,
+            node=name,
+            check="xid",
+            code=code,
+            component=component,
+            severity=severity,
+            summary=summary,
+            first_seen=now - 900,
+            last_seen=now - 60,
+            origin="o",
+            count=n % 7 + 1,
+        ),
+    )
+
+
+def pages(fleet: Looked) -> list[str]:
+    """What is measured."""
+    broken = next(iter(fleet.broken))
+    return [
+        "/",
+        "/?by=switch&colour=health",
+        "/?by=none&broken=1",
+        "/fleet.json?by=rack",
+        "/nodes",
+        "/nodes?broken=1",
+        f"/nodes/{broken}",
+        f"/nodes/{broken}/deeds/hold",
+        "/search?q=gpu-0123",
+    ]
+
+
+def measure(fleet: Looked, times: int) -> bool:
+    """Print the table. Returns whether every page keeps to the budget."""
+    with requests.Session() as person:
+        url = f"http://127.0.0.1:{fleet.port}"
+        login = person.post(f"{url}/login", {"token": fleet.token, "next": "/"}, headers={"Origin": url}, timeout=30)
+        login.raise_for_status()
+        print("| page | p50 ms | p95 ms | most ms | KiB |\n|---|---|---|---|---|")
+        worst = 0.0
+        for path in pages(fleet):
+            took, size = [], 0
+            for _ in range(times):
+                begun = time.perf_counter()
+                answer = person.get(url + path, timeout=30)
+                size = len(answer.content)
+                took.append((time.perf_counter() - begun) * 1000)
+                assert answer.status_code == 200, (path, answer.status_code, answer.text[-400:])
+            p95 = statistics.quantiles(took, n=20)[18]
+            worst = max(worst, p95)
+            print(f"| `{path}` | {statistics.median(took):.0f} | {p95:.0f} | {max(took):.0f} | {size / 1024:.0f} |")
+    return worst <= BUDGET_MS
+
+
+def main() -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=12_500)
+    parser.add_argument("--times", type=int, default=40)
+    parser.add_argument("--stay", action="store_true")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        fleet = Looked(Path(folder), asked.nodes)
+        fleet.start()
+        time.sleep(1)  # until it has read who the nodes are
+        try:
+            asyncio.run(fleet.all_report())
+            if fleet.failed:
+                print(f"reports that failed: {fleet.failed}")
+            time.sleep(2)
+            fleet.tell_telemetry(next(iter(fleet.broken)))
+            kept = measure(fleet, asked.times) if asked.times else True
+            if asked.stay:
+                print(f"http://127.0.0.1:{fleet.port}/ with the token {fleet.token}", flush=True)
+                while fleet.process is not None and fleet.process.poll() is None:
+                    time.sleep(1)
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            fleet.stop()
+    print("every page keeps to the budget" if kept else f"OVER BUDGET: more than {BUDGET_MS:g} ms")
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (subprocess.SubprocessError, OSError) as error:
+        print(f"not on this machine: {error}")
+        sys.exit(3)

@@ -1,0 +1,154 @@
+"""The whole fleet as one picture: which node stands where, and in which state. Pure; compact, for fleets of 12 500 nodes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from remediator.model.places import KINDS
+from remediator.model.records import NodeRecord
+from remediator.model.rules import NodeState
+from vocabulary.health import Health
+
+STATES = tuple(state.value for state in NodeState)
+HEALTHS = (Health.HEALTHY.value, Health.DEGRADED.value, Health.UNHEALTHY.value, Health.UNKNOWN.value)
+NOT_GROUPED = "none"
+GROUPINGS = ("rack", "switch", "partition", NOT_GROUPED, *(kind for kind in KINDS if kind in {"image", "driver"}))
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_NUMBERS = re.compile(r"(\d+)")
+_GOOD_STATES = frozenset({NodeState.HEALTHY.value, NodeState.RETIRED.value})
+
+
+class Seen(msgspec.Struct, frozen=True, gc=False):
+    """One node, as far as pictures and lists need it."""
+
+    record: NodeRecord
+    health: str
+
+    @property
+    def state(self) -> str:
+        """Where it stands in its life."""
+        return self.record.state.value
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing about it wants attention."""
+        return self.state in _GOOD_STATES and (self.health == Health.HEALTHY.value or self.state != "healthy")
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which nodes: `match` is part of a name or a shell pattern; empty words mean any. `broken` leaves out those that are well."""
+
+    match: str = ""
+    state: str = ""
+    health: str = ""
+    place: str = ""  # KIND:NAME
+    broken: bool = False
+
+    def fits(self, seen: Seen) -> bool:
+        """Whether a node is among them."""
+        if (self.state and seen.state != self.state) or (self.health and seen.health != self.health):
+            return False
+        if (self.broken and seen.well) or (self.place and self.place not in seen.record.places.keys):
+            return False
+        name, match = seen.record.node, self.match
+        return not match or (fnmatchcase(name, match) if set(match) & set("*?[") else match in name)
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Nodes that share a place; a node's state is the letter at its place in `states`, an index into the words."""
+
+    name: str
+    nodes: tuple[str, ...]
+    states: str
+    healths: str
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """What the heat map draws, as of `at` (UTC s)."""
+
+    at: float
+    by: str
+    states: tuple[str, ...]
+    healths: tuple[str, ...]
+    groups: tuple[Group, ...]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One group in words: how many of its nodes are in which state and of which health."""
+
+    name: str
+    total: int
+    states: tuple[tuple[str, int], ...]
+    healths: tuple[tuple[str, int], ...]
+    broken: int
+
+
+def look(
+    records: Iterable[NodeRecord], health: Callable[[str], str], wanted: Wanted, by: str
+) -> list[tuple[str, list[Seen]]]:
+    """The nodes that are wanted, by the place they share, both in the order in which people count."""
+    found: dict[str, list[Seen]] = {}
+    for record in records:
+        seen = Seen(record, health(record.node))
+        if wanted.fits(seen):
+            found.setdefault(_place(record, by), []).append(seen)
+    for nodes in found.values():
+        nodes.sort(key=lambda seen: counting(seen.record.node))
+    return sorted(found.items(), key=lambda item: (not item[0], counting(item[0])))
+
+
+def picture(groups: Iterable[tuple[str, list[Seen]]], by: str, at: float) -> Picture:
+    """The groups, for the heat map."""
+    states = {word: _DIGITS[place] for place, word in enumerate(STATES)}
+    healths = {word: _DIGITS[place] for place, word in enumerate(HEALTHS)}
+    drawn = tuple(
+        Group(
+            name,
+            tuple(seen.record.node for seen in nodes),
+            "".join(states[seen.state] for seen in nodes),
+            "".join(healths[seen.health] for seen in nodes),
+        )
+        for name, nodes in groups
+    )
+    return Picture(at, by, STATES, HEALTHS, drawn)
+
+
+def rows(groups: Iterable[tuple[str, list[Seen]]]) -> list[Row]:
+    """The groups in words, the most broken first."""
+    found = [
+        Row(
+            name,
+            len(nodes),
+            _counts(STATES, (seen.state for seen in nodes)),
+            _counts(HEALTHS, (seen.health for seen in nodes)),
+            sum(not seen.well for seen in nodes),
+        )
+        for name, nodes in groups
+    ]
+    return sorted(found, key=lambda row: -row.broken)
+
+
+def counting(name: str) -> list[tuple[int, str]]:
+    """A key under which gpu-9 comes before gpu-10.
+
+    >>> sorted(["gpu-10", "gpu-9", "a"], key=counting)
+    ['a', 'gpu-9', 'gpu-10']
+    """
+    return [(int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in _NUMBERS.split(name)]
+
+
+def _place(record: NodeRecord, by: str) -> str:
+    if by == NOT_GROUPED:
+        return ""
+    places = record.places.of(by)
+    return places[0] if places else ""
+
+
+def _counts(words: Iterable[str], there: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    counted = Counter(there)
+    return tuple((word, counted[word]) for word in words if counted[word])

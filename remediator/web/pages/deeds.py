@@ -1,0 +1,149 @@
+"""What an operator may do to a node: first a page that says whom it hits, then the deed, as a call of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from remediator.api.service import Refusal
+from remediator.model.views import HoldWish, NodeView, StatusView, Words
+from remediator.model.views_jobs import JobView
+from remediator.web.visit import Visit
+
+HOUR_S = 3600.0
+HOURS = (0, 1, 4, 8, 24, 72)  # 0: until it is released
+
+
+class Deed(msgspec.Struct, frozen=True):
+    """One button. `fits` says whether it makes sense now; `isolates` whether the node takes no work afterwards."""
+
+    word: str
+    title: str
+    does: str
+    fits: Callable[[NodeView], bool]
+    needs_reason: bool = True
+    isolates: bool = False
+    timed: bool = False
+
+
+def _retired(node: NodeView) -> bool:
+    return node.state == "retired"
+
+
+DEEDS: dict[str, Deed] = {
+    deed.word: deed
+    for deed in (
+        Deed(
+            "hold",
+            "Hands off",
+            "The system does nothing with this node until you release it, whatever is found on it. What it had begun and "
+            "nobody confirmed yet is withdrawn. The scheduler is told nothing: work may still be placed here.",
+            lambda node: not _retired(node) and node.hands_off is None,
+            timed=True,
+        ),
+        Deed(
+            "release",
+            "Release",
+            "The system looks after this node again, and decides anew upon what is still found on it.",
+            lambda node: node.hands_off is not None,
+            needs_reason=False,
+        ),
+        Deed(
+            "cordon",
+            "Cordon",
+            "The scheduler places no new work here. It is your hold, in your name: the system never lifts it. What runs goes on.",
+            lambda node: not _retired(node) and node.held_by in {"", "?"},
+            isolates=True,
+        ),
+        Deed(
+            "uncordon",
+            "Uncordon",
+            "The scheduler may place work here again, whoever had it held, and without a preflight: it is your word that the node is well.",
+            lambda node: node.held_by != "",
+            needs_reason=False,
+        ),
+        Deed(
+            "retire",
+            "Retire",
+            "The node is no part of the cluster any more: its incident is closed, nothing is done with it, and limits that are "
+            "shares of the cluster shrink. The scheduler is told nothing.",
+            lambda node: not _retired(node),
+            isolates=True,
+        ),
+        Deed(
+            "unretire",
+            "Take back",
+            "The node is part of the cluster again, on probation.",
+            _retired,
+            needs_reason=False,
+        ),
+    )
+}
+
+
+def offered(visit: Visit, node: NodeView) -> list[Deed]:
+    """The buttons for this node and this person."""
+    if not visit.may_operate:
+        return []
+    return [d for d in DEEDS.values() if d.fits(node) and visit.knows("POST", f"/v1/nodes/{node.node}/{d.word}")]
+
+
+async def ask(visit: Visit) -> Response:
+    """`GET`: whom it hits, and the form."""
+    return await _form(visit, _deed(visit))
+
+
+async def do(visit: Visit) -> Response:
+    """`POST`: do it, durably, and go back to the node."""
+    deed, text = _deed(visit), visit.form.get("text", "").strip()
+    if deed.needs_reason and not text:
+        return await _form(visit, deed, "Write a reason: others will want to know.", 400)
+    try:
+        await visit.tell(f"/v1/nodes/{visit.node}/{deed.word}", _body(visit, deed, text))
+    except Refusal as refusal:
+        words = f"{refusal.problem.error}; {refusal.problem.todo}" if refusal.problem.todo else refusal.problem.error
+        return await _form(visit, deed, words, refusal.status)
+    return visit.go(f"/nodes/{visit.node}", deed.word)
+
+
+def _body(visit: Visit, deed: Deed, text: str) -> HoldWish | Words:
+    if not deed.timed:
+        return Words(text)
+    hours = visit.form.get("hours", "0")
+    if hours not in {str(hours) for hours in HOURS}:
+        raise Refusal(400, f"{hours[:20]!r} is no length that is offered", "choose one of the list")
+    return HoldWish(text, visit.now + int(hours) * HOUR_S if hours != "0" else None)
+
+
+def _deed(visit: Visit) -> Deed:
+    deed = DEEDS.get(visit.request.path_params["deed"])
+    if deed is None or not visit.knows("POST", f"/v1/nodes/{visit.node}/{deed.word}"):
+        raise HTTPException(404, "there is no such deed")
+    return deed
+
+
+async def _form(visit: Visit, deed: Deed, wrong: str = "", code: int = 200) -> Response:
+    node = await visit.ask(f"/v1/nodes/{visit.node}", NodeView)
+    status = await visit.ask("/v1/status", StatusView)
+    jobs = []
+    for name in node.jobs:
+        try:
+            jobs.append(await visit.ask(f"/v1/jobs/{name}", JobView))
+        except Refusal:  # its last rank left just now
+            continue
+    return await visit.page(
+        "deed.html.j2",
+        title=f"{deed.title} {node.node}",
+        status=code,
+        deed=deed,
+        node=node,
+        jobs=[(job, sum(rank.node == node.node for rank in job.ranks)) for job in jobs],
+        isolated=status.isolated,
+        isolated_max=status.isolated_max,
+        hours=HOURS,
+        wrong=wrong,
+        text=visit.form.get("text", ""),
+    )

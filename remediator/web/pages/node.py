@@ -1,0 +1,92 @@
+"""`/nodes/NAME`: one node: how it is, why, what comes next, what runs on it, its GPUs, their last hour, its past."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import Response
+
+from remediator.api.service import Refusal
+from remediator.model.views import EventList, IncidentView, NodeView
+from remediator.model.views_jobs import GpuList, GpuView
+from remediator.model.views_telemetry import TelemetryView
+from remediator.web.pages.deeds import offered
+from remediator.web.plots import plots
+from remediator.web.progress import doing, to_come
+from remediator.web.visit import Visit
+from vocabulary.wire import RankStatus
+
+EVENTS_SHOWN = 60
+
+# What a state means for the node's next hours, where no plan says it.
+MEANS = {
+    "healthy": "Takes work.",
+    "suspect": "Takes work; something speaks against it, and more must before it is taken out.",
+    "draining": "Takes no new work; what runs on it leaves.",
+    "quarantined": "Out of service by us; comes back through a passed preflight only.",
+    "resetting": "A reset or reboot is under way.",
+    "replacing": "Waits for people to replace or repair it.",
+    "testing": "A preflight runs; if it passes, the node comes back on probation.",
+    "probation": "Back in service, on trial.",
+    "operator-held": "A person keeps the system off it; nothing is done until they release it.",
+    "retired": "No part of the cluster any more.",
+}
+
+
+class OnNode(msgspec.Struct, frozen=True):
+    """What a job has here."""
+
+    job: str
+    attempt: int
+    world: int
+    ranks: tuple[RankStatus, ...]
+
+
+async def show(visit: Visit) -> Response:
+    """The page."""
+    name = visit.node
+    node = await visit.ask(f"/v1/nodes/{name}", NodeView)
+    gpus = await visit.ask("/v1/gpus", GpuList, node=name)
+    history = await visit.ask(f"/v1/nodes/{name}/history", EventList, limit=EVENTS_SHOWN)
+    incident = await _incident(visit, node.incident)
+    telemetry = await visit.ask(f"/v1/nodes/{name}/telemetry", TelemetryView)
+    record = visit.service.engine.snapshot.nodes[name]
+    return await visit.page(
+        "node.html.j2",
+        title=name,
+        node=node,
+        places=tuple(record.places.keys),
+        means=MEANS.get(node.state, ""),
+        incident=incident,
+        doing=doing(incident) if incident else "",
+        to_come=to_come(incident) if incident else (),
+        jobs=_jobs(node.ranks),
+        gpus=[(gpu, _beat(gpu, node)) for gpu in gpus.gpus],
+        history=history.events,
+        telemetry=telemetry,
+        plots=plots(telemetry.series, visit.now),
+        deeds=offered(visit, node),
+    )
+
+
+async def _incident(visit: Visit, name: str) -> IncidentView | None:
+    if not name:
+        return None
+    try:
+        return await visit.ask(f"/v1/incidents/{name}", IncidentView)
+    except Refusal:  # it was closed and cut off between the two questions
+        return None
+
+
+def _jobs(ranks: tuple[RankStatus, ...]) -> list[OnNode]:
+    found: dict[tuple[str, int], list[RankStatus]] = {}
+    for rank in ranks:
+        found.setdefault((rank.job, rank.attempt), []).append(rank)
+    return [
+        OnNode(job, attempt, max(r.world for r in here), tuple(sorted(here, key=lambda r: r.rank)))
+        for (job, attempt), here in sorted(found.items())
+    ]
+
+
+def _beat(gpu: GpuView, node: NodeView) -> RankStatus | None:
+    """The living rank on a GPU."""
+    return next((r for r in node.ranks if r.alive and r.gpu and r.gpu == gpu.uuid), None)
