@@ -83,7 +83,9 @@ def _deviation(recorded: Decision | None, replayed: Decision | None) -> Deviatio
 
 
 def _said(decision: Decision | None) -> str | None:
-    return None if decision is None else f"{decision.rule} → {decision.answer.value}: {decision.reason}"
+    if decision is None:
+        return None
+    return "; ".join([f"{decision.rule} → {decision.answer.value}: {decision.reason}", *decision.guards])
 
 
 def replayed_page(found: Replayed) -> Iterable[Block]:
