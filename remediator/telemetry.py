@@ -73,6 +73,8 @@ class Curves:
                 continue
             buckets = range(self._newest - BUCKETS + 1, self._newest + 1)
             points = [(bucket, value) for bucket in buckets if not isnan(value := kept[bucket % BUCKETS])]
+            if not points:  # it was told of an hour ago
+                continue
             times = tuple(round(self._begin + bucket * BUCKET_S) for bucket, _ in points)
             values = tuple(value for _, value in points)
             found += _reasons(index, times, values) if name == THROTTLE else [_view(index, name, times, values)]

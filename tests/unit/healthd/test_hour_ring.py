@@ -103,6 +103,13 @@ def test_only_what_the_centre_has_not_is_told_again() -> None:
     assert told(ring, now + 2 * HOUR_S) == {}
 
 
+def test_what_is_read_no_more_is_not_told_again_an_hour_later() -> None:
+    ring, gpu = HourRing(), gpus(1)[0].pci
+    feed(ring, 0, GpuReading(index=0, temperature_c=60, ecc_uncorrected=1))
+    feed(ring, HOUR_S, GpuReading(index=0, temperature_c=61))
+    assert {key: known(values) for key, values in told(ring, HOUR_S).items()} == {(gpu, "temperature"): [61.0]}
+
+
 def test_a_gpu_that_is_lost_tells_no_more_and_its_index_is_not_taken_for_it() -> None:
     ring, before = HourRing(), gpus(2)
     ring.take_sweep(Sweep(WALL, 0.01, (GpuReading(index=1, temperature_c=50),)), before, at(0))

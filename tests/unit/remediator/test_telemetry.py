@@ -131,6 +131,20 @@ def test_a_node_that_began_anew_is_asked_for_the_whole_again() -> None:
     assert wish.back_s == HOUR_S
 
 
+def test_what_the_node_tells_no_more_is_gone_after_an_hour() -> None:
+    telemetry = asked()
+    take(telemetry, part(START, 50.0), START)
+    for later_s in (0, HOUR_S / 2, HOUR_S - BUCKET_S):
+        telemetry.ask("n1", START + later_s)
+        take(telemetry, part(START + later_s, 700.0, name="power"), START + later_s)
+    now = START + HOUR_S - BUCKET_S
+    assert {series.name: len(series.values) for series in view(telemetry, now).series} == {"power": 3, "temperature": 1}
+    telemetry.ask("n1", START + HOUR_S)
+    take(telemetry, part(START + HOUR_S, 700.0, name="power"), START + HOUR_S)
+    names = {series.name: len(series.values) for series in view(telemetry, START + HOUR_S).series}
+    assert names == {"power": 3}
+
+
 def test_a_gpu_that_the_node_no_longer_names_is_forgotten() -> None:
     telemetry = asked()
     take(telemetry, part(START, 50.0, gpu=OTHER), START)
