@@ -34,6 +34,7 @@ from remediator.model.inputs import (
     Tick,
 )
 from remediator.model.records import Action, Incident, NodeRecord
+from remediator.model.standing import Standing
 from remediator.store.journal import Journal, StoreError
 from vocabulary.clock import Clock
 from vocabulary.finding import Finding
@@ -53,7 +54,7 @@ STUCK_S = 10.0  # a batch that takes longer is a trouble that people must see
 STOP_S = 10.0
 
 _Handed = tuple[AnyInput, Future[None] | None]
-_COPIED = ("nodes", "findings", "incidents", "actions", "holds")
+_COPIED = ("nodes", "findings", "incidents", "actions", "holds", "standing")
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -66,6 +67,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     holds: dict[str, NodeHold]
     ordered: dict[str, list[Action]] = {}  # open orders by node, so that thousands of polls need not search for theirs
     isolated_at: tuple[float, ...] = ()  # of the last day, oldest first, UTC s
+    standing: dict[str, Standing] = {}
     failed: dict[str, int] = {}  # deeds that failed one after another, by verb
 
     def orders_for(self, node: str, now: float) -> tuple[Order, ...]:

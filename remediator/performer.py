@@ -17,6 +17,7 @@ from remediator.act.scheduler import Remembers, Scheduler
 from remediator.act.webhooks.compose import message_of
 from remediator.act.webhooks.follow_up import Standing, taken_up
 from remediator.act.webhooks.telling import Telling
+from remediator.by_hand import BY_HAND, CORDON, REASON, SEEN, UNCORDON
 from remediator.engine import Engine, Snapshot
 from remediator.holds import contradicts
 from remediator.model.delivery import Message
@@ -30,7 +31,7 @@ from vocabulary.clock import Clock
 log = logging.getLogger(__name__)
 WORKERS = 4
 DOUBT_S = 0.05
-_HOLDING = frozenset({Verb.CORDON.value, "resume", "evict"})
+_HOLDING = frozenset({Verb.CORDON.value, "resume", "evict"}) | BY_HAND
 
 
 class Performer:
@@ -156,6 +157,10 @@ class Performer:
             return self._scheduler.evict(action.node)
         if action.verb == Verb.CORDON.value:
             return self._scheduler.cordon(action.node, f"{REASON_PREFIX} {action.reason}")
+        if action.verb == CORDON:
+            return self._scheduler.cordon_for(action.node, str(action.data[REASON]))
+        if action.verb == UNCORDON:
+            return self._scheduler.uncordon_for(action.node, str(action.data[SEEN]))
         return self._deeds.do(action, self._message(action))
 
     def _message(self, action: Action) -> Message:

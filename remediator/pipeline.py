@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from remediator import hands_off, holds, incidents, people, silence, verdicts
+from remediator import by_hand, hands_off, holds, incidents, people, silence, standing, verdicts
 from remediator.decide import breaker
 from remediator.decide.choose import decide, may_change
 from remediator.decide.lifecycle import IllegalTransition, move
@@ -20,19 +20,25 @@ from remediator.decide.wide_ends import reset_breaker, review
 from remediator.holds import answered, compare
 from remediator.model.hold import Result
 from remediator.model.inputs import (
+    ActionCancelled,
     ActionEnded,
+    AlertsSilenced,
     AnyInput,
     Approved,
     BreakerReset,
+    ByHand,
     FindingsReported,
     HoldsObserved,
     InventoryChanged,
+    ModeSet,
     NodeSaid,
     OrderAnswered,
     PersonSaid,
     PlacementChanged,
     PolicyChanged,
+    ReceiverTried,
     Reopened,
+    SilenceEnded,
     SilenceObserved,
     Tick,
     TopologyObserved,
@@ -62,11 +68,12 @@ _FROM_ORDER = {
 def handle(state: ClusterState, item: AnyInput, settings: Settings) -> None:
     """Take in one input and carry every affected incident as far as it goes."""
     touched = _apply(state, item, settings)
+    settings = standing.in_force(state, settings)
     for incident_id in _incidents_on(state, touched):
         try:
             if (
                 touched is not None
-                or isinstance(item, PolicyChanged)
+                or isinstance(item, PolicyChanged | ModeSet)
                 or may_change(state, incident_id, settings.policy, item.at)
             ):
                 decide(state, state.incidents[incident_id], settings, item.at)
@@ -91,8 +98,10 @@ def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] 
         return _node_says(state, item, settings)
     if isinstance(item, Approved | PersonSaid | Reopened):
         return people.spoken(state, item)
-    if isinstance(item, NodeSaid):
-        return hands_off.said(state, item)
+    if isinstance(item, NodeSaid | ByHand | ActionCancelled):
+        return _of_a_node(state, item)
+    if isinstance(item, ModeSet | AlertsSilenced | SilenceEnded | ReceiverTried):
+        return standing.said(state, item)
     if isinstance(item, PolicyChanged):
         state.note(item.at, "policy", f"policy {item.digest} ({item.source}) is in force")
         return None
@@ -107,6 +116,12 @@ def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] 
         return _order_answered(state, item)
     _time_passed(state, item, settings)
     return None
+
+
+def _of_a_node(state: ClusterState, item: NodeSaid | ByHand | ActionCancelled) -> set[str]:
+    if isinstance(item, ActionCancelled):
+        return by_hand.cancelled(state, item)
+    return by_hand.said(state, item) if isinstance(item, ByHand) else hands_off.said(state, item)
 
 
 def _node_says(
@@ -194,6 +209,7 @@ def _action_ended(state: ClusterState, item: ActionEnded) -> set[str]:
     action = replace(action, state=ended, attempts=attempts, finished_at=item.at, detail=detail)
     state.put_action(action)
     answered(state, action, item.at)
+    by_hand.ended(state, action, item.at)
     _note_action(state, action, "action_ended", f"{result.value}: {detail}" if detail else result.value, item.at)
     return {action.node}
 
@@ -264,6 +280,8 @@ def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
     incidents.open_missing(state, item.at)
     hands_off.time_passed(state, item.at)
     holds.time_passed(state, item.at)
+    by_hand.time_passed(state, item.at)
+    standing.time_passed(state, item.at)
     _nothing_ahead(state, item.at)
     for node in state.nodes_in(NodeState.PROBATION):
         well = state.incident_of(node.node) is None and not state.grave_on(node.node)

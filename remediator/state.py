@@ -34,6 +34,7 @@ from remediator.model.records import (
     NodeRecord,
 )
 from remediator.model.rules import NodeState
+from remediator.model.standing import Standing
 from remediator.recent import CAUSE_OVER, DEED_DONE, DEED_FAILED, RESET, SUSPECTED, Streak, Suspects
 from vocabulary.finding import Finding, Severity
 
@@ -62,6 +63,7 @@ class Changes:
     occurrences: list[Occurrence] = dataclasses.field(default_factory=list)
     audit: list[AuditEvent] = dataclasses.field(default_factory=list)
     settled: dict[str, str] = dataclasses.field(default_factory=dict)  # finding → who dealt with it, empty: nobody
+    standing: dict[str, Standing | None] = dataclasses.field(default_factory=dict)  # None: no longer
 
     def __bool__(self) -> bool:
         return any(getattr(self, field.name) for field in dataclasses.fields(self))
@@ -80,6 +82,7 @@ class ClusterState:
     )  # finding → the closed incident that dealt with it
     isolated_at: list[float] = dataclasses.field(default_factory=list)
     holds: dict[str, NodeHold] = dataclasses.field(default_factory=dict)
+    standing: dict[str, Standing] = dataclasses.field(default_factory=dict)
     topology: dict[str, dict[str, Places]] = dataclasses.field(default_factory=dict)  # source → node → where it stands
     history: History = dataclasses.field(default_factory=History)
     changes: Changes = dataclasses.field(default_factory=Changes)
@@ -103,9 +106,10 @@ class ClusterState:
         actions: Iterable[Action],
         occurrences: Iterable[Occurrence],
         settled: Iterable[tuple[str, str]] = (),
+        standing: Iterable[tuple[str, Standing]] = (),
     ) -> ClusterState:
         """The state that these rows describe; nothing of it counts as changed."""
-        state = cls(settled=dict(settled))
+        state = cls(settled=dict(settled), standing=dict(standing))
         for node in nodes:
             state.put_node(node)
         state.topology[EARLIER] = {name: node.places for name, node in state.nodes.items()}
@@ -209,8 +213,23 @@ class ClusterState:
             at, drill = incident.closed_at or 0.0, incident.injected
             self.remember(Occurrence(at, CAUSE_OVER, incident.node, incident=incident.id, injected=drill))
 
+    def put_standing(self, name: str, said: Standing | None) -> None:
+        """Store what a person said of the whole cluster; None: it does not count any more."""
+        if said is None:
+            self.standing.pop(name, None)
+        else:
+            self.standing[name] = said
+        self.changes.standing[name] = said
+
     def put_action(self, action: Action) -> None:
-        """Store an action as it stands now."""
+        """Store an action as it stands now. What a person ordered by hand belongs to no incident, and leaves once it is over."""
+        if not action.incident:
+            self.changes.actions[action.id] = action
+            if action.state.final:
+                self.actions.pop(action.id, None)
+            else:
+                self.actions[action.id] = action
+            return
         before = self.actions.get(action.id)
         if before is None:
             self._actions_of.setdefault(action.incident, []).append(action.id)

@@ -16,7 +16,14 @@ from pathlib import Path
 
 import msgspec
 
-from remediator.act.scheduler import before_cordon, before_resume, our_reason
+from remediator.act.scheduler import (
+    before_cordon,
+    before_cordon_for,
+    before_resume,
+    before_uncordon_for,
+    our_reason,
+    their_reason,
+)
 from remediator.model.hold import REASON_PREFIX, NodeHold, Outcome, Owner, Result
 from vocabulary.clock import Clock
 
@@ -66,6 +73,22 @@ class LocalScheduler:
         done = Outcome(Result.DONE, f"{node} may be used again")
         return self._change(
             node, before_resume, lambda holds: {name: hold for name, hold in holds.items() if name != node}, done
+        )
+
+    def cordon_for(self, node: str, reason: str) -> Outcome:
+        """Write their hold."""
+        hold = LocalHold(their_reason(reason), self._clock.wall())
+        done = Outcome(Result.DONE, f"{node} is held: {hold.reason}")
+        return self._change(node, before_cordon_for, lambda holds: {**holds, node: hold}, done)
+
+    def uncordon_for(self, node: str, seen: str) -> Outcome:
+        """Remove the hold, whoever's it is."""
+        done = Outcome(Result.DONE, f"{node} may be used again")
+        return self._change(
+            node,
+            lambda hold: before_uncordon_for(hold, seen),
+            lambda holds: {name: hold for name, hold in holds.items() if name != node},
+            done,
         )
 
     def evict(self, node: str) -> Outcome:

@@ -1,7 +1,7 @@
 """What every scheduler must be able to do for us: a state to *hold*, asked for again and again until it holds.
 
-Ownership is the rule that matters: an operator's own drain wins, and only what we placed is lifted by us. The two
-functions below are that rule; every backend asks them about the node as it is *now*, right before it acts.
+Ownership is the rule that matters: an operator's own drain wins, and only what we placed is lifted by us, unless a person
+says so by name. The functions below are that rule; every backend asks them about the node as it is *now*, right before it acts.
 """
 
 from __future__ import annotations
@@ -32,6 +32,14 @@ class Scheduler(Protocol):
 
     def resume(self, node: str) -> Outcome:
         """Lift the hold that we placed on `node`."""
+        ...
+
+    def cordon_for(self, node: str, reason: str) -> Outcome:
+        """Take `node` out of service in a person's name, for their `reason`: from then on the hold is an operator's."""
+        ...
+
+    def uncordon_for(self, node: str, seen: str) -> Outcome:
+        """Put `node` back into service as a person's own deed, whoever holds it, if the reason is still the one they saw."""
         ...
 
     def evict(self, node: str) -> Outcome:
@@ -77,6 +85,40 @@ def before_resume(hold: NodeHold) -> Outcome | None:
     if hold.owner is not Owner.US:
         return Outcome(Result.REFUSED, f"not ours to lift: {hold.owner.value} holds {hold.node}: {hold.reason}")
     return None
+
+
+def before_cordon_for(hold: NodeHold) -> Outcome | None:
+    """The answer to a person's cordon that must not be carried out, or None: go on. What we hold becomes theirs."""
+    if hold.schedulable is None:
+        return Outcome(Result.FAILED if hold.known else Result.UNKNOWN, hold.reason)
+    if hold.owner is Owner.OPERATOR:
+        return Outcome(Result.ALREADY, f"an operator holds {hold.node} already: {hold.reason or 'no reason given'}")
+    return None
+
+
+def before_uncordon_for(hold: NodeHold, seen: str) -> Outcome | None:
+    """The answer to a person's uncordon that must not be carried out, or None: go on."""
+    if hold.schedulable is None:
+        return Outcome(Result.FAILED if hold.known else Result.UNKNOWN, hold.reason)
+    if hold.schedulable:
+        return Outcome(Result.ALREADY, f"{hold.node} is in service")
+    if hold.owner is Owner.SCHEDULER:
+        return Outcome(Result.REFUSED, f"the scheduler itself keeps {hold.node} out: {hold.reason}")
+    if hold.reason != seen:
+        return Outcome(Result.REFUSED, f"{hold.node} is held for another reason by now: {hold.reason or 'none given'}")
+    return None
+
+
+def their_reason(text: str) -> str:
+    """One line of bounded length that no scheduler takes for ours.
+
+    Raises:
+        ValueError: it begins with our prefix.
+    """
+    line = " ".join(text.split())
+    if line.startswith(REASON_PREFIX):
+        raise ValueError(f"a person's reason does not begin with {REASON_PREFIX!r}")
+    return line[:REASON_LENGTH_MAX]
 
 
 def our_reason(text: str) -> str:

@@ -6,9 +6,11 @@ from msgspec.structs import replace
 
 from remediator.decide.context import Context, failed, succeeded
 from remediator.decide.guards import ask
-from remediator.model.plan import Mode, StepRun, StepState
+from remediator.model.plan import ONLY_TELLING, Mode, StepRun, StepState, Verb
+from remediator.model.standing import MODE, ModeSaid
 
 _LEFT_TO_PEOPLE = {Mode.RECOMMEND, Mode.OBSERVE}
+_GOES_ON = ONLY_TELLING | {Verb.PREFLIGHT, Verb.RETURN_TO_SERVICE}  # giving a node back is never kept from going on
 
 
 def begin(context: Context, run: StepRun) -> StepRun:
@@ -19,6 +21,8 @@ def begin(context: Context, run: StepRun) -> StepRun:
     if step.mode in _LEFT_TO_PEOPLE:
         context.note("step_left", f"{step} is left to people: its mode is {step.mode.value}")
         return succeeded(run, f"left to people (mode {step.mode.value})")
+    if stopped := _stopped(context, run):
+        return replace(run, detail=stopped)
     if step.mode is Mode.APPROVE and context.approval(run) not in context.incident.approved:
         if not run.detail:
             context.note("approval_wanted", f"{step} waits for a person's word")
@@ -33,3 +37,11 @@ def begin(context: Context, run: StepRun) -> StepRun:
     return (
         failed(waiting, f"guards refused for {step.timeout_s:g} s: {waiting.detail}") if now >= wait_until else waiting
     )
+
+
+def _stopped(context: Context, run: StepRun) -> str:
+    """Why no step that changes something begins, plan or no plan: a person's word about the mode. Empty: it may."""
+    said = context.state.standing.get(MODE)
+    if not isinstance(said, ModeSaid) or said.mode not in _LEFT_TO_PEOPLE or run.step.verb in _GOES_ON:
+        return ""
+    return f"waits: {said.actor} set the mode to {said.mode.value}"

@@ -13,6 +13,7 @@ from remediator.model.hold import NodeHold, Outcome
 from remediator.model.places import Places
 from remediator.model.plan import Mode
 from remediator.model.records import Incident, JobRef
+from remediator.model.standing import AlertSilence
 from vocabulary.finding import Finding
 from vocabulary.order import OrderUpdate
 
@@ -117,6 +118,23 @@ class NodeSaid(Input, frozen=True, tag="node_said", omit_defaults=True):
     until: float | None = None
 
 
+class HandWord(str, enum.Enum):
+    """What a person may have the centre do in the scheduler, in their name."""
+
+    CORDON = "cordon"
+    UNCORDON = "uncordon"  # whoever holds it
+
+
+class ByHand(Input, frozen=True, tag="by_hand", omit_defaults=True):
+    """A person wants a node out of the scheduler's service, or in it, as their own deed."""
+
+    node: str
+    word: HandWord
+    actor: str
+    address: str = ""
+    text: str = ""
+
+
 class Reopened(Input, frozen=True, tag="reopened", omit_defaults=True):
     """A person wants a closed incident open again; here it is as it was closed, with its findings."""
 
@@ -140,6 +158,48 @@ class BreakerReset(Input, frozen=True, tag="breaker_reset"):
 
     actor: str
     text: str = ""
+    address: str = ""
+
+
+class ModeSet(Input, frozen=True, tag="mode_set", omit_defaults=True):
+    """A person says how far automation may go from now on; None: as far as the configuration says."""
+
+    mode: Mode | None
+    actor: str
+    text: str = ""
+    address: str = ""
+
+
+class ActionCancelled(Input, frozen=True, tag="cancelled", omit_defaults=True):
+    """A person wants a planned action not to be carried out, and what was to come after it neither."""
+
+    action: str
+    actor: str
+    text: str = ""
+    address: str = ""
+
+
+class AlertsSilenced(Input, frozen=True, tag="silenced", omit_defaults=True):
+    """A person wants nobody to be told of some alerts for a time; we act all the same."""
+
+    silence: AlertSilence
+    address: str = ""
+
+
+class SilenceEnded(Input, frozen=True, tag="silence_ended", omit_defaults=True):
+    """A person ends a silence before its time."""
+
+    silence: str
+    actor: str
+    text: str = ""
+    address: str = ""
+
+
+class ReceiverTried(Input, frozen=True, tag="receiver_tried", omit_defaults=True):
+    """A person is about to send a receiver a test message."""
+
+    receiver: str
+    actor: str
     address: str = ""
 
 
@@ -176,11 +236,17 @@ AnyInput = (
     | Approved
     | PersonSaid
     | NodeSaid
+    | ByHand
     | Reopened
     | PolicyChanged
     | TopologyObserved
     | SilenceObserved
     | VerdictsReached
     | BreakerReset
+    | ModeSet
+    | ActionCancelled
+    | AlertsSilenced
+    | SilenceEnded
+    | ReceiverTried
     | Tick
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ from remediator.model.inputs import AnyInput
 from remediator.model.occurrence import Occurrence
 from remediator.model.records import Action, AuditEvent, Decision, Incident, NodeRecord
 from remediator.model.rules import PRESENT_MAX_S, WINDOW_MAX_S
+from remediator.model.standing import Standing
 from remediator.state import Changes, ClusterState
 from remediator.store import audit, rows, schema, upgrade
 from remediator.store.database import StoreError, file_of, open_engine, parsed, unusable
@@ -113,13 +114,17 @@ class Journal:
             present = columns.active.is_(True) | (columns.last_seen > now - PRESENT_MAX_S)
             findings = {f.id: f for f in _records(db, schema.findings, Finding, present) + _named(db, sorted(wanted))}
             settled = db.execute(select(columns.id, columns.settled_by).where(present, columns.settled_by != ""))
+            said = db.execute(select(schema.standing.c.id, schema.standing.c.body))
+            of_people = schema.actions.c.incident == ""
+            wanted_actions = schema.actions.c.incident.in_(open_ids) | (of_people & schema.actions.c.final.is_(False))
             return ClusterState.restored(
                 nodes=_records(db, schema.nodes, NodeRecord),
                 findings=findings.values(),
                 incidents=incidents,
-                actions=_records(db, schema.actions, Action, schema.actions.c.incident.in_(open_ids)),
+                actions=_records(db, schema.actions, Action, wanted_actions),
                 occurrences=_records(db, schema.occurrences, Occurrence, schema.occurrences.c.at > now - WINDOW_MAX_S),
                 settled=[(finding, incident) for finding, incident in settled],
+                standing=[(name, msgspec.json.decode(body, type=Standing)) for name, body in said],
             )
 
     def commit(self, inputs: Sequence[AnyInput], changes: Changes, epoch: int, batch: int | None = None) -> None:
@@ -146,6 +151,7 @@ class Journal:
             _upsert(db, schema.incidents, [rows.incident_row(i) for i in changes.incidents.values()])
             _upsert(db, schema.decisions, [rows.decision_row(d) for d in changes.decisions.values()])
             _upsert(db, schema.actions, [rows.action_row(a) for a in changes.actions.values()])
+            _stand(db, changes.standing)
             _insert(db, schema.occurrences, [rows.occurrence_row(o) for o in changes.occurrences])
             _insert(db, schema.inputs, [rows.input_row(i, epoch) for i in inputs])
             audit.append(db, changes.audit, epoch)
@@ -244,6 +250,14 @@ def _settle(db: Connection, settled: dict[str, str]) -> None:
         table = schema.findings
         update = table.update().where(table.c.id == bindparam("finding")).values(settled_by=bindparam("incident"))
         db.execute(update, [{"finding": finding, "incident": incident} for finding, incident in settled.items()])
+
+
+def _stand(db: Connection, said: Mapping[str, Standing | None]) -> None:
+    """Write what people said of the whole cluster, and drop what does not count any more."""
+    table = schema.standing
+    _upsert(db, table, [{"id": name, "body": rows.body(each)} for name, each in said.items() if each is not None])
+    if over := [name for name, each in said.items() if each is None]:
+        db.execute(table.delete().where(table.c.id.in_(over)))
 
 
 def _named(db: Connection, ids: Sequence[str], at_once: int = 1000) -> list[Finding]:

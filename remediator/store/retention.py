@@ -48,6 +48,7 @@ class Housekeeper:
         pieces: list[tuple[int, Callable[[Connection, float, int], int]]] = [
             (keep.inputs_days, _inputs),
             (keep.history_days, _incidents),
+            (keep.history_days, _by_hand),
             (keep.history_days, _findings),
             (keep.history_days, _occurrences),
             (keep.history_days, _set_aside),
@@ -108,6 +109,16 @@ def _incidents(db: Connection, before: float, _epoch: int) -> int:
         for other in (schema.decisions, schema.actions, schema.evidence):
             db.execute(delete(other).where(other.c.incident.in_(ids)))
         db.execute(delete(table).where(table.c.id.in_(ids)))
+    return len(ids)
+
+
+def _by_hand(db: Connection, before: float, _epoch: int) -> int:
+    """What people had done in the scheduler belongs to no incident that it could go with."""
+    columns = schema.actions.c
+    over = select(columns.id).where(columns.incident == "", columns.final.is_(True), columns.planned_at < before)
+    ids = db.execute(over.limit(ROWS)).scalars().all()
+    if ids:
+        db.execute(delete(schema.actions).where(columns.id.in_(ids)))
     return len(ids)
 
 

@@ -253,12 +253,58 @@ def test_a_scheduler_that_cannot_be_asked_says_so_and_recovers(world: World) -> 
         for hold in world.scheduler.observe(NODES).values():
             assert hold.schedulable is None
             assert hold.reason
-        failed = [world.scheduler.cordon("node2", OURS), world.scheduler.resume("node1")]
+        failed = [
+            world.scheduler.cordon("node2", OURS),
+            world.scheduler.resume("node1"),
+            world.scheduler.cordon_for("node2", THEIRS),
+            world.scheduler.uncordon_for("node1", OURS),
+        ]
     finally:
         world.come_back()
-    assert [outcome.result for outcome in failed] == [Result.FAILED, Result.FAILED]
+    assert [outcome.result for outcome in failed] == [Result.FAILED] * 4
     assert all(outcome.detail for outcome in failed)
     assert see_when(world, lambda hold: hold.schedulable is not None, "an answer", "node2").owner is Owner.NOBODY
+
+
+THEIRS = "by kim: Größe der Lüfter prüfen, rack r12"
+
+
+@pytest.mark.parametrize("ours_before", [False, True])
+def test_a_cordon_in_a_persons_name_is_theirs(world: World, *, ours_before: bool) -> None:
+    if ours_before:
+        world.scheduler.cordon("node1", OURS)
+    assert world.scheduler.cordon_for("node1", THEIRS).result is Result.DONE
+    hold = see(world)
+    assert (hold.schedulable, hold.owner, hold.reason) == (False, Owner.OPERATOR, THEIRS)
+    assert world.scheduler.cordon_for("node1", THEIRS).result is Result.ALREADY
+    assert world.scheduler.cordon("node1", OURS).result is Result.REFUSED
+    assert world.scheduler.resume("node1").result is Result.REFUSED
+    assert see(world, "node2").schedulable is True
+
+
+@pytest.mark.parametrize("whose", ["ours", "theirs through us", "theirs past us"])
+def test_a_person_lifts_whatever_hold_they_saw(world: World, whose: str) -> None:
+    if whose == "ours":
+        world.scheduler.cordon("node1", OURS)
+    elif whose == "theirs through us":
+        world.scheduler.cordon_for("node1", THEIRS)
+    else:
+        world.operator_holds("node1", "fan replacement")
+    seen = see(world).reason
+    refused = world.scheduler.uncordon_for("node1", "what stood there before")
+    assert refused.result is Result.REFUSED
+    assert seen in refused.detail
+    assert see(world).reason == seen
+    assert world.scheduler.uncordon_for("node1", seen).result is Result.DONE
+    hold = see_when(world, lambda hold: hold.schedulable is True, "node1 to be free again")
+    assert (hold.owner, hold.reason) == (Owner.NOBODY, "")
+    assert world.scheduler.uncordon_for("node1", seen).result is Result.ALREADY
+
+
+def test_a_persons_reason_is_never_taken_for_ours(world: World) -> None:
+    with pytest.raises(ValueError, match="does not begin with 'gpu-healthd:'"):
+        world.scheduler.cordon_for("node1", "gpu-healthd: inc-1")
+    assert see(world).schedulable is True
 
 
 def test_a_reason_that_we_would_not_know_again_is_a_mistake(world: World) -> None:

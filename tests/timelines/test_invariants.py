@@ -14,15 +14,20 @@ import tests.timelines.story as stories
 from remediator.decide.budget import Budget
 from remediator.model.hold import NodeHold, Outcome, Owner, Result
 from remediator.model.inputs import (
+    ActionCancelled,
     ActionEnded,
     BreakerReset,
+    ByHand,
     FindingsReported,
+    HandWord,
     HoldsObserved,
+    ModeSet,
     NodeSaid,
     NodeWord,
     SilenceObserved,
     Tick,
 )
+from remediator.model.plan import Mode
 from remediator.model.records import ActionState
 from remediator.model.rules import NodeState
 from remediator.playbook.load import load_policy
@@ -48,11 +53,13 @@ rules:
     steps: [[cordon, {notify_trainer: abort}], drain, {reset_gpu: , on_failure: replace}, preflight, return_to_service]
 """
 DAY_S = 86_400.0
+HANDS = ("cordon_by_hand", "uncordon_by_hand")
 EVENTS = 150
 WEIGHTS = {
     "finding": 8, "drill": 1, "again": 3, "cordoned": 4, "drained": 3, "operator": 2, "takes_over": 1, "lifts": 1, "word": 1,
     "forgets": 1, "orders": 4, "goes_on": 20, "resumed": 3, "cleared": 3, "job": 2, "silent": 1, "reset": 1, "after": 10,
 }  # fmt: skip
+BY_HAND = WEIGHTS | {"by_hand": 4, "hand_answered": 4, "cancel": 2, "mode": 2}
 TIGHT_AGAIN = Limits(level=3, per_hour=3, gap_s=120.0, per_job_hour=1, per_job_day=3)
 seeds = st.integers(0, 2**32)
 
@@ -67,13 +74,14 @@ def drain_all(tmp_path_factory: pytest.TempPathFactory) -> object:
 class Teller:
     """Turns chance into inputs: mostly what moves a plan on, and between it what may do harm."""
 
-    def __init__(self, story: Watched, seed: int) -> None:
+    def __init__(self, story: Watched, seed: int, weights: dict[str, int] = WEIGHTS) -> None:
         self.story = story
+        self.weights = weights
         self.chance = random.Random(seed)  # noqa: S311 - the same story every time
         self.raised: list[Finding] = []
 
     def play(self) -> Watched:
-        for what in self.chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=EVENTS):
+        for what in self.chance.choices(list(self.weights), list(self.weights.values()), k=EVENTS):
             self.story.now += 0.01  # ids follow from a cause and its time: what opens twice in one instant is one thing
             getattr(self, what)()
         return self.story
@@ -118,6 +126,31 @@ class Teller:
     def word(self) -> None:
         word, until = self.chance.choice(list(NodeWord)), self.chance.choice([None, self.story.now + 500.0])
         self.story.tell(NodeSaid(at=self.story.now, node=self.one_held, word=word, actor="ann", until=until))
+
+    def by_hand(self) -> None:
+        word, actor = self.chance.choice(list(HandWord)), self.chance.choice(["ann", "kim"])
+        self.story.tell(ByHand(at=self.story.now, node=self.one_held, word=word, actor=actor, text="mine"))
+
+    def hand_answered(self) -> None:
+        """Mostly done, and then the scheduler shows it: before or after the answer, or never."""
+        for action in [a for a in self.story.state.actions.values() if a.verb in HANDS]:
+            result = self.chance.choice([Result.DONE] * 4 + list(Result))
+            free, shown = action.verb == "uncordon_by_hand", self.chance.choice(["before", "after", "never"])
+            owner = Owner.NOBODY if free else Owner.OPERATOR
+            if result is Result.DONE and shown == "before":
+                self.story.hold(action.node, owner=owner, schedulable=free)
+            self.story.scheduler_answers(action.verb, result, action.node)
+            if result is Result.DONE and shown == "after":
+                self.story.hold(action.node, owner=owner, schedulable=free)
+
+    def cancel(self) -> None:
+        if actions := sorted(self.story.state.actions):
+            action = self.chance.choice(actions)
+            self.story.tell(ActionCancelled(at=self.story.now, action=action, actor="kim"))
+
+    def mode(self) -> None:
+        mode = self.chance.choice([*Mode, Mode.ACT, Mode.ACT, None, None])
+        self.story.tell(ModeSet(at=self.story.now, mode=mode, actor="ann"))
 
     def forgets(self) -> None:
         gone = NodeHold(self.one_held, None, known=False, reason="no such node")
@@ -182,6 +215,13 @@ def test_the_shipped_policy_never_exceeds_a_limit(seed: int) -> None:
     Teller(Watched(stories.settings(budget=budget), NODES, TIGHT_AGAIN), seed).play()
 
 
+@given(seeds)
+@settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_what_people_have_done_by_hand_breaks_no_rule(drain_all: object, seed: int) -> None:
+    budget = replace(TIGHT, breaker_nodes_min=NODES)
+    Teller(Watched(stories.settings(policy=drain_all, budget=budget), NODES), seed, BY_HAND).play()
+
+
 @pytest.mark.parametrize("seed", FOUND)
 def test_stories_that_once_broke_a_rule(seed: int) -> None:
     budget = replace(TIGHT, breaker_nodes_min=NODES)
@@ -196,6 +236,12 @@ def test_the_random_timelines_see_what_they_are_to_judge(drain_all: object) -> N
     assert sum(story.taken_over for story in told) > 2
     assert {NodeState.OPERATOR_HELD, NodeState.RETIRED, NodeState.PROBATION} <= seen
     assert max(len(story.isolated) for story in told) > 5
+    told = [
+        Teller(Watched(stories.settings(policy=drain_all, budget=budget), NODES), n, BY_HAND).play() for n in range(4)
+    ]
+    assert sum(story.by_hand for story in told) > 10
+    assert sum(story.kinds().count("action_cancelled") for story in told) > 2
+    assert sum(story.kinds().count("mode_set") for story in told) > 4
 
 
 def test_a_policy_that_would_drain_everything_drains_the_budget_and_no_more(drain_all: object) -> None:

@@ -14,6 +14,8 @@ from remediator.model.inputs import (
     ActionEnded,
     AnyInput,
     BreakerReset,
+    ByHand,
+    HandWord,
     HoldsObserved,
     NodeSaid,
     NodeWord,
@@ -65,6 +67,11 @@ class Watched(Story):
         self.kept_off: dict[str, float] = {}  # hands off by word, until when
         self.kept_since: dict[str, float] = {}
         self.retired: set[str] = set()
+        self.asked: dict[
+            str, tuple[HandWord, str]
+        ] = {}  # what a person last had the centre do in the scheduler, and who
+        self.given_up: dict[str, float] = {}  # held by us when a person had it uncordoned, and since when
+        self.by_hand = 0  # of what people asked for, carried out
         self.trial: dict[str, float] = {}
         super().__init__(rules, nodes)
         half = nodes // 2
@@ -110,7 +117,7 @@ class Watched(Story):
                     self.placed.setdefault(
                         hold.node, item.at
                     )  # by the scheduler's own word, whatever else is asked of it
-        elif isinstance(item, NodeSaid):
+        elif isinstance(item, NodeSaid | ByHand):
             self._hear_word(item)
         elif isinstance(item, ActionEnded | OrderAnswered):
             self._hear_outcome(item)
@@ -118,8 +125,14 @@ class Watched(Story):
             del self.kept_off[node]
         self.kept_since = {node: self.kept_since.get(node, item.at) for node in self.kept_off}
 
-    def _hear_word(self, item: NodeSaid) -> None:
-        if item.word is NodeWord.HOLD and item.node not in self.retired:
+    def _hear_word(self, item: NodeSaid | ByHand) -> None:
+        if isinstance(item, ByHand):
+            if item.node in self.retired:
+                return
+            self.asked[item.node] = (item.word, item.actor)
+            if item.word is HandWord.UNCORDON and item.node in self.held_before:
+                self.given_up.setdefault(item.node, item.at)
+        elif item.word is NodeWord.HOLD and item.node not in self.retired:
             self.kept_off[item.node] = item.until or float("inf")
         elif item.word is NodeWord.RELEASE:
             self.kept_off.pop(item.node, None)
@@ -142,6 +155,10 @@ class Watched(Story):
             self.operators.discard(action.node)  # the scheduler would not have taken ours
         elif action.verb == "cordon" and item.outcome.result is Result.REFUSED:
             self.operators.add(action.node)
+        elif item.outcome.result in (Result.DONE, Result.ALREADY) and not action.incident:
+            self.by_hand += 1
+            if action.verb == "uncordon_by_hand":
+                self.operators.discard(action.node)
 
     def _busy(self) -> set[str]:
         acting = {i.node for i in self.state.incidents.values() if i.state is IncidentState.ACTING}
@@ -179,6 +196,9 @@ class Watched(Story):
                 self.placed.pop(action.node, None)  # it may be carried out all the same
 
     def _check_planned(self, action: Action) -> None:
+        if not action.incident:
+            self._check_by_hand(action)
+            return
         decision = self.decisions[action.decision]
         assert decision.policy, f"{decision.id} names no policy"
         assert decision.findings or decision.policy == "built-in", f"{decision.id} names no evidence"
@@ -195,6 +215,14 @@ class Watched(Story):
             bad = [f.kind for f in self.state.active_on(action.node) if f.severity.rank >= Severity.ERROR.rank]
             assert not bad, f"{action.node} comes back with {bad}"
 
+    def _check_by_hand(self, action: Action) -> None:
+        """Nobody's hand is lent who did not ask: a word of a person's, about this node, names them in the reason."""
+        word, actor = self.asked[action.node]
+        assert action.verb == f"{word.value}_by_hand"
+        assert actor in action.reason
+        written = [e for e in self.audit if e.kind == "by_hand" and e.node == action.node]
+        assert written[-1].actor == actor
+
     def _check_out(self, item: AnyInput) -> None:
         """A node leaves our books only because somebody said something that means it."""
         held = {node.node for node in self.state.nodes.values() if node.held}
@@ -205,6 +233,7 @@ class Watched(Story):
             assert self._let_go(node, item), f"{node} is not held any more, after {item}"
             self.out.discard(node)
             self.placed.pop(node, None)
+            self.given_up.pop(node, None)
         for hold in item.holds if isinstance(item, HoldsObserved) else ():
             if hold.schedulable and self.placed.get(hold.node, item.at) < item.at:
                 self.shown_free.add(hold.node)  # somebody gave it back, whatever our books say
@@ -214,7 +243,8 @@ class Watched(Story):
     def _let_go(self, node: str, item: AnyInput) -> bool:
         if isinstance(item, ActionEnded):
             action = self.actions[item.action]
-            good = {"resume": (Result.DONE, Result.ALREADY), "cordon": (Result.REFUSED, Result.UNKNOWN)}
+            done = (Result.DONE, Result.ALREADY)
+            good = {"resume": done, "cordon": (Result.REFUSED, Result.UNKNOWN), "uncordon_by_hand": done}
             self.returned += action.verb == "resume"
             return action.node == node and item.outcome.result in good.get(action.verb, ())
         released = isinstance(item, NodeSaid) and item.node == node and item.word is NodeWord.RELEASE
@@ -226,13 +256,15 @@ class Watched(Story):
             return False
         said = [hold for hold in item.holds if hold.node == node]
         before = item.at - WITHDRAWN_S  # hands off since then, and the scheduler never had our cordon
-        withdrawn = node not in self.placed and self.kept_since.get(node, item.at) <= before
+        since = min(self.kept_since.get(node, item.at), self.given_up.get(node, item.at))
+        withdrawn = node not in self.placed and since <= before
         lifted = any(hold.schedulable for hold in said) and (withdrawn or self.placed.get(node, item.at) < item.at)
         return lifted or any(hold.owner is Owner.OPERATOR for hold in said)
 
     def _check_hands(self) -> None:
         """On a node that is theirs nothing of ours may change anything, planned now or long ago."""
-        theirs = self.operators | self.kept_off.keys() | self.retired
+        lifting = {a.node for a in self.state.actions.values() if a.verb == "uncordon_by_hand"}
+        theirs = self.operators | self.kept_off.keys() | self.retired | (lifting & self.given_up.keys())
         for action in self.state.actions.values():
             if action.node in theirs and not action.state.final:
                 assert action.verb not in CHANGING, f"{action.id}: {action.node} is not ours to change"

@@ -66,6 +66,12 @@ def hold_patch(node: Node, us: str, reason: str, at: str) -> dict[str, Any]:
     return _patch(node, notes, {"unschedulable": True, "taints": [*_others(node), taint]})
 
 
+def hold_patch_for(node: Node, reason: str) -> dict[str, Any]:
+    """A merge patch that takes exactly this version of `node` out of service for a person: the hold is not ours."""
+    notes = {names.OWNER: None, names.REASON: reason, names.SINCE: None, names.NODE_UID: None}
+    return _patch(node, notes, {"unschedulable": True, "taints": _others(node) or None})
+
+
 def lift_patch(node: Node) -> dict[str, Any]:
     """A merge patch that removes every mark of ours from exactly this version of `node`."""
     notes = dict.fromkeys((names.OWNER, names.REASON, names.SINCE, names.NODE_UID))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from remediator.act.kubernetes import eviction
@@ -23,14 +24,23 @@ from remediator.act.kubernetes.holding import (
     condition_of,
     describe,
     hold_patch,
+    hold_patch_for,
     left_behind,
     lift_patch,
 )
 from remediator.act.kubernetes.jobs import Jobs
+from remediator.act.kubernetes.names import HANDS_OFF
 from remediator.act.kubernetes.objects import Node, Page, Pod, node_type
 from remediator.act.kubernetes.options import KubernetesOptions
 from remediator.act.kubernetes.pods import is_work
-from remediator.act.scheduler import before_cordon, before_resume, our_reason
+from remediator.act.scheduler import (
+    before_cordon,
+    before_cordon_for,
+    before_resume,
+    before_uncordon_for,
+    our_reason,
+    their_reason,
+)
 from remediator.model.hold import NodeHold, Outcome, Owner, Result
 from remediator.model.places import Places
 from vocabulary.clock import Clock, SystemClock
@@ -103,6 +113,25 @@ class KubernetesScheduler:
 
         def change(now: Node) -> dict[str, Any] | Outcome:
             return before_resume(describe(now, self._options.owner)) or lift_patch(now)
+
+        return self._change(node, change, f"Kubernetes may use {node} again")
+
+    def cordon_for(self, node: str, reason: str) -> Outcome:
+        """Unschedulable with their reason and none of our other marks."""
+        theirs = their_reason(reason)
+
+        def change(now: Node) -> dict[str, Any] | Outcome:
+            return before_cordon_for(describe(now, self._options.owner)) or hold_patch_for(now, theirs)
+
+        return self._change(node, change, f"Kubernetes starts nothing new on {node}: {theirs}")
+
+    def uncordon_for(self, node: str, seen: str) -> Outcome:
+        """Schedulable, without any mark of ours or of a person's cordon through us."""
+
+        def change(now: Node) -> dict[str, Any] | Outcome:
+            if now.metadata.labels.hands_off is not UNSET:
+                return Outcome(Result.REFUSED, f"the label {HANDS_OFF} keeps work off {node}; remove it")
+            return before_uncordon_for(describe(now, self._options.owner), seen) or lift_patch(now)
 
         return self._change(node, change, f"Kubernetes may use {node} again")
 

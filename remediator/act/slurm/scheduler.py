@@ -11,7 +11,14 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
-from remediator.act.scheduler import before_cordon, before_resume, our_reason
+from remediator.act.scheduler import (
+    before_cordon,
+    before_cordon_for,
+    before_resume,
+    before_uncordon_for,
+    our_reason,
+    their_reason,
+)
 from remediator.act.slurm.commands import Commands
 from remediator.act.slurm.controller import Controller, Due, SlurmError
 from remediator.act.slurm.forgotten import Drains
@@ -120,6 +127,28 @@ class SlurmScheduler:
         due = Due(self._options.deadline_s)
         try:
             if (answer := before_resume(self._look(node, due))) is not None:
+                return answer
+            self._slurm.resume(node, due)
+        except SlurmError as error:
+            return Outcome(Result.FAILED, str(error))
+        return self._taken_over(node, due) or Outcome(Result.DONE, f"Slurm may use {node} again")
+
+    def cordon_for(self, node: str, reason: str) -> Outcome:
+        """Drain `node` with their reason, also where it was ours before."""
+        theirs, due = their_reason(reason), Due(self._options.deadline_s)
+        try:
+            if (answer := before_cordon_for(self._look(node, due))) is not None:
+                return answer
+            self._slurm.drain(node, theirs, due)
+        except SlurmError as error:
+            return Outcome(Result.FAILED, str(error))
+        return Outcome(Result.DONE, f"Slurm drains {node}: {theirs}")
+
+    def uncordon_for(self, node: str, seen: str) -> Outcome:
+        """Lift whatever drain stands there."""
+        due = Due(self._options.deadline_s)
+        try:
+            if (answer := before_uncordon_for(self._look(node, due), seen)) is not None:
                 return answer
             self._slurm.resume(node, due)
         except SlurmError as error:

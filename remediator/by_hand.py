@@ -1,0 +1,140 @@
+"""What people have the centre do, or not do, with their own hand: cordon, uncordon, cancel. Pure.
+
+A cordon in a person's name is an operator's for everybody, us included: we never lift it by ourselves. What is to be done in
+the scheduler is an action like any other, written down before it is begun, but of no incident.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from msgspec.structs import replace
+
+from remediator.decide.called import take_up
+from remediator.decide.hands import end, withdraw
+from remediator.decide.lifecycle import move
+from remediator.decide.plan import hand_over
+from remediator.holds import given_back
+from remediator.model.inputs import ActionCancelled, ByHand, HandWord
+from remediator.model.plan import ONLY_TELLING, Verb
+from remediator.model.records import Action, ActionState, AuditEvent, Facts, IncidentState
+from remediator.model.rules import NodeState
+from remediator.state import ClusterState
+
+CORDON, UNCORDON = "cordon_by_hand", "uncordon_by_hand"
+BY_HAND = frozenset({CORDON, UNCORDON})
+TRIED_S = 900.0  # a scheduler that is away for longer: who asked for it would be surprised
+SEEN = "seen"  # the reason of the hold that a person lifts; another than that is somebody else's
+REASON = "reason"
+_VERBS = {HandWord.CORDON: CORDON, HandWord.UNCORDON: UNCORDON}
+_TELLING = frozenset(verb.value for verb in ONLY_TELLING)
+
+
+def said(state: ClusterState, item: ByHand) -> set[str]:
+    """A person wants a node out of service, or in it, by their own hand. The newer word ends what is left of an older one."""
+    node = state.nodes.get(item.node)
+    if node is None or node.state is NodeState.RETIRED:
+        return set()
+    verb = _VERBS[item.word]
+    what = f"{item.actor} {item.word.value}s {item.node}" + (f": {item.text}" if item.text else "")
+    open_ = [action for action in state.actions.values() if action.verb in BY_HAND and action.node == item.node]
+    if any(action.verb == verb and action.reason == what for action in open_):
+        return set()  # it is being done
+    for action in open_:
+        state.put_action(replace(action, state=ActionState.CANCELLED, finished_at=item.at, detail=f"overtaken: {what}"))
+    _audit(state, item, "by_hand", what, {"word": item.word.value})
+    if item.word is HandWord.UNCORDON and node.held:
+        state.put_node(move(node, NodeState.OPERATOR_HELD, item.at, what))
+        withdraw(state, item.node, item.at, what, also=frozenset({Verb.CORDON.value}))
+    seen = state.holds.get(item.node)
+    cause = hashlib.sha256(f"{item.node}\x1f{item.actor}\x1f{verb}\x1f{item.at!r}".encode()).hexdigest()
+    action = Action(
+        id=f"hand-{cause[:16]}",
+        incident="",
+        decision="",
+        node=item.node,
+        verb=verb,
+        planned_at=item.at,
+        deadline=item.at + TRIED_S,
+        reason=what,
+        data={
+            REASON: f"by {item.actor}: {item.text}",
+            SEEN: seen.reason if seen is not None and seen.schedulable is False else "",
+        },
+    )
+    state.put_action(action)
+    facts: Facts = {"action": action.id, "verb": verb}
+    state.note(item.at, "action_planned", f"{verb} of {item.node} planned: {what}", node=item.node, data=facts)
+    return {item.node}
+
+
+def ended(state: ClusterState, action: Action, now: float) -> None:
+    """What the end of such an action says of whose the node is. What a cordon came to, the scheduler's next word says."""
+    node = state.nodes.get(action.node)
+    if action.verb != UNCORDON or node is None or not node.held:
+        return
+    if action.state is ActionState.SUCCEEDED:
+        given_back(state, replace(node, held=False, hold_confirmed_at=None), now, action.reason)
+    elif node.state is NodeState.OPERATOR_HELD and node.hands_off is None:
+        why = f"our hold still stands: {action.reason}: {action.state.value}: {action.detail}"
+        state.put_node(move(node, NodeState.QUARANTINED, now, why))
+        take_up(state, node.node, now)
+
+
+def time_passed(state: ClusterState, now: float) -> None:
+    """Nobody waits for ever for what they asked for."""
+    for action in [a for a in state.actions.values() if a.verb in BY_HAND and now >= a.deadline]:
+        over = replace(action, state=ActionState.EXPIRED, finished_at=now, detail=action.detail or "nobody answered")
+        state.put_action(over)
+        text = f"{action.verb} of {action.node} was not done within {TRIED_S:.0f} s: {over.detail}"
+        facts: Facts = {"action": action.id, "verb": action.verb}
+        state.note(now, "action_ended", text, node=action.node, data=facts)
+        ended(state, over, now)
+
+
+def cancelled(state: ClusterState, item: ActionCancelled) -> set[str]:
+    """A person wants a planned action not to be done. The rest of its plan is theirs then, unless it only tells people.
+
+    A cordon of ours is no deed but a state that is kept: that ends by a person's word about the node.
+    """
+    action = state.actions.get(item.action)
+    if action is None or action.state.final or action.verb == Verb.CORDON.value:
+        return set()
+    why = f"cancelled by {item.actor}" + (f": {item.text}" if item.text else "")
+    incident = state.incidents.get(action.incident)
+    _audit(state, item, "action_cancelled", f"{action.verb} of {action.node} {why}", {"action": action.id}, action)
+    end(state, action, ActionState.CANCELLED, item.at, why)
+    ended(state, replace(action, state=ActionState.CANCELLED, detail=why), item.at)
+    if incident is None:
+        return {action.node}
+    if incident.state is IncidentState.ACTING and action.verb not in _TELLING:
+        for other in state.actions_of(incident):
+            if not other.state.final and other.verb not in _TELLING and other.verb != Verb.CORDON.value:
+                end(state, other, ActionState.CANCELLED, item.at, f"{action.verb} was {why}")
+        hand_over(state, incident, f"{action.verb} of {action.node} was {why}", item.at)
+    return {action.node, incident.node}
+
+
+def _audit(
+    state: ClusterState,
+    item: ByHand | ActionCancelled,
+    kind: str,
+    text: str,
+    data: Facts,
+    about: Action | None = None,
+) -> None:
+    node = about.node if about is not None else getattr(item, "node", "")
+    incident = state.incident_of(node) if about is None else state.incidents.get(about.incident)
+    if item.address:
+        data = {**data, "address": item.address}
+    event = AuditEvent(
+        at=item.at,
+        kind=kind,
+        text=text,
+        actor=item.actor,
+        node=node,
+        incident=incident.id if incident is not None else "",
+        injected=incident.injected if incident is not None else False,
+        data=data,
+    )
+    state.changes.audit.append(event)

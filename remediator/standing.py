@@ -1,0 +1,119 @@
+"""What people say of the whole cluster: how far automation may go, and of what nobody is to be told for a time. Pure.
+
+It is part of the state, so it survives whatever that survives. Saying it again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+
+from msgspec.structs import replace
+
+from remediator.decide.settings import Settings
+from remediator.model.inputs import AlertsSilenced, ModeSet, ReceiverTried, SilenceEnded
+from remediator.model.records import OURSELVES, AuditEvent, Facts
+from remediator.model.standing import MODE, AlertSilence, ModeSaid, Standing
+from remediator.state import ClusterState
+
+
+def in_force(state: ClusterState, settings: Settings) -> Settings:
+    """The settings with the mode that counts: a person's word, where there is one, before the configuration's."""
+    said = state.standing.get(MODE)
+    return replace(settings, mode=said.mode) if isinstance(said, ModeSaid) else settings
+
+
+def silences(standing: Mapping[str, Standing]) -> tuple[AlertSilence, ...]:
+    """Those that have not ended, what ends first first."""
+    found = [said for said in standing.values() if isinstance(said, AlertSilence)]
+    return tuple(sorted(found, key=lambda silence: (silence.until, silence.id)))
+
+
+def silenced(known: Iterable[AlertSilence], node: str, kinds: Iterable[str], now: float) -> AlertSilence | None:
+    """The silence that keeps people from being told of a node, if there is one; of several, the one that ends last.
+
+    Args:
+        known: silences.
+        node: the node's name, or what an incident about many nodes is about.
+        kinds: of all findings concerned; one that no pattern fits is told, and what rests on none only ``*`` silences.
+        now: UTC seconds.
+    """
+    named = tuple(kinds) or ("",)
+    fit = [
+        each
+        for each in known
+        if now < each.until and fnmatchcase(node, each.match) and all(fnmatchcase(kind, each.kinds) for kind in named)
+    ]
+    return max(fit, key=lambda each: (each.until, each.id), default=None)
+
+
+def said(state: ClusterState, item: ModeSet | AlertsSilenced | SilenceEnded | ReceiverTried) -> set[str] | None:
+    """Take in what a person said. Returns the nodes it concerns: all of them (None) where the mode is another one now."""
+    if isinstance(item, ModeSet):
+        return None if _mode(state, item) else set()
+    if isinstance(item, ReceiverTried):
+        text = f"{item.actor} sends {item.receiver} a test message"
+        _audit(state, item.at, "receiver_tried", item.actor, text, {"receiver": item.receiver}, item.address)
+    elif isinstance(item, AlertsSilenced):
+        _silence(state, item)
+    else:
+        _end(state, item)
+    return set()
+
+
+def time_passed(state: ClusterState, now: float) -> None:
+    """Silences end by themselves."""
+    for silence in silences(state.standing):
+        if now >= silence.until:
+            text = f"the silence {silence.id} of {silence.actor} is over: {_what(silence)}"
+            state.put_standing(silence.id, None)
+            _audit(state, now, "silence_ended", OURSELVES, text, {"silence": silence.id})
+
+
+def _mode(state: ClusterState, item: ModeSet) -> bool:
+    before = state.standing.get(MODE)
+    said = before if isinstance(before, ModeSaid) else None
+    if item.mode is None:
+        if said is None:
+            return False
+        state.put_standing(MODE, None)
+        to = "what the configuration says"
+    else:
+        if said is not None and (said.mode, said.actor, said.why) == (item.mode, item.actor, item.text):
+            return False
+        state.put_standing(MODE, ModeSaid(item.mode, item.actor, item.at, item.text))
+        to = item.mode.value
+    text = f"{item.actor} sets the mode to {to}" + (f": {item.text}" if item.text else "")
+    facts: Facts = {"mode": item.mode.value if item.mode is not None else ""}
+    _audit(state, item.at, "mode_set", item.actor, text, facts, item.address)
+    return True
+
+
+def _silence(state: ClusterState, item: AlertsSilenced) -> None:
+    silence = item.silence
+    if silence.id in state.standing or silence.until <= item.at:
+        return
+    state.put_standing(silence.id, silence)
+    text = f"{silence.actor} silences {_what(silence)} until {silence.until:.0f}: {silence.why}"
+    facts: Facts = {"silence": silence.id, "match": silence.match, "kinds": silence.kinds, "until": silence.until}
+    _audit(state, item.at, "silenced", silence.actor, text, facts, item.address)
+
+
+def _end(state: ClusterState, item: SilenceEnded) -> None:
+    silence = state.standing.get(item.silence)
+    if not isinstance(silence, AlertSilence):
+        return
+    state.put_standing(silence.id, None)
+    text = f"{item.actor} ends the silence {silence.id} of {silence.actor}: {_what(silence)}"
+    text += f": {item.text}" if item.text else ""
+    _audit(state, item.at, "silence_ended", item.actor, text, {"silence": silence.id}, item.address)
+
+
+def _what(silence: AlertSilence) -> str:
+    return f"alerts of {silence.kinds} on {silence.match}"
+
+
+def _audit(state: ClusterState, at: float, kind: str, actor: str, text: str, data: Facts, address: str = "") -> None:
+    if address:
+        data = {**data, "address": address}
+    state.changes.audit.append(AuditEvent(at=at, kind=kind, text=text, actor=actor, data=data))

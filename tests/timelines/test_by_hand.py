@@ -1,0 +1,316 @@
+"""What people have the centre do with their hand: cordon, uncordon, cancel; and the mode and silences by their word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from remediator.by_hand import CORDON, TRIED_S, UNCORDON
+from remediator.model.hold import NodeHold, Outcome, Owner, Result
+from remediator.model.inputs import (
+    ActionCancelled,
+    ActionEnded,
+    AlertsSilenced,
+    AnyInput,
+    ByHand,
+    HandWord,
+    HoldsObserved,
+    ModeSet,
+    NodeSaid,
+    NodeWord,
+    PolicyChanged,
+    SilenceEnded,
+)
+from remediator.model.plan import Mode
+from remediator.model.records import Action, ActionState, IncidentState
+from remediator.model.standing import MODE, AlertSilence, ModeSaid
+from remediator.pipeline import handle
+from remediator.standing import silenced, silences
+from remediator.state import ClusterState
+from remediator.store.journal import Journal
+from tests.timelines.story import SHIPPED, Story, settings
+from vocabulary.finding import Severity
+from vocabulary.order import OrderKind
+
+OURS, THEIRS = "gpu-healthd: inc-1 gpu-lost", "by ann: a fan is changed"
+
+
+def by_hand(story: Story, word: HandWord, actor: str = "ann", text: str = "a fan is changed", node: str = "n1") -> None:
+    story.tell(ByHand(at=story.now, node=node, word=word, actor=actor, text=text, address="192.0.2.7"))
+
+
+def shows(story: Story, owner: Owner, reason: str = "", node: str = "n1") -> None:
+    free = owner is Owner.NOBODY
+    hold = NodeHold(node=node, schedulable=free, drained=not free, owner=owner, reason=reason)
+    story.tell(HoldsObserved(at=story.now, holds=(hold,)))
+
+
+def isolated() -> Story:
+    """n1 is out because of us, and its repair is about to begin."""
+    story = Story()
+    story.finding("xid/62", Severity.FATAL)
+    story.scheduler_answers("cordon")
+    story.after(1)
+    shows(story, Owner.US, OURS)
+    assert story.open_actions("reset_gpu")
+    return story
+
+
+def set_mode(story: Story, mode: Mode | None, actor: str = "ann") -> None:
+    story.tell(ModeSet(at=story.now, mode=mode, actor=actor, text="3 a.m."))
+
+
+def test_a_persons_cordon_is_written_down_first_and_is_an_operators_afterwards() -> None:
+    story = Story()
+    for _ in range(2):  # saying it again while it is being done changes nothing
+        by_hand(story, HandWord.CORDON)
+    (action,) = story.open_actions(CORDON)
+    assert (action.incident, action.decision, action.data["reason"]) == ("", "", THEIRS)
+    assert [(e.kind, e.actor) for e in story.audit[-2:]] == [("by_hand", "ann"), ("action_planned", "remediator")]
+    story.scheduler_answers(CORDON)
+    assert story.actions[action.id].state is ActionState.SUCCEEDED
+    assert action.id not in story.state.actions
+    story.after(1)
+    shows(story, Owner.OPERATOR, THEIRS)
+    assert story.node_state() == "operator-held"
+    assert not story.state.held, "it takes no place of ours"
+    story.finding("xid/79", Severity.FATAL)
+    story.after(3600)
+    assert not story.open_actions("cordon")
+    assert not story.open_actions("resume"), "never lifted by us"
+
+
+def test_an_uncordon_lifts_ours_and_has_the_last_word_on_what_was_known() -> None:
+    story = isolated()
+    by_hand(story, HandWord.UNCORDON)
+    assert story.node_state() == "operator-held"
+    assert story.state.held == {"n1"}, "it is out until the scheduler says otherwise"
+    assert not story.open_actions("reset_gpu")
+    (action,) = story.open_actions(UNCORDON)
+    assert action.data["seen"] == OURS
+    story.after(1).scheduler_answers(UNCORDON)
+    assert (story.node_state(), story.state.held) == ("probation", set())
+    assert not story.state.incidents
+    shows(story, Owner.NOBODY)
+    story.after(60)
+    assert not story.open_actions("cordon")
+
+
+@pytest.mark.parametrize("result", [Result.REFUSED, Result.UNKNOWN, None])
+def test_an_uncordon_that_fails_leaves_our_hold_and_the_plan_with_us(result: Result | None) -> None:
+    story = isolated()
+    by_hand(story, HandWord.UNCORDON)
+    if result is None:
+        story.after(TRIED_S)
+    else:
+        story.scheduler_answers(UNCORDON, result)
+    assert story.state.held == {"n1"}
+    assert story.node_state() != "operator-held"
+    assert not story.open_actions(UNCORDON)
+    assert story.state.incident_of("n1") is not None
+
+
+def test_the_newer_word_overtakes_the_older() -> None:
+    story = Story()
+    by_hand(story, HandWord.CORDON)
+    by_hand(story, HandWord.UNCORDON, actor="kim")
+    assert not story.open_actions(CORDON)
+    (action,) = story.open_actions(UNCORDON)
+    assert "kim uncordons n1" in action.reason
+
+
+def test_a_retired_node_is_nobodys_to_cordon() -> None:
+    story = Story()
+    story.tell(NodeSaid(at=story.now, node="n1", word=NodeWord.RETIRE, actor="ann"))
+    by_hand(story, HandWord.CORDON)
+    assert not story.open_actions(CORDON)
+
+
+def test_a_cancelled_step_stops_the_plan_and_calls_people() -> None:
+    story = isolated()
+    (action,) = story.open_actions("reset_gpu")
+    for _ in range(2):
+        story.tell(ActionCancelled(at=story.now, action=action.id, actor="kim", text="not now"))
+    assert story.actions[action.id].state is ActionState.CANCELLED
+    (incident,) = story.state.incidents.values()
+    assert incident.state is IncidentState.WAITING
+    assert "cancelled by kim: not now" in incident.outcome
+    story.after(4000)
+    assert not story.open_actions("reset_gpu")
+    assert not story.open_actions("reboot"), "what comes after a failure does not come after a person's word"
+    assert story.state.held == {"n1"}
+    assert story.kinds().count("action_cancelled") == 1
+
+
+def test_a_cordon_is_no_deed_to_cancel() -> None:
+    story = Story()
+    story.finding("xid/62", Severity.FATAL)
+    (action,) = story.open_actions("cordon")
+    story.tell(ActionCancelled(at=story.now, action=action.id, actor="kim"))
+    assert story.open_actions("cordon") == [action]
+
+
+def test_a_cancelled_resume_keeps_our_hold() -> None:
+    story = isolated()
+    story.orders_end("reset_gpu")
+    for finding in story.state.active_on("n1"):
+        story.clear(finding)
+    story.after(1).orders_end("run_preflight")
+    (action,) = story.open_actions("resume")
+    story.tell(ActionCancelled(at=story.now, action=action.id, actor="kim"))
+    assert story.state.held == {"n1"}
+    assert story.open_actions("cordon"), "nobody knows whether it was lifted, so it is asked for"
+
+
+def test_a_persons_mode_counts_until_it_is_taken_back_whatever_a_term_begins_with() -> None:
+    story = Story(settings(mode=Mode.RECOMMEND))
+    set_mode(story, Mode.ACT)
+    story.tell(PolicyChanged(at=story.now, digest=SHIPPED.digest, source="x", mode=Mode.RECOMMEND))
+    story.finding("xid/62", Severity.FATAL)
+    assert story.open_actions("cordon")
+    set_mode(story, None)
+    story.finding("xid/62", Severity.FATAL, node="n2")
+    assert [a.node for a in story.open_actions("cordon")] == ["n1"]
+    assert story.kinds().count("mode_set") == 2
+
+
+def test_a_bolder_mode_takes_up_at_once_what_waited_for_it() -> None:
+    story = Story(settings(mode=Mode.OBSERVE))
+    story.finding("xid/62", Severity.FATAL)
+    assert not story.open_actions("cordon")
+    set_mode(story, Mode.ACT)
+    assert story.open_actions("cordon")
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.RECOMMEND])
+def test_a_persons_mode_stops_plans_under_way_before_their_next_step(mode: Mode) -> None:
+    story = Story()
+    story.finding("xid/62", Severity.FATAL)
+    set_mode(story, mode)
+    story.scheduler_answers("cordon")
+    story.after(1).hold(drained=True)
+    story.after(7200)
+    assert not story.open_actions("reset_gpu")
+    (incident,) = story.state.incidents.values()
+    assert [run.detail for run in incident.plan[1]] == [f"waits: ann set the mode to {mode.value}"]
+    set_mode(story, None)
+    assert story.open_actions("reset_gpu")
+
+
+def test_no_mode_keeps_a_node_out_that_has_passed_its_test() -> None:
+    story = isolated()
+    story.orders_end("reset_gpu")
+    set_mode(story, Mode.OBSERVE)
+    for finding in story.state.active_on("n1"):
+        story.clear(finding)
+    story.after(1).orders_end("run_preflight")
+    assert story.open_actions("resume")
+
+
+SILENCE = AlertSilence("sil-1", "n[12]", "fan/*", 0.0, 2_000_000_000.0, "ann", "we know")
+
+
+def test_a_silence_ends_by_itself_and_by_word() -> None:
+    story = Story()
+    silence = AlertSilence("sil-1", "n1", "*", story.now, story.now + 60, "ann", "we know")
+    for _ in range(2):
+        story.tell(AlertsSilenced(at=story.now, silence=silence))
+    assert silences(story.state.standing) == (silence,)
+    story.after(59)
+    assert silences(story.state.standing)
+    story.after(1)
+    assert not silences(story.state.standing)
+    later = AlertSilence("sil-2", "n1", "*", story.now, story.now + 60, "ann", "we know")
+    story.tell(AlertsSilenced(at=story.now, silence=later))
+    for _ in range(2):
+        story.tell(SilenceEnded(at=story.now, silence="sil-2", actor="kim"))
+    assert not silences(story.state.standing)
+    assert [e.actor for e in story.audit if e.kind == "silence_ended"] == ["remediator", "kim"]
+    assert story.kinds().count("silenced") == 2
+
+
+def test_a_silence_keeps_nothing_from_being_done() -> None:
+    told, untold = Story(), Story()
+    untold.tell(AlertsSilenced(at=untold.now, silence=SILENCE))
+    for story in (told, untold):
+        story.finding("xid/62", Severity.FATAL)
+    assert list(told.decisions) == list(untold.decisions)
+    assert told.actions == untold.actions
+
+
+@pytest.mark.parametrize(
+    ("node", "kinds", "quiet"),
+    [
+        ("n1", ("fan/slow",), True),
+        ("n1", ("fan/slow", "fan/dead"), True),
+        ("n1", ("fan/slow", "xid/79"), False),
+        ("n3", ("fan/slow",), False),
+        ("n1", (), False),
+    ],
+)
+def test_whom_a_silence_fits(node: str, kinds: tuple[str, ...], quiet: bool) -> None:  # noqa: FBT001 - a table
+    assert (silenced([SILENCE], node, kinds, 1.0) is not None) is quiet
+    assert silenced([SILENCE], node, kinds, SILENCE.until) is None
+
+
+def told() -> list[AnyInput]:
+    story = Story(settings(mode=Mode.RECOMMEND))
+    set_mode(story, Mode.ACT)
+    by_hand(story, HandWord.CORDON, node="n2")
+    story.finding("xid/62", Severity.FATAL)
+    story.scheduler_answers("cordon")
+    story.tell(AlertsSilenced(at=story.now, silence=SILENCE))
+    story.after(1).scheduler_answers(CORDON, node="n2")
+    shows(story, Owner.US, OURS)
+    by_hand(story, HandWord.UNCORDON)
+    story.after(1)
+    (action,) = story.open_actions(UNCORDON)
+    story.tell(ActionEnded(at=story.now, action=action.id, outcome=Outcome(Result.DONE)))
+    story.tell(SilenceEnded(at=story.now, silence=SILENCE.id, actor="kim"))
+    return story.inputs
+
+
+def whole(items: list[AnyInput]) -> tuple[ClusterState, dict[str, Action]]:
+    state, actions, rules = ClusterState(), {}, settings(mode=Mode.RECOMMEND)
+    for item in items:
+        handle(state, item, rules)
+        actions |= state.take_changes().actions
+    return state, actions
+
+
+TOLD = told()
+
+
+@pytest.mark.parametrize("survived", range(1, len(TOLD)))
+def test_killed_anywhere_people_s_words_stand_and_nothing_is_done_twice(database: str, survived: int) -> None:
+    rules, expected = settings(mode=Mode.RECOMMEND), whole(TOLD)
+
+    def run(journal: Journal, items: list[AnyInput]) -> ClusterState:
+        epoch, state = journal.lead(), journal.load()
+        for item in items:
+            handle(state, item, rules)
+            journal.commit([item], state.take_changes(), epoch)
+        journal.close()
+        return state
+
+    run(Journal(database), TOLD[:survived])
+    state = run(Journal(database), TOLD[survived - 1 :])
+    assert state.standing == expected[0].standing
+    assert isinstance(state.standing[MODE], ModeSaid)
+    assert state.actions == expected[0].actions
+    assert {n.node: n.state for n in state.nodes.values()} == {n.node: n.state for n in expected[0].nodes.values()}
+    assert not [
+        action for action in expected[1].values() if action.verb in (CORDON, UNCORDON) and not action.state.final
+    ]
+
+
+def test_an_order_that_is_cancelled_leaves_the_others_of_its_job_too() -> None:
+    story = Story()
+    story.job("j1", "n1", "n2")
+    story.finding("row_remap/pending", Severity.ERROR)
+    verb = OrderKind.CHECKPOINT_THEN_EJECT.value
+    orders: list[Any] = story.open_actions(verb)
+    assert len(orders) == 2
+    story.tell(ActionCancelled(at=story.now, action=orders[0].id, actor="kim"))
+    assert not story.open_actions(verb)
