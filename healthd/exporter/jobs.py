@@ -33,13 +33,14 @@ def jobs(status: Status) -> Iterator[Metric]:
 
 def _times(ranks: list[RankStatus]) -> Iterator[Metric]:
     """Medians of the last steps, so that a slow rank is seen beside its peers on other nodes."""
-    labels = ["job", "rank", "gpu_uuid"]
+    labels = ["job", "rank", "stage", "gpu_uuid"]
     step = GaugeMetricFamily("healthd_rank_step_seconds", "Median of the rank's last 64 steps.", labels=labels)
     section = GaugeMetricFamily(
         "healthd_rank_section_seconds", "The same of a section of its steps.", labels=[*labels, "section"]
     )
     for rank in ranks:
-        names = [rank.job, str(rank.rank), rank.gpu]
+        stage = str(rank.pipeline_stage) if rank.pipeline_stage >= 0 else ""
+        names = [rank.job, str(rank.rank), stage, rank.gpu]
         if rank.step_median > 0:
             step.add_metric(names, rank.step_median)
         for name, seconds in sorted(rank.sections_median.items()):

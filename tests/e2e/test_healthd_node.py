@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import resource
 import sqlite3
 from collections.abc import Callable
@@ -204,12 +203,3 @@ def test_a_crash_on_a_full_disk_loses_nothing_either(make_node: MakeNode, tmp_pa
     node.kill()
     node.start()
     eventually(lambda: "xid/48@1" in node.findings(), "the line is read again")
-
-
-def test_every_alert_on_healthd_names_a_metric_it_has(make_node: MakeNode, tmp_path: Path) -> None:
-    node = make_node(kernel_log=tmp_path / "kern.log")
-    node.start()
-    rules = (Path(__file__).parents[2] / "dashboards" / "alerts.yaml").read_text()
-    named = set(re.findall(r"\bhealthd_[a-z_]+", rules))
-    assert named
-    assert named <= set(re.findall(r"^(healthd_[a-z_]+)", node.get("/metrics"), re.MULTILINE))

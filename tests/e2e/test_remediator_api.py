@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import re
 import signal
 import subprocess
 import sys
@@ -141,14 +140,6 @@ def test_a_second_remediator_on_the_same_database_refuses_to_start(centre: Centr
     second = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert second.returncode == 1
     assert "another remediator holds" in second.stderr
-
-
-def test_every_alert_on_the_remediator_names_a_metric_it_has(centre: Centre) -> None:
-    page = centre.call("GET", "/metrics", "nobody").text
-    rules = (Path(__file__).parents[2] / "dashboards" / "alerts.yaml").read_text()
-    named = set(re.findall(r"\bremediator_[a-z_]+", rules))
-    assert named
-    assert named <= set(re.findall(r"^(remediator_[a-z_]+)", page, re.MULTILINE))
 
 
 def test_told_to_stop_it_answers_open_polls_and_ends_well(centre: Centre) -> None:
