@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -42,6 +43,8 @@ async def show(request: Request) -> Response:
 
 def take(service: Service, report: Report) -> None:
     """What a report carries for who looks; whatever is wrong with it, the report goes on without."""
+    if report.telemetry is UNSET:  # as nearly all are
+        return
     clock, gpus = service.clock, {gpu.pci for gpu in report.gpus}
     if service.telemetry.take(report.node, report.boot_id, gpus, report.telemetry, clock.monotonic(), clock.wall()):
         service.wakeups.wake([report.node])
