@@ -95,7 +95,7 @@ class TelemetryError(ValueError):
     """A part that cannot be used. The text says what is wrong with it, and repeats nothing that the node said."""
 
 
-def read_part(data: bytes) -> TelemetryPart:
+def read_part(data: bytes | memoryview) -> TelemetryPart:
     """The part in `data`, or what of it is on the list: series that are not known go, and values out of bounds become None.
 
     Raises:
