@@ -56,9 +56,8 @@ def enroll(url: str, join_file: Path, out: Path, node: str | None, ca_file: Path
         raise Failure(f"{error.filename or out}: {error.strerror}; run as root, or give --out another place") from None
     except CentreError as error:
         raise Failure(str(error)) from None
-    click.echo(
-        f"{name}: {'the token that was there is' if there else 'enrolled;'} the token in {out} is taken by {url}"
-    )
+    done = "was there already, and" if there else "is new, and"
+    click.echo(f"{name}: the token in {out} {done} {url} takes it")
     click.echo(_next(config, name))
 
 

@@ -17,7 +17,7 @@ from healthctl.up.home import Home
 from remediator.model.views import NodeList, NodeView
 
 READY_DEADLINE_S = 60.0
-SETTLE_S = 6.0  # a node knows its health some sweeps after its first word, or not at all
+SETTLE_S = 3.0  # a node knows its health some sweeps after its first word, or not at all
 LOOK_S = 0.2
 RESTARTS_MAX, WITHIN_S = 5, 60.0
 PROGRAMS = ("remediator", "healthd")
