@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 NEAR_MAX = 3
 LISTED_MAX = 5
-_WHOLE = re.compile(r"inc-[0-9a-f]{10}", re.ASCII)
+_WHOLE = re.compile(r"inc-[0-9a-f]{12}", re.ASCII)
 NOT_FOUND = 404
 
 

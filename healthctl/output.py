@@ -188,7 +188,9 @@ def yaml_text(value: Any) -> str:
     """The same document as YAML, in ASCII, whatever is in it."""
     import yaml
 
-    text: str = yaml.safe_dump(msgspec.json.decode(msgspec.json.encode(value)), sort_keys=False, width=1 << 20)
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # where libyaml is there, ten times as fast
+    document = msgspec.json.decode(msgspec.json.encode(value))
+    text: str = yaml.dump(document, Dumper=dumper, sort_keys=False, width=1 << 20)
     return text.removesuffix("\n")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,9 +13,9 @@ from healthctl.exits import Exit, Failure
 from vocabulary.wire import Problem, WireError, decode, encode
 
 if TYPE_CHECKING:
-    import requests
+    from urllib.error import HTTPError
+    from urllib.request import OpenerDirector
 
-CONNECT_DEADLINE_S = 5.0
 ANSWER_DEADLINE_S = 30.0
 SERVER_VARIABLE = "HEALTHCTL_SERVER"
 CA_VARIABLE = "HEALTHCTL_CA_FILE"
@@ -38,17 +38,13 @@ class Refused(Failure):
 
 
 class Server:
-    """The remediator's HTTP API, as one operator sees it."""
+    """The remediator's HTTP API, as one operator sees it. Proxies of the environment are used; no redirect is followed."""
 
     def __init__(self, url: str, token: str, ca_file: Path | None = None) -> None:
-        import requests
-
         self._url = url.rstrip("/")
-        self._session = requests.Session()
-        self._session.auth = _Bearer(token)
-        if ca_file is not None:
-            self._session.verify = str(ca_file)
-            self._session.trust_env = False  # $REQUESTS_CA_BUNDLE would go first
+        self._token = token
+        self._ca_file = ca_file
+        self._opener: OpenerDirector | None = None
 
     def get(self, path: str, kind: type[T], *, wait_s: float = 0.0, **query: float | str) -> T:
         """Fetch `path` and read it as `kind`; the server may take `wait_s` longer than usual to answer.
@@ -60,67 +56,78 @@ class Server:
         """
         if wait_s:
             query["wait_s"] = wait_s
-        return self._read(path, self._ask("GET", path, ANSWER_DEADLINE_S + wait_s, params=query), kind)
+        return self._read(path, self._ask("GET", _with(path, query), ANSWER_DEADLINE_S + wait_s), kind)
 
     def page(self, path: str, **query: str) -> bytes:
         """Fetch `path` as it is. Raises as `get`."""
-        content: bytes = self._ask("GET", path, ANSWER_DEADLINE_S, params=query).content
-        return content
+        return self._ask("GET", _with(path, query), ANSWER_DEADLINE_S)
 
     def post(self, path: str, message: Any, headers: dict[str, str] | None = None) -> None:
         """Send a message that is answered without words. Raises as `get`."""
-        self._ask("POST", path, ANSWER_DEADLINE_S, data=b"" if message is None else encode(message), headers=headers)
+        self._ask("POST", path, ANSWER_DEADLINE_S, b"" if message is None else encode(message), headers)
 
     def exchange(self, path: str, message: Any, kind: type[T]) -> T:
         """Send a message and read the answer as `kind`. Raises as `get`."""
-        return self._read(path, self._ask("POST", path, ANSWER_DEADLINE_S, data=encode(message)), kind)
+        return self._read(path, self._ask("POST", path, ANSWER_DEADLINE_S, encode(message)), kind)
 
-    def _read(self, path: str, answer: requests.Response, kind: type[T]) -> T:
+    def _read(self, path: str, answer: bytes, kind: type[T]) -> T:
         try:
-            return decode(answer.content, kind)
+            return decode(answer, kind)
         except WireError as error:
             raise Failure(
                 f"{self._url}{path}: the answer cannot be read: {error}; is this a remediator of our version?"
             ) from None
 
-    def _ask(self, method: str, path: str, deadline_s: float, **more: Any) -> requests.Response:
-        import requests
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        deadline_s: float,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> bytes:
+        from http.client import HTTPException
+        from urllib.error import HTTPError
+        from urllib.request import Request
+
+        from healthctl.http_door import opener, todo, why
 
         try:
-            answer = self._session.request(
-                method, f"{self._url}{path}", timeout=(CONNECT_DEADLINE_S, deadline_s), **more
-            )
-        except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL):
+            if self._opener is None:
+                self._opener = opener(self._url, self._ca_file)
+            known = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+            request = Request(f"{self._url}{path}", body, known | (headers or {}), method=method)  # noqa: S310 - `opener` looked at the scheme
+            with self._opener.open(request, timeout=deadline_s) as answer:
+                content: bytes = answer.read()
+                return content
+        except HTTPError as error:
+            with error:
+                raise self._refusal(error) from None
+        except ValueError:
             raise Failure(f"not a server address: {self._url!r}; it looks like http://host:15180", Exit.USAGE) from None
-        except requests.RequestException as error:
-            raise Unreachable(f"{self._url}: no answer: {_root(error)}; {_todo(error)}") from None
-        if answer.status_code >= 400:
-            raise self._refusal(answer)
-        return answer
+        except (OSError, HTTPException) as error:
+            raise Unreachable(f"{self._url}: no answer: {why(error)}; {todo(error)}") from None
 
-    def _refusal(self, answer: requests.Response) -> Failure:
+    def _refusal(self, answer: HTTPError) -> Failure:
         try:
-            problem = decode(answer.content, Problem)
-        except WireError:
-            problem = Problem(error=answer.reason or "no reason given")
+            problem = decode(answer.read(), Problem)
+        except (WireError, OSError):
+            problem = Problem(error=str(answer.reason) or "no reason given")
         said = "; ".join(part for part in (problem.error, problem.detail, problem.todo) if part)
-        words = f"{self._url}: {answer.status_code}: {said}"
-        if answer.status_code >= 500:
+        words = f"{self._url}: {answer.code}: {said}"
+        if answer.code >= 500:
             return Unreachable(words)
-        if answer.status_code == 401 and not problem.todo:
+        if answer.code == 401 and not problem.todo:
             words += f"; give another token with --token-file or {TOKEN_VARIABLE}"
-        return Refused(words, answer.status_code)
+        if answer.code < 400:
+            words += "; redirects are not followed: give the address that it leads to"
+        return Refused(words, answer.code)
 
 
-class _Bearer:
-    """Puts our token on each request; as `auth`, so that no ~/.netrc entry can take its place."""
+def _with(path: str, query: Mapping[str, object]) -> str:
+    from urllib.parse import urlencode
 
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
+    return f"{path}?{urlencode(query)}" if query else path
 
 
 def connection_options(command: F) -> F:
@@ -185,28 +192,3 @@ def _read_token(path: Path) -> str:
         todo = "'remediator token issue --operator NAME' prints one"
         raise Failure(f"{path}: holds no token (one line of printable ASCII); {todo}")
     return token
-
-
-def _todo(error: requests.RequestException) -> str:
-    import requests
-
-    if isinstance(error, requests.exceptions.SSLError):
-        if "certificate" in str(error).lower():
-            return f"name the file of whoever signed its certificate with --ca-file or {CA_VARIABLE}"
-        return "does it speak TLS? without it the address begins with http://"
-    if isinstance(error, requests.Timeout):
-        return "is the remediator there, and does a firewall let us through?"
-    if "BadStatusLine" in str(error) or "RemoteDisconnected" in str(error):
-        return "is it a remediator, and does it want https:// there?"
-    if "NameResolution" in str(error):
-        return "is the host's name right?"
-    return "is the remediator running there?"
-
-
-def _root(error: BaseException) -> str:
-    """The innermost reason: the library wraps 'connection refused' three times."""
-    while True:
-        inner = error.__cause__ or error.__context__ or getattr(error, "reason", None)
-        if not isinstance(inner, BaseException):
-            return getattr(error, "strerror", None) or str(error) or type(error).__name__
-        error = inner

@@ -113,20 +113,16 @@ def _told(incident: IncidentView, now: float) -> list[tuple[str, Value]]:
         ("incident", f"{incident.id}, {incident.state}, open for {age}{_cared(incident)}"),
         ("why", decided),
         *(("done", _did(action)) for action in _newest(incident.actions)),
-        *(
-            ("next", f"{step.text}: running{_detail(step.detail)}")
-            for step in incident.steps
-            if step.state == "running"
-        ),
-        ("then", ", ".join(f"{step.text}{_detail(step.detail)}" for step in incident.steps if step.state == "pending")),
+        *(("now", f"{step.text}: running{_detail(step.detail)}") for step in incident.steps if step.state == "running"),
+        ("next", ", ".join(f"{step.text}{_detail(step.detail)}" for step in incident.steps if step.state == "pending")),
         ("outcome", incident.outcome),
         ("stop it", f"healthctl nodes hold {incident.node} 'WHY'" if NODE_NAME.fullmatch(incident.node) else ""),
     ]
 
 
 def _newest(actions: Sequence[ActionView]) -> list[ActionView]:
-    """The newest, in order: a plan may have begun hundreds of deeds."""
-    return sorted(actions, key=lambda action: action.planned_at)[-DONE_MAX:]
+    """The newest that are over, in order: a plan may have hundreds of deeds."""
+    return sorted((a for a in actions if a.state != "planned"), key=lambda action: action.planned_at)[-DONE_MAX:]
 
 
 def _did(action: ActionView) -> Value:

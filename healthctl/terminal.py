@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from healthctl.output import Block, Cell, Facts, Line, Rows, Tone, Value, clean, text_of
+from healthctl.output import Block, Cell, Facts, Line, Rows, Tone, Value, clean, plain, text_of
 
 # Told apart without red against green, and without any colour by the symbol.
 STYLES = {Tone.GOOD: "cyan", Tone.WARN: "yellow", Tone.BAD: "bold red", Tone.UNKNOWN: "magenta"}
@@ -17,6 +17,7 @@ SYMBOLS = {Tone.GOOD: "✓", Tone.WARN: "!", Tone.BAD: "✗", Tone.UNKNOWN: "?"}
 SYMBOLS_ASCII = {Tone.GOOD: "+", Tone.WARN: "!", Tone.BAD: "x", Tone.UNKNOWN: "?"}
 NAME_COLUMNS_MIN = 8
 PROSE_COLUMNS_MIN = 20
+ROWS_FITTED_MAX = 500  # so many take 0.4 s; of more, each row is a line, however long
 
 
 def drawn(blocks: Iterable[Block], *, wide: bool = False, color: bool = True, width: int | None = None) -> str:
@@ -36,7 +37,9 @@ def drawn(blocks: Iterable[Block], *, wide: bool = False, color: bool = True, wi
         for block in blocks:
             if before is not None and not (isinstance(block, Line) and isinstance(before, Line)):
                 console.print()
-            if isinstance(block, Rows):
+            if isinstance(block, Rows) and len(block.items) > ROWS_FITTED_MAX:
+                console.out(plain([block], wide=wide), highlight=False)
+            elif isinstance(block, Rows):
                 console.print(_table(block, symbols, console.width, wide=wide) if block.items else clean(block.empty))
             elif isinstance(block, Facts):
                 console.print(_facts(block, symbols))

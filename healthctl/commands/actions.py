@@ -22,8 +22,9 @@ LIMIT_MAX = 1000
 _LISTED = (
     *ACTIONS[:-1],
     Column[ActionView]("INCIDENT", lambda a: a.incident, wide=True),
-    Column[ActionView]("WHY", lambda a: a.why, prose=True),
-    ACTIONS[-1],
+    Column[ActionView](
+        "WHY", lambda a: f"{a.why}: {a.detail}" if a.why and a.detail else a.why or a.detail, prose=True
+    ),
 )
 
 

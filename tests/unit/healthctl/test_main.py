@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,10 +15,23 @@ from hypothesis import strategies as st
 
 from healthctl.main import COMMANDS
 from healthctl.output import clean, moment, table
+from tests.unit.healthctl.conftest import Remediator
 
 Run = Callable[..., Result]
 
-HEAVY = {"torch", "requests", "sqlalchemy", "starlette", "pynvml", "prometheus_client", "uvicorn"}
+HEAVY = {
+    "torch",
+    "numpy",
+    "requests",
+    "urllib3",
+    "sqlalchemy",
+    "starlette",
+    "pynvml",
+    "prometheus_client",
+    "uvicorn",
+    "jinja2",
+    "rich",
+}
 
 
 @pytest.mark.parametrize(
@@ -32,6 +46,28 @@ def test_a_simple_command_imports_nothing_heavy(arguments: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert not HEAVY & set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["nodes"], ["incidents", "show", "inc-1"], ["nodes", "cordon", "n1", "w"]]
+)
+def test_a_command_that_asks_the_centre_imports_no_more_than_it_shows(
+    serve: Callable[..., str], token_file: Path, command: list[str]
+) -> None:
+    arguments = [*command, "--server", serve(Remediator), "--token-file", str(token_file)]
+    script = (
+        "import sys, json\nfrom healthctl.main import cli\n"
+        f"try: cli({arguments!r}, prog_name='healthctl')\n"
+        "except SystemExit: pass\n"
+        "print('\\n' + json.dumps(sorted(sys.modules)))"
+    )
+    environment = os.environ | {"NO_PROXY": "*"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60, env=environment
+    )
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    assert "urllib.request" in loaded, done.stderr
+    assert not (HEAVY | {"yaml", "asyncio"}) & loaded
 
 
 @pytest.mark.parametrize("name", COMMANDS)
