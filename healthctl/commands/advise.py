@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 import msgspec
 
 from healthctl.duration import Duration, duration_text
 from healthctl.exits import Exit, Failure
-from healthctl.output import facts, json_text, output_option, table
+from healthctl.output import Block, Column, Facts, Line, Rows
+from healthctl.screen import Screen, output_options
 from healthctl.server import Server, server_options
+from vocabulary.hazard import NodeRisk, Placement
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 NODES_MAX = 10_000_000
@@ -36,7 +40,9 @@ class Advice(msgspec.Struct, frozen=True):
     choices: tuple[Choice, ...]
 
 
-@click.group()
+@click.group(
+    epilog="Examples: healthctl advise checkpoint --cost 60s --nodes 512 --mtbf 50000h; healthctl advise placement --nodes 64"
+)
 def advise() -> None:
     """What to choose, and what each choice would cost."""
 
@@ -45,14 +51,15 @@ def advise() -> None:
 @click.option("--cost", type=Duration(), required=True, help="How long a save stops training, e.g. 60s.")
 @click.option("--nodes", type=click.IntRange(1, NODES_MAX), required=True, help="Nodes of the job.")
 @click.option("--mtbf", type=Duration(), required=True, help="Mean time between failures of one node, e.g. 50000h.")
-@click.option("--gpus-per-node", type=click.IntRange(1, 1024), default=8, show_default=True)
+@click.option("--gpus-per-node", type=click.IntRange(1, 1024), default=8, show_default=True,
+              help="To say the waste in GPU-hours.")  # fmt: skip
 @click.option("--restart", type=Duration(zero=True), default="10m", show_default=True,
               help="From a failure until training goes on.")  # fmt: skip
 @click.option("--write", type=Duration(zero=True), default="0s", show_default=True,
               help="How long an asynchronous save is still being written after training went on.")  # fmt: skip
-@output_option
+@output_options
 def checkpoint(
-    cost: float, nodes: int, mtbf: float, gpus_per_node: int, restart: float, write: float, output: str
+    screen: Screen, cost: float, nodes: int, mtbf: float, gpus_per_node: int, restart: float, write: float
 ) -> None:
     """How often to save: the optimum by Daly's formula, and what saving more or less often would waste.
 
@@ -74,16 +81,13 @@ def checkpoint(
             Choice(best_s * factor, factor, waste.total, waste.checkpoint, waste.rework, waste.restart, lost)
         )
     advice = Advice(job_mtbf_s, first_order_s, optimum_s, best_s, tuple(choices))
-    if output == "json":
-        click.echo(json_text(advice))
-        return
-    click.echo(_page(advice, write))
+    screen.show(advice, lambda: _page(advice, write))
 
 
-def _page(advice: Advice, write_s: float) -> str:
+def _page(advice: Advice, write_s: float) -> Iterator[Block]:
     """For people."""
     bound = " (as long as a write takes: one save at a time)" if advice.interval_s == write_s else ""
-    head = facts(
+    yield Facts(
         [
             ("save every", duration_text(advice.interval_s) + bound),
             ("the job fails every", duration_text(advice.job_mtbf_s)),
@@ -91,18 +95,20 @@ def _page(advice: Advice, write_s: float) -> str:
             ("Daly, higher order", duration_text(advice.daly_s)),
         ]
     )
-    header = ("SAVE EVERY", "", "WASTE", "SAVING", "REWORK", "RESTART", "GPU-HOURS LOST A DAY")
-    rows = [
-        (
-            duration_text(c.interval_s),
-            "optimum" if c.times_optimum == 1 else f"{c.times_optimum:g}x",
-            *(f"{share * 100:.2f} %" for share in (c.waste, c.checkpoint, c.rework, c.restart)),
-            f"{c.lost_gpu_hours_per_day:.4g}",
-        )
-        for c in advice.choices
-    ]
-    late = "\n\nIntervals shorter than a write cannot be had: one save at a time." if write_s else ""
-    return f"{head}\n\n{table(header, rows)}{late}"
+    yield Rows(advice.choices, _CHOICES)
+    if write_s:
+        yield Line("Intervals shorter than a write cannot be had: one save at a time.")
+
+
+_CHOICES: tuple[Column[Choice], ...] = (
+    Column("SAVE EVERY", lambda c: duration_text(c.interval_s)),
+    Column("", lambda c: "optimum" if c.times_optimum == 1 else f"{c.times_optimum:g}x"),
+    Column("WASTE", lambda c: f"{c.waste * 100:.2f} %"),
+    Column("SAVING", lambda c: f"{c.checkpoint * 100:.2f} %"),
+    Column("REWORK", lambda c: f"{c.rework * 100:.2f} %"),
+    Column("RESTART", lambda c: f"{c.restart * 100:.2f} %"),
+    Column("GPU-HOURS LOST A DAY", lambda c: f"{c.lost_gpu_hours_per_day:.4g}"),
+)
 
 
 @advise.command()
@@ -114,44 +120,44 @@ def _page(advice: Advice, write_s: float) -> str:
 )
 @click.option("--quantile", type=click.FloatRange(0.5, 0.99999), default=0.99, show_default=True,
               help="Share of the time for which they are to suffice.")  # fmt: skip
-@output_option
-def spares(nodes: int, rate: float, repair: float, quantile: float, output: str) -> None:
+@output_options
+def spares(screen: Screen, nodes: int, rate: float, repair: float, quantile: float) -> None:
     """How many spares to keep, so that seldom more nodes are out than there are spares."""
     from remediator.decide.spares import spares_wanted
 
     wanted = spares_wanted(nodes, rate, repair, quantile)
-    if output == "json":
-        click.echo(json_text(wanted))
-        return
-    click.echo(
-        facts(
-            [
-                ("spares", f"{wanted.spares} for {nodes} nodes, enough {quantile * 100:g} % of the time"),
-                ("out on the average", f"{wanted.out_on_average:.2f}"),
-                ("not in it", "nodes that fail together: a rack, a switch, a bad driver"),
-            ]
-        )
+    page = Facts(
+        [
+            ("spares", f"{wanted.spares} for {nodes} nodes, enough {quantile * 100:g} % of the time"),
+            ("out on the average", f"{wanted.out_on_average:.2f} nodes"),
+            ("not in it", "nodes that fail together: a rack, a switch, a bad driver"),
+        ]
     )
+    screen.show(wanted, lambda: [page])
 
 
 @advise.command()
 @click.option("--nodes", type=click.IntRange(1, NODES_MAX), required=True, help="Nodes that the job wants.")
-@output_option
+@output_options
 @server_options
-def placement(server: Server, nodes: int, output: str) -> None:
+def placement(server: Server, screen: Screen, nodes: int) -> None:
     """Which free nodes are least likely to fail, and which to avoid: by their findings, returns and past."""
-    from vocabulary.hazard import Placement
-
     found = server.get("/v1/placement", Placement, nodes=nodes)
-    if output == "json":
-        click.echo(json_text(found))
-        return
-    head = facts(
-        [
-            ("place on", ", ".join(found.chosen)),
-            ("the job then fails every", duration_text(1 / found.per_s)),
-            ("on nodes picked at random", duration_text(1 / found.per_s_at_random)),
-        ]
-    )
-    rows = [(risk.node, f"{risk.factor:g}x", risk.why) for risk in found.avoided]
-    click.echo(f"{head}\n\n{table(('AVOID', 'FAILS', 'WHY'), rows)}" if rows else head)
+    page = [
+        Facts(
+            [
+                ("place on", ", ".join(found.chosen)),
+                ("the job then fails every", duration_text(1 / found.per_s)),
+                ("on nodes picked at random", duration_text(1 / found.per_s_at_random)),
+            ]
+        ),
+        Rows(found.avoided, _AVOIDED),
+    ]
+    screen.show(found, lambda: page)
+
+
+_AVOIDED: tuple[Column[NodeRisk], ...] = (
+    Column("AVOID", lambda risk: risk.node),
+    Column("FAILS", lambda risk: f"{risk.factor:g}x"),
+    Column("WHY", lambda risk: risk.why, prose=True),
+)

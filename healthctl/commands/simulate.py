@@ -10,17 +10,18 @@ import click
 import msgspec
 
 from healthctl.exits import Exit, Failure
-from healthctl.output import json_text, output_option, table
+from healthctl.output import Block, Column, Line, Rows
+from healthctl.policies import loaded
+from healthctl.screen import Screen, output_options
 
 if TYPE_CHECKING:
-    from remediator.decide.policy import Policy
     from remediator.simulate.parameters import Parameters
     from remediator.simulate.summary import Summary
 
 RUNS_MAX = 1000
 
 
-@click.command()
+@click.command(epilog="Example: healthctl simulate --nodes 1000 --days 30 --policy eject,checkpoint-eject --runs 5")
 @click.option("--nodes", type=click.IntRange(1, 100_000), help="Of the fleet.  [default: 1000]")
 @click.option("--days", type=click.FloatRange(0, 3650, min_open=True), help="How long.  [default: 30]")
 @click.option("--policy", "policies", default="all", show_default=True, help="One or more, separated by commas.")
@@ -29,8 +30,9 @@ RUNS_MAX = 1000
               help="Seeds one after the other; from two on with 95 % intervals.")  # fmt: skip
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="YAML: the fleet's figures.")
 @click.option("--playbook", type=click.Path(dir_okay=False, path_type=Path), help="In place of the shipped one.")
-@output_option
+@output_options
 def simulate(  # noqa: PLR0913, PLR0917 - one argument for each option
+    screen: Screen,
     nodes: int | None,
     days: float | None,
     policies: str,
@@ -38,7 +40,6 @@ def simulate(  # noqa: PLR0913, PLR0917 - one argument for each option
     runs: int,
     config: Path | None,
     playbook: Path | None,
-    output: str,
 ) -> None:
     """Compare policies: what each costs and wins on a simulated fleet of published failure rates.
 
@@ -52,17 +53,15 @@ def simulate(  # noqa: PLR0913, PLR0917 - one argument for each option
 
     names = _names(policies)
     parameters = _parameters(config, {"nodes": nodes, "days": days})
-    policy = _policy(playbook)
+    policy = loaded([playbook])
     measured = []
     for number in range(seed, seed + runs):
         for name in names:
             click.echo(f"seed {number}: {name} …", err=True)
             measured.append(run(name, parameters, policy, number, np.random.default_rng(number)))
     found = summarised(measured)
-    if output == "json":
-        click.echo(json_text({"parameters": parameters, "policies": found, "runs": measured}))
-    else:
-        click.echo(_page(found, parameters, runs))
+    document = {"parameters": parameters, "policies": found, "runs": measured}
+    screen.show(document, lambda: _page(found, parameters, runs))
 
 
 def _names(text: str) -> list[str]:
@@ -98,32 +97,19 @@ def _parameters(path: Path | None, given: dict[str, float | None]) -> Parameters
         raise Failure(f"{place}: {error}", Exit.USAGE) from None
 
 
-def _policy(path: Path | None) -> Policy:
-    from remediator.playbook.errors import PolicyError
-    from remediator.playbook.load import SHIPPED, load_policy
-
-    try:
-        return load_policy([path or SHIPPED])
-    except PolicyError as error:
-        raise Failure(str(error), Exit.USAGE) from None
-
-
-def _page(found: Sequence[Summary], parameters: Parameters, runs: int) -> str:
+def _page(found: Sequence[Summary], parameters: Parameters, runs: int) -> list[Block]:
     """For people."""
-    header = ("POLICY", "GOODPUT", "EFFECTIVE TIME", "RESTARTS A DAY", "HEALTHY NODE-DAYS LOST", "WRONG ACTIONS",
-              "NODES TAKEN OUT", "BY PEOPLE")  # fmt: skip
-    rows = [
-        (
-            s.policy,
-            s.goodput.text(100, " %", 2),
-            s.effective_time.text(100, " %", 2),
-            s.restarts_per_day.text(),
-            s.healthy_node_days_lost.text(),
-            s.wrong_actions.text(),
-            s.isolations.text(),
-            s.by_people.text(),
-        )
-        for s in found
-    ]
     seeds = "one seed" if runs == 1 else f"{runs} seeds, 95 % intervals"
-    return f"{table(header, rows)}\n\n{parameters.nodes} nodes, {parameters.days:g} days, {seeds}"
+    return [Rows(found, _COLUMNS), Line(f"{parameters.nodes} nodes, {parameters.days:g} days, {seeds}")]
+
+
+_COLUMNS: tuple[Column[Summary], ...] = (
+    Column("POLICY", lambda s: s.policy),
+    Column("GOODPUT", lambda s: s.goodput.text(100, " %", 2)),
+    Column("EFFECTIVE TIME", lambda s: s.effective_time.text(100, " %", 2)),
+    Column("RESTARTS A DAY", lambda s: s.restarts_per_day.text()),
+    Column("HEALTHY NODE-DAYS LOST", lambda s: s.healthy_node_days_lost.text()),
+    Column("WRONG ACTIONS", lambda s: s.wrong_actions.text()),
+    Column("NODES TAKEN OUT", lambda s: s.isolations.text()),
+    Column("BY PEOPLE", lambda s: s.by_people.text()),
+)

@@ -7,20 +7,18 @@ from importlib.metadata import PackageNotFoundError, metadata
 
 import click
 
-from healthctl.output import facts, json_text, output_option
+from healthctl.output import Facts
+from healthctl.screen import Screen, output_options
 from vocabulary.wire import WIRE_VERSION
 
 
-@click.command()
-@output_option
-def version(output: str) -> None:
-    """What is installed."""
+@click.command(epilog="Example: healthctl version -o json")
+@output_options
+def version(screen: Screen) -> None:
+    """Say what is installed: the package, the version of its messages, Python."""
     try:
         package = metadata("gpu-healthd")["Version"]
     except PackageNotFoundError:  # run from a checkout that was not installed
         package = "not installed"
     found = {"version": package, "wire": WIRE_VERSION, "python": platform.python_version()}
-    if output == "json":
-        click.echo(json_text(found))
-    else:
-        click.echo(facts((name, str(value)) for name, value in found.items()))
+    screen.show(found, lambda: [Facts([(name, str(value)) for name, value in found.items()])])
