@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
@@ -12,6 +13,8 @@ from vocabulary.telemetry import WISH_S_MAX, TelemetryPart, TelemetryWish
 from vocabulary.wire import encode
 
 REPORTS_APART_S = 5.0  # while somebody looks
+
+_log = logging.getLogger("healthd.uplink")
 
 Told = msgspec.Raw | msgspec.UnsetType
 
@@ -53,7 +56,14 @@ class Watched:
     def told(self) -> Told:
         """What a report made now carries."""
         back_s = self._standing()
-        return msgspec.UNSET if back_s is None else msgspec.Raw(encode(self._part(back_s)))
+        if back_s is None:
+            return msgspec.UNSET
+        try:
+            return msgspec.Raw(encode(self._part(back_s)))
+        except Exception:  # noqa: BLE001 - a mistake of ours in what is only looked at must keep no report from going
+            _log.exception("no telemetry is told; please report this")
+            self.end()
+            return msgspec.UNSET
 
     def _standing(self) -> float | None:
         """How many seconds back the wish goes by now; None: there is none."""

@@ -54,6 +54,16 @@ def test_a_wish_goes_further_back_the_older_it_is_and_ends(watched: Watched, clo
     assert (back_s(watched), watched.interval_s(USUAL_S)) == (None, USUAL_S)
 
 
+def test_a_mistake_in_what_is_only_looked_at_keeps_no_report_from_going(clock: ManualClock) -> None:
+    def part(_back_s: float) -> TelemetryPart:
+        raise OverflowError
+
+    watched = Watched(part, clock)
+    watched.take(TelemetryWish(lasts_s=60))
+    assert watched.told() is UNSET
+    assert watched.interval_s(USUAL_S) == USUAL_S
+
+
 def test_no_wish_lasts_for_ever(watched: Watched, clock: ManualClock) -> None:
     watched.take(TelemetryWish(lasts_s=1e30))
     clock.advance(WISH_S_MAX)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
+from msgspec.json import encode as encode_json
 
 from remediator.model.views_telemetry import TelemetryView
 from remediator.telemetry import NODES_MAX, SERIES_MAX, STRANGER, UNASKED, WISH_S, Telemetry
+from tests.unit.vocabulary.test_telemetry import ALMOST
 from vocabulary.telemetry import BUCKET_S, BUCKETS, GPU_SERIES, HOST, TelemetryBlock, TelemetryPart, bucket_of
 from vocabulary.wire import encode
 
@@ -168,6 +172,19 @@ def test_what_is_not_taken_is_counted_and_changes_nothing(told: Raw, now: float,
     assert not take(telemetry, told, now)
     assert view(telemetry, START) == before
     assert dict(telemetry.dropped) == {why: 1}
+
+
+@given(st.lists(st.tuples(ALMOST, st.sampled_from(["b", "c"])), max_size=6))
+def test_whatever_a_node_tells_what_is_shown_can_be_drawn(parts: list[tuple[object, str]]) -> None:
+    telemetry = asked()
+    for told, boot_id in parts:
+        take(telemetry, Raw(encode_json(told)), START, boot_id=boot_id)
+    for series in view(telemetry, START).series:
+        assert series.gpu in (None, 0)
+        assert 0 < len(series.times) == len(series.values) <= BUCKETS
+        assert list(series.times) == sorted(set(series.times))
+        assert all(isfinite(number) for number in (*series.times, *series.values))
+        assert WALL + START - HOUR_S <= series.times[0] <= series.times[-1] <= WALL + START + 1
 
 
 def test_a_report_without_is_no_error() -> None:
