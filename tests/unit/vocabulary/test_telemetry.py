@@ -37,7 +37,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
     max_leaves=12,
 )
-VALUE = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+VALUE = st.none() | st.floats(0, 120) | st.floats(allow_nan=False, allow_infinity=False)
 BLOCK = st.fixed_dictionaries(
     {
         "gpu": st.sampled_from([GPU, HOST, "0000:3b:00.0\n", "<b>", "0000:3B:00.0"]),
@@ -47,7 +47,18 @@ BLOCK = st.fixed_dictionaries(
         ),
     }
 )
+NEARLY = st.fixed_dictionaries(  # mostly taken
+    {
+        "gpu": st.sampled_from([GPU, GPU, HOST]),
+        "first": st.integers(NEWEST - BUCKETS + 1, NEWEST - 4),
+        "columns": st.dictionaries(
+            st.sampled_from([*GPU_SERIES, *HOST_SERIES]), st.lists(VALUE, max_size=5), max_size=9
+        ),
+    }
+)
 ALMOST = st.fixed_dictionaries(
+    {"monotonic": st.just(NOW), "blocks": st.lists(NEARLY, max_size=2)}
+) | st.fixed_dictionaries(
     {
         "monotonic": st.sampled_from([NOW, -1.0, 1e300]) | JSON,
         "blocks": st.lists(BLOCK | JSON, max_size=3) | JSON,
