@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -52,12 +52,11 @@ class _Stream(Response):
 
     async def _run(self, send: Send, gone: asyncio.Task[None]) -> None:
         with contextlib.suppress(asyncio.TimeoutError, Refusal):
-            async for part in _parts(self._request, self._after):
-                if gone.done():
-                    return
+            async for part in _while(_parts(self._request, self._after), gone):
                 body = {"type": "http.response.body", "body": part, "more_body": True}
                 await asyncio.wait_for(send(body), UNREAD_S)
-            await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), UNREAD_S)
+            if not gone.done():
+                await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), UNREAD_S)
 
 
 async def stream(request: Request) -> Response:
@@ -73,7 +72,7 @@ async def stream(request: Request) -> Response:
     return _Stream(request, after)
 
 
-async def _parts(request: Request, after: int) -> AsyncIterator[bytes]:
+async def _parts(request: Request, after: int) -> AsyncGenerator[bytes, None]:
     service = service_of(request)
     yield b"retry: 2000\n\n"
     with service.wakeups.subscription() as woken:
@@ -90,6 +89,25 @@ async def _parts(request: Request, after: int) -> AsyncIterator[bytes]:
                 await asyncio.wait_for(woken.wait(), HEARTBEAT_S)
             except asyncio.TimeoutError:
                 yield b": still here\n\n"
+
+
+async def _while(parts: AsyncGenerator[bytes, None], gone: asyncio.Task[None]) -> AsyncIterator[bytes]:
+    """The parts until the reader is gone: who goes from page to page must not be kept waiting for a seat by those left."""
+    try:
+        while True:
+            part = asyncio.ensure_future(anext(parts))
+            await asyncio.wait({part, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                part.cancel()
+                with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
+                    await part
+                return
+            try:
+                yield part.result()
+            except StopAsyncIteration:
+                return
+    finally:
+        await parts.aclose()
 
 
 async def _gone(receive: Receive) -> None:

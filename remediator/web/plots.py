@@ -12,6 +12,7 @@ from remediator.model.views_telemetry import SeriesView
 WIDTH, HEIGHT = 340.0, 84.0
 TICKS = 2
 HOST = "host"
+FLAG = "0 or 1"
 COLOURS = 8  # there are so many in the sheet; a ninth GPU begins anew, with another dash
 BREAK_S = 120.0  # a curve is interrupted where nothing was told for longer
 
@@ -39,13 +40,15 @@ class Plot(msgspec.Struct, frozen=True):
     end: float
 
 
-def plots(series: Sequence[SeriesView], now: float, span_s: float = 3600.0) -> list[Plot]:
-    """One plot a reading, in the order in which the node tells them."""
+def plots(series: Sequence[SeriesView], now: float, span_s: float = 3600.0) -> tuple[list[Plot], list[str]]:
+    """One plot a reading, in the order in which the node tells them; and the names of those that were 0 all the time."""
     named: dict[tuple[str, str], list[SeriesView]] = {}
     for one in series:
         if one.times:
             named.setdefault((one.name, one.unit), []).append(one)
-    return [_plot(name, unit, together, now, span_s) for (name, unit), together in named.items()]
+    zero = [key for key, together in named.items() if not any(any(one.values) for one in together)]
+    drawn = [_plot(*key, together, now, span_s) for key, together in named.items() if key not in zero]
+    return drawn, [name for name, _ in zero]
 
 
 def number(value: float) -> str:
@@ -63,7 +66,7 @@ def number(value: float) -> str:
 def _plot(name: str, unit: str, together: list[SeriesView], now: float, span_s: float) -> Plot:
     values = [value for one in together for value in one.values if math.isfinite(value)]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
-    bottom, top = _scale(low, high)
+    bottom, top = (0.0, 1.0) if unit == FLAG else _scale(low, high)
     begin = now - span_s
     curves = []
     for place, one in enumerate(sorted(together, key=lambda s: -1 if s.gpu is None else s.gpu)):

@@ -26,6 +26,8 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 
+TODAY_S, YEAR_S = 12 * 3600.0, 300 * 86400.0  # how near a moment must be for its day, or its year, to go without saying
+
 # After a deed the browser is led on to a page; `done=WORD` there names what it says.
 DONE: Mapping[str, str] = {
     "hold": "Hands off: nothing is done with this node until it is released.",
@@ -84,13 +86,14 @@ def span(seconds: float) -> str:
 
 
 def when(at: float | None, now: float) -> Markup:
-    """A moment with how long ago it was when the page was made; the browser goes on counting."""
+    """A moment, and how long ago it was when the page was made; the browser goes on counting."""
     if at is None:
         return Markup('<span class="never">–</span>')
     there = moment(at)
+    short = there[11:] if abs(now - at) < TODAY_S else there[5:16] + "Z" if abs(now - at) < YEAR_S else there[:10]
     ago = f"{span(now - at)} ago" if at <= now else f"in {span(at - now)}"
-    return Markup('<time datetime="{}" title="{}"><span data-ago>{}</span></time>').format(
-        there.replace(" ", "T"), there, ago
+    return Markup('<time datetime="{}" title="{}">{} <small data-ago>{}</small></time>').format(
+        there.replace(" ", "T"), there, short, ago
     )
 
 
@@ -113,13 +116,15 @@ def state_class(state: str) -> str:
     return f"s-{state}" if state in SIGNS else "s-unknown"
 
 
-def count(number: float, one: str, many: str = "") -> str:
+def count(number: float, one: str = "", many: str = "") -> Markup:
     """A number with its unit.
 
-    >>> count(1, "node"), count(12500, "node")
-    ('1 node', '12\u202f500 nodes')
+    >>> [str(c) for c in (count(1, "node"), count(12500, "node"), count(2, "job has", "jobs have"), count(1234.0))]
+    ['1 node', '12&#8239;500 nodes', '2 jobs have', '1&#8239;234']
     """
-    return f"{number:,.0f} ".replace(",", "\N{NARROW NO-BREAK SPACE}") + (one if number == 1 else many or f"{one}s")
+    digits = Markup("&#8239;").join(f"{number:,.0f}".split(","))
+    word = one if number == 1 or not one else many or f"{one}s"
+    return Markup("{} {}").format(digits, word) if word else digits
 
 
 @cache

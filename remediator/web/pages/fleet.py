@@ -11,32 +11,32 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from remediator.api.render import incident_view
+from remediator.model.records import Answer, Incident, IncidentState
 from remediator.model.views_work import AwaitingList
 from remediator.web import heat
 from remediator.web.progress import doing
 from remediator.web.rendering import HEADERS
 from remediator.web.visit import Visit
 
-INCIDENTS_SHOWN = 40
-AWAITING_SHOWN = 20
+INCIDENTS_SHOWN = 12
+AWAITING_SHOWN = 8
 GROUPS_SHOWN = 100
-_FIRST = {"waiting": 0, "acting": 1, "open": 2}
+_FIRST = {IncidentState.WAITING: 0, IncidentState.ACTING: 1, IncidentState.OPEN: 2}
+_LAST = 3  # of those that nothing is to be done about
 
 
 async def show(visit: Visit) -> Response:
     """The first page."""
     wanted, by, colour = _asked(visit)
-    incidents = sorted(
-        map(incident_view, visit.service.engine.snapshot.incidents.values()),
-        key=lambda i: (_FIRST.get(i.state, 3), -i.opened_at),
-    )
+    incidents = sorted(visit.service.engine.snapshot.incidents.values(), key=lambda i: (_urgency(i), -i.opened_at))
+    shown = [(incident_view(i), i) for i in incidents[:INCIDENTS_SHOWN]]
     awaiting = (await visit.ask("/v1/awaiting", AwaitingList)).awaiting
     groups = await asyncio.to_thread(_groups, visit, wanted, by)
     rows = await asyncio.to_thread(heat.rows, groups)
     return await visit.page(
         "fleet.html.j2",
         title="Fleet",
-        incidents=[(i, doing(i)) for i in incidents[:INCIDENTS_SHOWN]],
+        incidents=[(view, doing(view, i.answer, i.rule)) for view, i in shown],
         incidents_total=len(incidents),
         awaiting=awaiting[:AWAITING_SHOWN],
         awaiting_total=len(awaiting),
@@ -68,6 +68,11 @@ async def picture(visit: Visit) -> Response:
     if visit.request.headers.get("if-none-match") == etag:
         return Response(None, 304, headers)
     return Response(body, headers=headers, media_type="application/json")
+
+
+def _urgency(incident: Incident) -> int:
+    quiet = incident.state is IncidentState.OPEN and incident.answer is Answer.WATCH
+    return _LAST if quiet else _FIRST.get(incident.state, _LAST)
 
 
 def _asked(visit: Visit) -> tuple[heat.Wanted, str, str]:

@@ -49,7 +49,9 @@ async def show(visit: Visit) -> Response:
     history = await visit.ask(f"/v1/nodes/{name}/history", EventList, limit=EVENTS_SHOWN)
     incident = await _incident(visit, node.incident)
     telemetry = await visit.ask(f"/v1/nodes/{name}/telemetry", TelemetryView)
-    record = visit.service.engine.snapshot.nodes[name]
+    snapshot = visit.service.engine.snapshot
+    drawn, always_zero = plots(telemetry.series, visit.now)
+    record, known = snapshot.nodes[name], snapshot.incidents.get(node.incident)
     return await visit.page(
         "node.html.j2",
         title=name,
@@ -57,13 +59,14 @@ async def show(visit: Visit) -> Response:
         places=tuple(record.places.keys),
         means=MEANS.get(node.state, ""),
         incident=incident,
-        doing=doing(incident) if incident else "",
+        doing=doing(incident, known.answer if known else None) if incident else "",
         to_come=to_come(incident) if incident else (),
         jobs=_jobs(node.ranks),
         gpus=[(gpu, _beat(gpu, node)) for gpu in gpus.gpus],
         history=history.events,
         telemetry=telemetry,
-        plots=plots(telemetry.series, visit.now),
+        plots=drawn,
+        always_zero=always_zero,
         deeds=offered(visit, node),
     )
 

@@ -16,6 +16,7 @@ let failed = false;
 let busy = false;
 let timer = 0;
 let due = Infinity;
+let awaits = 8; // so often what comes later is looked for soon
 
 function mark() {
   const live = document.getElementById("live");
@@ -64,7 +65,8 @@ export async function refresh() {
   }
   earliest = Date.now() + Math.max(PAUSE_MS, (Date.now() - begun) * TIMES_AS_LONG);
   mark();
-  plan(failed ? earliest + FAILED_MS : Date.now() + ANYWAY_MS);
+  const awaited = document.querySelector("[data-soon]") !== null && (awaits -= 1) > 0;
+  plan(failed ? earliest + FAILED_MS : awaited ? earliest : Date.now() + ANYWAY_MS);
 }
 
 function show(fresh) {
@@ -80,8 +82,12 @@ function show(fresh) {
   document.dispatchEvent(new CustomEvent("refreshed"));
 }
 
+// Only a page that is seen keeps a stream open: a browser has few connections to one server, and all its tabs share them.
+let source = null;
+
 function follow(path) {
-  const source = new EventSource(path);
+  if (source !== null || document.hidden) return;
+  source = new EventSource(path);
   source.addEventListener("open", () => {
     following = true;
     soon(); // what happened while nobody listened
@@ -92,8 +98,17 @@ function follow(path) {
     following = false;
     soon(); // says whether anybody is there at all
     mark();
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => follow(path), ANYWAY_MS);
+    if (source?.readyState === EventSource.CLOSED) {
+      source = null;
+      setTimeout(() => follow(path), ANYWAY_MS);
+    }
   });
+}
+
+function unfollow() {
+  source?.close();
+  source = null;
+  following = false;
 }
 
 export function startLive() {
@@ -104,9 +119,15 @@ export function startLive() {
   follow(path);
   plan(Date.now() + ANYWAY_MS);
   setInterval(mark, 1000);
+  if (document.querySelector("[data-soon]") !== null) plan(Date.now() + PAUSE_MS); // something was asked for that comes later
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden) soon();
+    if (document.hidden) unfollow();
+    else {
+      follow(path);
+      soon();
+    }
   });
+  addEventListener("pagehide", unfollow);
   addEventListener("pageshow", (event) => {
     if (event.persisted) location.reload();
   });

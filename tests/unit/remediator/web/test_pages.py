@@ -85,7 +85,7 @@ def test_the_hostile_words_do_arrive(told: Inside) -> None:
 
 def test_the_first_page_says_what_is_broken(told: Inside) -> None:
     page = Outline(Browser(told).log_in("vic").get("/").body)
-    assert "1 open incidents" in " ".join(page.text.split())
+    assert "1 open incident" in " ".join(page.text.split())
     assert "row_remap" in page.text
 
 
