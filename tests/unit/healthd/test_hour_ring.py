@@ -126,7 +126,7 @@ def test_a_gpu_that_is_lost_tells_no_more_and_its_index_is_not_taken_for_it() ->
 READING = st.none() | st.integers(0, 2**31 - 1)
 
 
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0, 400), READING), min_size=1, max_size=60),
     st.sampled_from(list(Fold)),

@@ -79,7 +79,7 @@ def test_the_hosts_curves_come_first_and_belong_to_no_gpu() -> None:
     ]
 
 
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.floats(0.1, 900), st.integers(0, 5)), min_size=1, max_size=30))
 def test_however_it_comes_in_parts_the_whole_is_what_the_node_knew(steps: list[tuple[float, int]]) -> None:
     """A node that grants every wish as asked, with answers lost now and then (0 buckets told), leaves no gap and no echo."""
@@ -174,6 +174,7 @@ def test_what_is_not_taken_is_counted_and_changes_nothing(told: Raw, now: float,
     assert dict(telemetry.dropped) == {why: 1}
 
 
+@hypothesis_settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(ALMOST, st.sampled_from(["b", "c"])), max_size=6))
 def test_whatever_a_node_tells_what_is_shown_can_be_drawn(parts: list[tuple[object, str]]) -> None:
     telemetry = asked()

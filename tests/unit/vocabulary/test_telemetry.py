@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from vocabulary.health import Health
@@ -76,6 +77,7 @@ def told(*blocks: TelemetryBlock, monotonic: float = NOW, bucket_s: float = BUCK
     return encode(TelemetryPart(monotonic, blocks, bucket_s))
 
 
+@hypothesis_settings(deadline=None)
 @given(st.binary(max_size=50) | JSON.map(msgspec.json.encode) | ALMOST.map(msgspec.json.encode))
 def test_whatever_is_told_what_is_taken_is_on_the_list_and_within_its_bounds(data: bytes) -> None:
     try:
