@@ -10,7 +10,8 @@ import click
 import msgspec
 
 from healthctl.exits import Exit, Failure
-from healthctl.output import clean, json_text, output_option
+from healthctl.output import Line
+from healthctl.screen import Screen, output_options
 
 if TYPE_CHECKING:
     from healthctl.hang.dumps import Dump
@@ -30,13 +31,13 @@ class Answer(msgspec.Struct, frozen=True):
     reasons: list[str]
 
 
-@click.command()
+@click.command(epilog="Example: healthctl analyze hang /scratch/dumps --world 64")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "--world", type=click.IntRange(1, 1_000_000), help="How many ranks the job has, to miss those without a dump."
 )
-@output_option
-def hang(directory: Path, world: int | None, output: str) -> None:
+@output_options
+def hang(screen: Screen, directory: Path, world: int | None) -> None:
     """Read PyTorch's flight recorder dumps in DIRECTORY and say which ranks keep the others waiting, and in which collective.
 
     Dumps are pickles; nothing in them is run. Ends with 0 if nothing stands still, with 1 if something does.
@@ -67,8 +68,8 @@ def hang(directory: Path, world: int | None, output: str) -> None:
         group=snapshot.groups[root.group].label if root else None,
         reasons=reasons,
     )
-    click.echo(json_text(answer) if output == "json" else _page(verdict, reasons))
-    raise SystemExit(Exit.PROBLEM if verdict.stuck else Exit.OK)
+    screen.code = Exit.PROBLEM if verdict.stuck else Exit.OK
+    screen.show(answer, lambda: _page(verdict, reasons))
 
 
 WORDS = {
@@ -79,19 +80,19 @@ WORDS = {
 }
 
 
-def _page(verdict: Verdict, reasons: list[str]) -> str:
+def _page(verdict: Verdict, reasons: list[str]) -> list[Line]:
     from remediator.detect.hangs.words import ranks_text
 
-    lines = []
+    lines: list[Line] = []
     if verdict.kind in WORDS:
         named = ranks_text(verdict.culprits) if verdict.culprits else ""
         if verdict.kind == "network":
             named = f", {named} before all" if named else ""
-        lines.append(WORDS[verdict.kind].format(named))
-    lines += [f"    {reason}" if lines else reason for reason in reasons]
+        lines.append(Line(WORDS[verdict.kind].format(named)))
+    lines += [Line(reason, indent=4 if lines else 0) for reason in reasons]
     if verdict.victims:
-        lines.append(f"waiting themselves: {ranks_text(verdict.victims)}")
-    return "\n".join(clean(line) for line in lines)
+        lines.append(Line(f"waiting themselves: {ranks_text(verdict.victims)}"))
+    return lines
 
 
 def _places(culprits: tuple[int, ...], dumps: Mapping[int, Dump]) -> list[str]:

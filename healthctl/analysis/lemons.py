@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,8 @@ import click
 import msgspec
 
 from healthctl.exits import Exit, Failure
-from healthctl.output import clean, json_text, moment, output_option, table
+from healthctl.output import Block, Column, Line, Rows, moment
+from healthctl.screen import Screen, output_options
 
 if TYPE_CHECKING:
     from healthctl.analysis.fleet_record import FleetRecord
@@ -40,7 +42,7 @@ class Answer(msgspec.Struct, frozen=True):
     skipped_rows: int
 
 
-@click.command()
+@click.command(epilog="Example: healthctl analyze lemons events.csv --as-of 2026-10-01 --nodes 1024")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--as-of", "as_of", help="Judge as of this moment (epoch seconds or ISO 8601); default: the last row's.")
 @click.option("--nodes", "fleet_nodes", type=click.IntRange(1, 10_000_000),
@@ -50,15 +52,16 @@ class Answer(msgspec.Struct, frozen=True):
 @click.option("--gpus-per-node", type=click.FloatRange(1, 1024), default=8.0, show_default=True,
               help="Where FILE does not tell.")  # fmt: skip
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Also draw FILE.svg or FILE.html.")
-@output_option
+@output_options
 def lemons(
-    file: Path, as_of: str | None, fleet_nodes: int | None, factor: float, gpus_per_node: float, plot: Path | None,
-    output: str,
+    screen: Screen, file: Path, as_of: str | None, fleet_nodes: int | None, factor: float, gpus_per_node: float,
+    plot: Path | None,
 ) -> None:  # fmt: skip
     """Read node events from FILE (CSV, JSON lines or Parquet) and say which nodes fail more often than chance explains.
 
     Columns: node, time, kind; optional: start, end, duration, job, user, nodes, code, rack, batch, driver, gpus.
-    docs/explanation/lemons.md tells the kinds. Nothing after --as-of is used. Ends with 1 if a node is above one half.
+    docs/explanation/lemons.md tells the kinds. Nothing after --as-of is used. Ends with 1 if a node is above one half,
+    with 3 if there is nothing to judge.
     """
     from healthctl.analysis.fleet_record import fleet_record
     from healthctl.analysis.lemons_plot import draw
@@ -76,8 +79,9 @@ def lemons(
     answer = _answer(record, judged, at)
     if plot is not None:
         draw(plot, answer.nodes[:PLOTTED], record, at)
-    click.echo(json_text(answer) if output == "json" else _page(answer))
-    raise SystemExit(Exit.PROBLEM if any(node.probability > SUSPECT for node in answer.nodes) else Exit.OK)
+    found = Exit.PROBLEM if any(node.probability > SUSPECT for node in answer.nodes) else Exit.OK
+    screen.code = found if answer.nodes else Exit.UNKNOWN
+    screen.show(answer, lambda: _page(answer))
 
 
 def _moment(text: str) -> float:
@@ -126,38 +130,33 @@ def _rounded(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def _page(answer: Answer) -> str:
+def _page(answer: Answer) -> Iterator[Block]:
     fleet = answer.fleet
     if not answer.nodes:
-        return f"as of {moment(answer.as_of)}: nothing to judge, the file has no row of a node up to then"
-    lines = [
-        (
-            f"as of {moment(answer.as_of)}: {fleet['listed_nodes']:.0f} nodes told of, {fleet['nodes']:.0f} in all, "
-            f"{fleet['failures_per_1000_node_days']:.3g} failures in 1000 node-days"
-        )
-    ]
+        yield Line(f"as of {moment(answer.as_of)}: nothing to judge, the file has no row of a node up to then")
+        return
+    yield Line(
+        f"as of {moment(answer.as_of)}: {fleet['listed_nodes']:.0f} nodes told of, {fleet['nodes']:.0f} in all, "
+        f"{fleet['failures_per_1000_node_days']:.3g} failures in 1000 node-days"
+    )
     if answer.unknown_kinds:
         words = ", ".join(f"{kind} ({count})" for kind, count in list(answer.unknown_kinds.items())[:8])
-        lines.append(f"kinds not known, taken for nothing: {clean(words)}")
+        yield Line(f"kinds not known, taken for nothing: {words}")
     if answer.skipped_rows:
-        lines.append(f"rows without a node or a time, passed over: {answer.skipped_rows}")
+        yield Line(f"rows without a node or a time, passed over: {answer.skipped_rows}")
     shown = [node for node in answer.nodes if node.action != "none"][:SHOWN]
     if not any(node.probability > SUSPECT for node in shown):
-        lines.append("nobody: no node fails more often than chance explains")
-    if shown:
-        header = ("NODE", "LEMON", "ACTION", "INCIDENTS", "TO BLAME", "EXPECTED", "LAST", "GPU-HOURS SAVED")
-        rows = [
-            (
-                node.node,
-                f"{node.probability:.2f}",
-                node.action,
-                f"{node.evidence['incidents']:.0f}",
-                f"{node.evidence['failures_to_blame']:.2f}",
-                f"{node.evidence['failures_expected']:.2f}",
-                f"{node.evidence['days_since_last']:.1f}d ago" if "days_since_last" in node.evidence else "-",
-                f"{node.evidence['gpu_hours_saved']:.0f}",
-            )
-            for node in shown
-        ]
-        lines += ["", table(header, rows)]
-    return "\n".join(lines)
+        yield Line("nobody: no node fails more often than chance explains")
+    yield Rows(shown, _COLUMNS)
+
+
+_COLUMNS: tuple[Column[Node], ...] = (
+    Column("NODE", lambda node: node.node),
+    Column("LEMON", lambda node: f"{node.probability:.2f}"),
+    Column("ACTION", lambda node: node.action),
+    Column("INCIDENTS", lambda node: f"{node.evidence['incidents']:.0f}"),
+    Column("TO BLAME", lambda node: f"{node.evidence['failures_to_blame']:.2f}"),
+    Column("EXPECTED", lambda node: f"{node.evidence['failures_expected']:.2f}"),
+    Column("LAST", lambda n: f"{n.evidence['days_since_last']:.1f}d ago" if "days_since_last" in n.evidence else ""),
+    Column("GPU-HOURS SAVED", lambda node: f"{node.evidence['gpu_hours_saved']:.0f}"),
+)

@@ -10,7 +10,8 @@ import click
 import msgspec
 
 from healthctl.exits import Exit, Failure
-from healthctl.output import clean, json_text, output_option, table
+from healthctl.output import Block, Column, Line, Rows
+from healthctl.screen import Screen, output_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,17 +59,18 @@ class Answer(msgspec.Struct, frozen=True):
     jobs: tuple[Job, ...]
 
 
-@click.command()
+@click.command(epilog="Example: healthctl analyze stragglers steps.csv --plot steps.svg")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--until", type=click.IntRange(min=0), help="Judge by the steps up to this one; default: all.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path),
               help="Also draw stages × ranks: FILE.svg or FILE.html.")  # fmt: skip
-@output_option
-def stragglers(file: Path, until: int | None, plot: Path | None, output: str) -> None:
+@output_options
+def stragglers(screen: Screen, file: Path, until: int | None, plot: Path | None) -> None:
     """Read step times from FILE (CSV, JSON lines or Parquet) and name the ranks that slow each job down, or nobody.
 
     Columns: job, step, rank, compute_s; optional: forward_s, backward_s, comm_s, data_s, step_s, stage, role, dp_rank,
-    pp_rank, tp_rank, tokens, node, time (docs/explanation/stragglers.md). Ends with 1 if somebody is named.
+    pp_rank, tp_rank, tokens, node, time (docs/explanation/stragglers.md). Ends with 1 if somebody is named, with 3 if no job could be
+    judged: there is no row, or too few steps.
     """
     from healthctl.analysis.table import read_table
     from remediator.detect.stragglers.judge import judge
@@ -85,8 +87,19 @@ def stragglers(file: Path, until: int | None, plot: Path | None, output: str) ->
         from healthctl.analysis.stragglers_plot import draw
 
         draw(plot, answer.jobs, traces)
-    click.echo(json_text(answer) if output == "json" else _page(answer))
-    raise SystemExit(Exit.PROBLEM if any(job.culprits for job in answers) else Exit.OK)
+    screen.code = _code(answer)
+    screen.show(answer, lambda: _page(answer))
+
+
+def _code(answer: Answer) -> Exit:
+    if any(job.culprits for job in answer.jobs):
+        return Exit.PROBLEM
+    return Exit.OK if any(_was_judged(job) for job in answer.jobs) else Exit.UNKNOWN
+
+
+def _was_judged(job: Job) -> bool:
+    """Nobody, with no confidence at all, is no verdict: there was too little to go by."""
+    return job.confidence > 0 or bool(job.culprits)
 
 
 def jobs_of(rows: Table) -> Iterator[tuple[str, Trace]]:
@@ -127,22 +140,20 @@ def _job(name: str, verdict: Verdict) -> Job:
     )
 
 
-def _page(answer: Answer) -> str:
-    rows = [
-        (
-            job.job,
-            job.verdict,
-            ", ".join(_culprit(each) for each in job.culprits[:CULPRITS_SHOWN]) + _more(job) or "-",
-            "-" if job.first_step is None else str(job.first_step),
-            f"{job.confidence:.0%}",
-        )
-        for job in answer.jobs
-    ]
-    lines = [table(("JOB", "VERDICT", "CULPRITS", "SINCE STEP", "CONFIDENCE"), rows)]
+def _page(answer: Answer) -> Iterator[Block]:
+    yield Rows(answer.jobs, _COLUMNS, "nothing to judge: the file has no row")
     for job in answer.jobs:
         said = [f"{_words(each.name)} {each.value:g}{_whose(each)}" for each in job.reasons[:REASONS_SHOWN]]
-        lines.append(f"{clean(job.job)}: {'; '.join(said)}")
-    return "\n".join(lines) if answer.jobs else "nothing to judge: the file has no row"
+        yield Line(f"{job.job}: {'' if _was_judged(job) else 'not judged: '}{'; '.join(said)}")
+
+
+_COLUMNS: tuple[Column[Job], ...] = (
+    Column("JOB", lambda job: job.job),
+    Column("VERDICT", lambda job: job.verdict if _was_judged(job) else "not known"),
+    Column("CULPRITS", lambda job: ", ".join(map(_culprit, job.culprits[:CULPRITS_SHOWN])) + _more(job)),
+    Column("SINCE STEP", lambda job: "" if job.first_step is None else str(job.first_step)),
+    Column("CONFIDENCE", lambda job: f"{job.confidence:.0%}"),
+)
 
 
 def _culprit(culprit: Culprit) -> str:

@@ -20,6 +20,8 @@ class Analyses(LazyGroup):
     table = ANALYSES
 
 
-@click.group(cls=Analyses)
+@click.group(
+    cls=Analyses, epilog="Examples: healthctl analyze hang /scratch/dumps; healthctl analyze lemons events.csv"
+)
 def analyze() -> None:
     """Find who is to blame, or nobody, in what a cluster recorded."""

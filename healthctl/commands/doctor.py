@@ -16,11 +16,12 @@ from healthctl.doctor.sources import sources
 from healthctl.doctor.trainer import trainer
 from healthctl.doctor.work import work
 from healthctl.exits import Exit
-from healthctl.output import clean, json_text, output_option
+from healthctl.output import Block, Cell, Line, Tone
+from healthctl.screen import Screen, output_options
 from healthd.config import Config, ConfigError, load
 
 CONFIG = Path("/etc/gpu-healthd/healthd.yaml")
-MARKS = {State.GOOD: "ok     ", State.ABSENT: "absent ", State.BAD: "BAD    "}
+MARKS = {State.GOOD: ("ok", Tone.GOOD), State.ABSENT: ("absent", Tone.UNKNOWN), State.BAD: ("BAD", Tone.BAD)}
 
 PARTS: tuple[Callable[[Config], Iterator[Advice]], ...] = (
     hardware,
@@ -34,30 +35,28 @@ PARTS: tuple[Callable[[Config], Iterator[Advice]], ...] = (
 )
 
 
-@click.command()
+@click.command(epilog="Examples: sudo healthctl doctor; srun healthctl doctor --trainer")
 @click.option(
     "--config", "path", type=click.Path(path_type=Path), help=f"healthd's configuration.  [default: {CONFIG}]"
 )
 @click.option(
     "--trainer", "of_trainer", is_flag=True, help="Look at the variables of a training process here, and nothing else."
 )
-@output_option
-def doctor(path: Path | None, output: str, *, of_trainer: bool) -> None:
-    """What this machine lacks for healthd, why that matters, and what to do.
+@output_options
+def doctor(screen: Screen, path: Path | None, *, of_trainer: bool) -> None:
+    """Say what this machine lacks for healthd, why that matters, and what to do.
 
     Looks, and changes nothing. Ends with 0 if nothing is bad (what is merely absent is fine), with 1 otherwise.
     """
     advice: list[Advice] = []
     for each in trainer() if of_trainer else _machine(path):
         advice.append(each)
-        if output == "table":
-            click.echo(_lines(each))
-    if output == "json":
-        click.echo(json_text(advice))
+        if not screen.is_document:  # at once: a sick driver takes its time
+            screen.show(None, lambda each=each: _lines(each))
     count = sum(each.state is State.BAD for each in advice)
-    if output == "table":
-        click.echo(f"\n{count} bad, {sum(each.state is State.ABSENT for each in advice)} absent, of {len(advice)}.")
-    raise SystemExit(Exit.PROBLEM if count else Exit.OK)
+    told = f"{count} bad, {sum(each.state is State.ABSENT for each in advice)} absent, of {len(advice)}."
+    screen.code = Exit.PROBLEM if count else Exit.OK
+    screen.show(advice, lambda: [Line(told)])
 
 
 def _machine(path: Path | None) -> Iterator[Advice]:
@@ -89,10 +88,11 @@ def _config(path: Path, *, must_be_there: bool) -> tuple[Config, Advice]:
     return config, Advice(part="configuration", state=State.ABSENT, found=f"no {path}", why=why, todo=todo)
 
 
-def _lines(advice: Advice) -> str:
-    lines = [f"{MARKS[advice.state]}{advice.part}: {clean(advice.found)}"]
+def _lines(advice: Advice) -> list[Block]:
+    word, tone = MARKS[advice.state]
+    lines: list[Block] = [Line(Cell(f"{word.ljust(7)}{advice.part}: {advice.found}", tone))]
     if advice.why:
-        lines.append(f"         why it matters: {advice.why}")
+        lines.append(Line(f"why it matters: {advice.why}", indent=9))
     if advice.todo:
-        lines.append(f"         what to do:     {advice.todo}")
-    return "\n".join(lines)
+        lines.append(Line(f"what to do:     {advice.todo}", indent=9))
+    return lines

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import click
 
-from healthctl.exits import Exit, Failure
-from healthctl.output import clean, facts, json_text, moment, output_option, table
+from healthctl.exits import Exit, Failure, extra
+from healthctl.output import Block, Column, Facts, Line, Rows, moment
+from healthctl.policies import REMEDIATOR_CONFIG, configured, loaded, settings_of
+from healthctl.screen import Screen, output_options
 from healthctl.server import Server, server_options
 
 if TYPE_CHECKING:
-    from remediator.decide.policy import Policy
-    from remediator.model.views import DecisionView, IncidentView
+    from remediator.model.records import Considered
+    from remediator.model.views import IncidentView
     from vocabulary.catalogue import Catalogue
 
 FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
 
 
-@click.group()
+@click.group(
+    epilog="Examples: healthctl playbook lint site.yaml --strict; healthctl playbook diff old.yaml new.yaml; "
+    "healthctl playbook explain inc-93bc7e61d2"
+)
 def playbook() -> None:
-    """Read, test and compare policies."""
+    """Read, test and compare policies, and say why one decided as it did. Only 'explain' asks the remediator."""
 
 
 @playbook.command()
 @FILE
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
-@output_option
-def lint(file: Path | None, strict: bool, output: str) -> None:  # noqa: FBT001 - a flag
+@output_options
+def lint(screen: Screen, file: Path | None, strict: bool) -> None:  # noqa: FBT001 - a flag
     """Look for mistakes in FILE with everything it includes (default: the shipped policy).
 
     Ends with 1 if there is one: a rule that is never reached, a code that no rule names, a node that could not come back.
@@ -39,23 +43,20 @@ def lint(file: Path | None, strict: bool, output: str) -> None:  # noqa: FBT001 
     from remediator.playbook.lint import Level
     from remediator.playbook.lint import lint as problems_of
 
-    policy = _load(file)
+    policy = loaded([file])
     problems = problems_of(policy, known_kinds(_catalogue()))
-    if output == "json":
-        click.echo(json_text({"policy": policy.digest, "rules": len(policy.rules), "problems": problems}))
-    else:
-        for problem in problems:
-            click.echo(clean(str(problem)))
-        click.echo(f"{policy.source}: {len(policy.rules)} rules, {len(problems)} problems, policy {policy.digest}")
     bad = any(strict or problem.level is Level.ERROR for problem in problems)
-    sys.exit(Exit.PROBLEM if bad else Exit.OK)
+    screen.code = Exit.PROBLEM if bad else Exit.OK
+    told = f"{policy.source}: {len(policy.rules)} rules, {len(problems)} problems, policy {policy.digest}"
+    document = {"policy": policy.digest, "rules": len(policy.rules), "problems": problems}
+    screen.show(document, lambda: [*(Line(str(problem)) for problem in problems), Line(told)])
 
 
 @playbook.command()
 @FILE
 @click.option("--shipped", is_flag=True, help="Run the shipped scenarios under FILE too.")
-@output_option
-def test(file: Path | None, shipped: bool, output: str) -> None:  # noqa: FBT001 - a flag
+@output_options
+def test(screen: Screen, file: Path | None, shipped: bool) -> None:  # noqa: FBT001 - a flag
     """Run the scenarios beside FILE and beside what it includes (default: the shipped policy).
 
     Scenarios of X.yaml are in X.scenarios.yaml. Ends with 1 if one fails, or if there is none.
@@ -64,7 +65,7 @@ def test(file: Path | None, shipped: bool, output: str) -> None:  # noqa: FBT001
     from remediator.playbook.load import SHIPPED, SHIPPED_FOLDER, files_of
     from remediator.playbook.trial import run_file, scenarios_beside
 
-    policy, catalogue = _load(file), _catalogue()
+    policy, catalogue = loaded([file]), _catalogue()
     top = file or SHIPPED
     own = [
         p
@@ -83,77 +84,51 @@ def test(file: Path | None, shipped: bool, output: str) -> None:  # noqa: FBT001
     untried = [
         r.name for r in policy.rules if r.stages and r.name not in reached and r.place.rsplit(":", 2)[0] in owned
     ]
-    if output == "json":
-        click.echo(json_text({"policy": policy.digest, "results": results, "untried": untried}))
-    else:
-        for result in failed:
-            click.echo(clean(f"{result.place}: {result.name}"))
-            for problem in result.problems:
-                click.echo(clean(f"    {problem}"))
-        if untried:
-            click.echo(clean(f"no scenario reaches: {', '.join(untried)}"))
-        click.echo(f"{len(results)} scenarios, {len(failed)} failed, policy {policy.digest}")
-    sys.exit(Exit.PROBLEM if failed or not results else Exit.OK)
+    screen.code = Exit.PROBLEM if failed or not results else Exit.OK
+    lines = [
+        line for r in failed for line in (Line(f"{r.place}: {r.name}"), *(Line(each, indent=4) for each in r.problems))
+    ]
+    if untried:
+        lines.append(Line(f"no scenario reaches: {', '.join(untried)}"))
+    lines.append(Line(f"{len(results)} scenarios, {len(failed)} failed, policy {policy.digest}"))
+    screen.show({"policy": policy.digest, "results": results, "untried": untried}, lambda: lines)
 
 
 @playbook.command()
 @click.argument("incident_id", metavar="INCIDENT")
-@output_option
+@output_options
 @server_options
-def explain(server: Server, incident_id: str, output: str) -> None:
+def explain(server: Server, screen: Screen, incident_id: str) -> None:
     """Say of INCIDENT which rule decided, why, and which others were considered."""
+    from healthctl.naming import incident_path
     from remediator.model.views import IncidentView
 
-    incident = server.get(f"/v1/incidents/{quote(incident_id, safe='')}", IncidentView)
-    if output == "json":
-        click.echo(json_text(incident.decisions))
-        return
-    click.echo(_explanation(incident))
+    incident = server.get(incident_path(server, incident_id)[1], IncidentView)
+    screen.show(incident.decisions, lambda: _explanation(incident))
 
 
 @playbook.command()
 @click.argument("a", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("b", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--config", type=click.Path(path_type=Path), default="/etc/gpu-healthd/remediator.yaml", show_default=True,
+@click.option("--config", type=click.Path(path_type=Path), default=REMEDIATOR_CONFIG, show_default=True,
               help="The remediator's configuration: its database holds the record, its budget bounds both.")  # fmt: skip
-@output_option
-def diff(a: Path, b: Path, config: Path, output: str) -> None:
+@output_options
+def diff(screen: Screen, a: Path, b: Path, config: Path) -> None:
     """Try playbooks A and B on everything this cluster ever reported, and show what would have been decided otherwise.
 
     What nodes reported and people did is taken from the record; what each policy would have caused is imagined to succeed.
     """
-    from remediator.config import ConfigError, load_config
-    from remediator.decide.settings import Settings
-    from remediator.model.plan import Mode
+    with extra("remediator"):
+        from healthctl.record.compare import tried_page
+        from healthctl.record.source import opened
     from remediator.replay import differences, what_if
-    from remediator.store.journal import Journal, StoreError
 
-    policies = [_load(a), _load(b)]
-    try:
-        found = load_config(config)
-        journal = Journal(found.database, create=False)
-    except (ConfigError, StoreError) as error:
-        raise Failure(str(error), Exit.USAGE) from None
-    settings = [Settings(policy=p, mode=Mode.ACT, budget=found.budget, probation_s=found.probation_s) for p in policies]
-    tried = [what_if(journal.inputs(), each) for each in settings]
-    journal.close()
+    policies = [loaded([a]), loaded([b])]
+    own = configured(config, needed=True)
+    with opened(own.database) as record:
+        tried = [what_if(record.inputs(), settings_of(own, each)) for each in policies]
     different = differences(*tried)
-    if output == "json":
-        click.echo(json_text({"a": tried[0], "b": tried[1], "differences": different}))
-        return
-    header = ("", "POLICY", "INCIDENTS", "DECISIONS", "ISOLATIONS", "NODE-HOURS ISOLATED")
-    rows = [
-        (name, w.policy, str(len(w.incidents)), str(w.decisions), str(w.isolations), f"{w.isolated_hours:g}")
-        for name, w in zip("AB", tried, strict=True)
-    ]
-    click.echo(table(header, rows))
-    shown = [(d, d.a or d.b) for d in different]
-    lines = [
-        (moment(told.opened_at), told.incident, told.node, _answers(d.a), _answers(d.b), told.title)
-        for d, told in shown
-        if told is not None
-    ]
-    click.echo("\n" + (table(("OPENED", "INCIDENT", "NODE", "A", "B", "TITLE"), lines) if lines else "no difference"))
+    screen.show({"a": tried[0], "b": tried[1], "differences": different}, lambda: tried_page(*tried, different))
 
 
 @playbook.command()
@@ -165,21 +140,6 @@ def schema(what: str) -> None:
     click.echo(schema_of(what), nl=False)
 
 
-def _answers(told: object) -> str:
-    pairs = getattr(told, "answers", ())
-    return ", ".join(f"{rule} ({answer})" for rule, answer in pairs) or "-"
-
-
-def _load(file: Path | None) -> Policy:
-    from remediator.playbook.errors import PolicyError
-    from remediator.playbook.load import SHIPPED, load_policy
-
-    try:
-        return load_policy([file or SHIPPED])
-    except PolicyError as error:
-        raise Failure(str(error), Exit.USAGE) from None
-
-
 def _catalogue() -> Catalogue:
     from vocabulary.catalogue_file import CatalogueError, load_catalogue
 
@@ -189,23 +149,25 @@ def _catalogue() -> Catalogue:
         raise Failure(str(error)) from None
 
 
-def _explanation(incident: IncidentView) -> str:
+def _explanation(incident: IncidentView) -> Iterator[Block]:
     if not incident.decisions:
-        return f"{incident.id}: nothing was decided; no rule of the policy answers its findings"
-    parts = [f"{incident.id} on {incident.node}: {clean(incident.title)}"]
-    return "\n\n".join([*parts, *(_decision(d) for d in incident.decisions)])
+        yield Line(f"{incident.id}: nothing was decided; no rule of the policy answers its findings")
+        return
+    yield Line(f"{incident.id} on {incident.node}: {incident.title}")
+    for decision in incident.decisions:
+        yield Facts(
+            [
+                ("decision", f"{decision.id} at {moment(decision.at)}, policy {decision.policy}"),
+                ("rule", f"{decision.rule} → {decision.answer}"),
+                ("why", decision.reason),
+                *(("guard", guard) for guard in decision.guards),
+            ]
+        )
+        yield Rows(decision.considered, _CONSIDERED)
 
 
-def _decision(decision: DecisionView) -> str:
-    said = facts(
-        [
-            ("decision", f"{decision.id} at {moment(decision.at)}, policy {decision.policy}"),
-            ("rule", f"{decision.rule} → {decision.answer}"),
-            ("why", decision.reason),
-            *(("guard", guard) for guard in decision.guards),
-        ]
-    )
-    if not decision.considered:
-        return said
-    rows = [(c.rule, c.finding, c.why) for c in decision.considered]
-    return f"{said}\n\n{table(('CONSIDERED TOO', 'FOR', 'NOT, BECAUSE'), rows)}"
+_CONSIDERED: tuple[Column[Considered], ...] = (
+    Column("CONSIDERED TOO", lambda c: c.rule),
+    Column("FOR", lambda c: c.finding),
+    Column("NOT, BECAUSE", lambda c: c.why, prose=True),
+)

@@ -80,9 +80,11 @@ def test_nobody_is_an_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing.csv", "nothing.jsonl"])
-def test_a_file_without_a_line_tells_of_nobody(tmp_path: Path, name: str) -> None:
+def test_a_file_without_a_line_is_nothing_to_judge_and_no_good_news(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("")
-    assert answer(tmp_path / name)["nodes"] == []
+    done = ask(tmp_path / name)
+    assert (done.exit_code, "nothing to judge" in done.stdout) == (3, True)
+    assert json.loads(ask(tmp_path / name, "-o", "json").stdout)["nodes"] == []
 
 
 def test_names_and_kinds_may_be_spelt_in_many_ways(tmp_path: Path) -> None:
