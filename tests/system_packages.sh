@@ -4,7 +4,7 @@
 set -eu
 
 NEEDED="munged:munge slurmctld:slurmctld slurmd:slurmd slurmrestd:slurmrestd scontrol:slurm-client systemd-analyze:systemd
- pg_ctl:postgresql prometheus-alertmanager:prometheus-alertmanager amtool:prometheus-alertmanager prometheus:prometheus promtool:prometheus"
+ chromium:chromium chromedriver:chromium-driver pg_ctl:postgresql prometheus-alertmanager:prometheus-alertmanager amtool:prometheus-alertmanager prometheus:prometheus promtool:prometheus"
 PATH="$PATH:/usr/sbin:/sbin"
 
 with_postgresql() { # Debian keeps the server's programs out of the way, a directory a version
