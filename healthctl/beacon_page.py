@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from healthctl.output import facts, moment, table
+from healthctl.output import Block, Column, Facts, Rows, moment
 from healthd.steps_told import step_taken
 from healthd.trainer.page import Acknowledgement, Identity, MailboxOrder
 from healthd.trainer.pages import BeaconView
@@ -16,12 +17,12 @@ _LIST = ("JOB", "RANK", "ATTEMPT", "PID", "ALIVE", "STEP", "DOING", "FOR", "LAST
 _GROUPS = ("pipeline_stage", "tensor_group", "data_group", "expert_group")
 
 
-def list_table(views: list[BeaconView], now: float) -> str:
-    """One line for each rank. `now`: UTC seconds."""
-    return table(_LIST, [_line(view, now) for view in views])
+def list_rows(views: list[BeaconView], now: float, empty: str) -> Block:
+    """One line for each rank, or `empty`. `now`: UTC seconds."""
+    return _rows(_LIST, [_line(view, now) for view in views], empty)
 
 
-def page_text(view: BeaconView, steps: int, now: float) -> str:
+def page_blocks(view: BeaconView, steps: int, now: float) -> list[Block]:
     """One rank whole, with its last `steps` steps. `now`: UTC seconds."""
     who, state = view.identity, view.state
     dead = "" if view.alive else f", dead, last heard {moment(state.at)}"
@@ -37,7 +38,7 @@ def page_text(view: BeaconView, steps: int, now: float) -> str:
         ("answer", "" if view.acknowledgement is None else _answer(view.acknowledgement)),
     ]
     last = view.steps(steps) if steps else []
-    return "\n\n".join([facts(head), *([_steps(last)] if last else [])])
+    return [Facts(head), *([_steps(last)] if last else [])]
 
 
 def as_json(view: BeaconView, steps: int) -> dict[str, Any]:
@@ -129,10 +130,15 @@ def _answer(answer: Acknowledgement) -> str:
     return ", ".join([*said, *([answer.detail] if answer.detail else [])])
 
 
-def _steps(steps: list[StepRecord]) -> str:
+def _steps(steps: list[StepRecord]) -> Block:
     timed = [name for name in SECTION_NAMES if any(name in step.sections for step in steps)]
     header = ("STEP", "STARTED", "SECONDS", *(name.upper() for name in timed), "LOSS", "GRAD NORM", "TOKENS", "CLOCK")
-    return table(header, [_step(step, timed) for step in steps])
+    return _rows(header, [_step(step, timed) for step in steps])
+
+
+def _rows(header: tuple[str, ...], rows: list[tuple[str, ...]], empty: str = "") -> Block:
+    columns = [Column[tuple[str, ...]](title, itemgetter(at)) for at, title in enumerate(header)]
+    return Rows(rows, columns, empty)
 
 
 def _step(step: StepRecord, timed: list[str]) -> tuple[str, ...]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import time
+from typing import Any
 
 import click
 
-from healthctl.beacon_page import as_json, encodable, list_table, page_text
+from healthctl.beacon_page import as_json, encodable, list_rows, page_blocks
 from healthctl.exits import Exit, Failure
 from healthctl.listing import ListsByDefault
-from healthctl.output import clean, json_text, output_option
+from healthctl.output import clean
+from healthctl.screen import Screen, view_options
 from healthd.trainer.beacon import DEFAULT_DIRECTORY
 from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import BeaconView, read_all
@@ -23,13 +25,14 @@ directory_option = click.option(
     envvar="HEALTHD_BEACON_DIR",
     default=DEFAULT_DIRECTORY,
     show_default=True,
-    help="Where the pages are.  [env: HEALTHD_BEACON_DIR]",
+    show_envvar=True,
+    help="Where the pages are.",
 )
 job_option = click.option("--job", help="Only this job's.")
 rank_option = click.option("--rank", type=click.IntRange(min=0), help="Only this rank's.")
 
 
-@click.group(cls=ListsByDefault)
+@click.group(cls=ListsByDefault, epilog="Examples: healthctl beacon; healthctl beacon show --rank 3 --watch 1")
 def beacon() -> None:
     """What each training rank on this node is doing.
 
@@ -41,15 +44,13 @@ def beacon() -> None:
 @directory_option
 @job_option
 @rank_option
-@output_option
-def list_pages(directory: str, job: str | None, rank: int | None, output: str) -> None:
+@view_options
+def list_pages(screen: Screen, directory: str, job: str | None, rank: int | None) -> None:
     """Show all ranks that have a page. Ends with 1 if a page cannot be read."""
     views, errors = _read(directory, job, rank)
-    if output == "json":
-        click.echo(_json(views, errors, 0))
-    else:
-        click.echo(list_table(views, time.time()) if views else f"no trainer page in {clean(directory)}")
-    _end(errors)
+    none = f"no trainer page in {directory}"
+    screen.show(_document(views, errors, 0), lambda: [list_rows(views, time.time(), none)])
+    _end(screen, errors)
 
 
 @beacon.command()
@@ -59,8 +60,8 @@ def list_pages(directory: str, job: str | None, rank: int | None, output: str) -
 @click.option(
     "--steps", type=click.IntRange(0, ENTRIES), default=20, show_default=True, help="How many of the last steps."
 )
-@output_option
-def show(directory: str, job: str | None, rank: int | None, steps: int, output: str) -> None:
+@view_options
+def show(screen: Screen, directory: str, job: str | None, rank: int | None, steps: int) -> None:
     """Show ranks whole: who, what now, the order and the answer, the last steps by section.
 
     Seconds are the host's; those of sections are the GPU's where a step is marked so. A step marked "waits" has numbers
@@ -72,12 +73,10 @@ def show(directory: str, job: str | None, rank: int | None, steps: int, output: 
         known = sorted({f"{view.identity.job} rank {view.identity.rank}" for view in read_all(directory)[0]})
         there = f"; there are: {', '.join(known[:10])}" if known else ""
         raise Failure(f"no page of {wanted or 'any rank'} in {directory}{there}")
-    if output == "json":
-        click.echo(_json(views, errors, steps))
-    else:
-        now = time.time()
-        click.echo("\n\n\n".join(page_text(view, steps, now) for view in views))
-    _end(errors)
+    now = time.time()
+    pages = [block for view in views for block in page_blocks(view, steps, now)]
+    screen.show(_document(views, errors, steps), lambda: pages)
+    _end(screen, errors)
 
 
 def _read(directory: str, job: str | None, rank: int | None) -> tuple[list[BeaconView], list[BeaconError]]:
@@ -93,13 +92,13 @@ def _read(directory: str, job: str | None, rank: int | None) -> tuple[list[Beaco
     return sorted(kept, key=lambda view: view.identity[:3]), errors
 
 
-def _json(views: list[BeaconView], errors: list[BeaconError], steps: int) -> str:
+def _document(views: list[BeaconView], errors: list[BeaconError], steps: int) -> dict[str, Any]:
     broken = [encodable(str(error)) for error in errors]
-    return json_text({"ranks": [as_json(view, steps) for view in views], "broken": broken})
+    return {"ranks": [as_json(view, steps) for view in views], "broken": broken}
 
 
-def _end(errors: list[BeaconError]) -> None:
+def _end(screen: Screen, errors: list[BeaconError]) -> None:
     for error in errors:
         click.echo(f"healthctl: {clean(str(error))}", err=True)
     if errors:
-        raise SystemExit(Exit.PROBLEM)
+        screen.code = Exit.PROBLEM

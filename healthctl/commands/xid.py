@@ -12,21 +12,21 @@ import click
 import msgspec
 
 from healthctl.exits import Exit, Failure
-from healthctl.output import json_text, output_option
+from healthctl.screen import Screen, output_options
 
 LINE_BYTES_MAX = 1 << 20  # a log's lines are far shorter; a file that is no log must not fill the memory
 
 
-@click.group()
+@click.group(epilog="Examples: healthctl xid explain 79; dmesg | healthctl xid parse -")
 def xid() -> None:
-    """Explain and find the driver's messages."""
+    """Explain the driver's messages (Xid, SXid), and find them in a log."""
 
 
 @xid.command()
 @click.argument("what", nargs=-1, required=True, metavar="CODE|LINE")
 @click.option("--catalogue", type=click.Path(path_type=Path), help="A file of this site that changes the catalogue.")
-@output_option
-def explain(what: tuple[str, ...], catalogue: Path | None, output: str) -> None:
+@output_options
+def explain(screen: Screen, what: tuple[str, ...], catalogue: Path | None) -> None:
     """Say what an Xid or SXid number, or a line of a log, means and what to do about it.
 
     WHAT is 79, "xid 79", "sxid 12028", a whole line as any log shows it, or a piece of one. Ends with 3 if nobody has
@@ -44,8 +44,11 @@ def explain(what: tuple[str, ...], catalogue: Path | None, output: str) -> None:
     if found is None:
         todo = "give a number such as 79, or quote a whole line of the kernel log"
         raise Failure(f"neither an Xid number nor a driver's message: {text[:200]!r}; {todo}", Exit.USAGE)
-    click.echo(json_text(found) if output == "json" else page(found))
-    sys.exit(Exit.OK if found.known else Exit.UNKNOWN)
+    screen.code = Exit.OK if found.known else Exit.UNKNOWN
+    if screen.is_document:
+        screen.show(found, list)
+    else:
+        click.echo(page(found))
 
 
 @xid.command()
