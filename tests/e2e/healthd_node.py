@@ -79,6 +79,7 @@ class Node:
         }
         self.config = place / "healthd.yaml"
         self.config.write_text(json.dumps(document | config))
+        self.command = [sys.executable, "-m", "healthd.main", "--config", str(self.config)]
 
     def gpus(self, *lines: str) -> None:
         """What the fake driver shows from now on."""
@@ -91,10 +92,9 @@ class Node:
 
     def start(self) -> None:
         """Start healthd, and wait until it answers."""
-        command = [sys.executable, "-m", "healthd.main", "--config", str(self.config)]
         with (self.place / "log").open("ab") as log:
             environment = os.environ | {"FAKE_NVML_SCENARIO": str(self.scenario)}
-            self.process = subprocess.Popen(command, stderr=log, stdout=log, env=environment)
+            self.process = subprocess.Popen(self.command, stderr=log, stdout=log, env=environment)
         eventually(self._answers, lambda: f"{self.name} answers; its log: {self.log()}")
 
     def kill(self) -> None:

@@ -1,0 +1,22 @@
+"""healthd on a machine that is a folder: ``healthd_on_machine.py CONFIG FOLDER``. Everything else is as ever."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+from healthd.config import load
+from healthd.daemon import Daemon
+from healthd.host import Host
+
+
+def main() -> None:
+    config = load(Path(sys.argv[1]))
+    daemon = Daemon(config, Host(root=Path(sys.argv[2]), nvml_library=config.nvml.library))
+    signal.signal(signal.SIGTERM, lambda *_: daemon.stop())
+    daemon.run()
+
+
+if __name__ == "__main__":
+    main()
