@@ -8,7 +8,9 @@ from healthctl.inject.kernel_line import xid
 from healthctl.inject.pretended import clear, ecc, hang, link, nvml_hang, thermal
 
 
-@click.group()
+@click.group(
+    epilog="Examples: healthctl inject thermal --gpu 0 --for 2m; healthctl inject xid --node gpu-1 --pci 0000:3b:00.0 --code 79"
+)
 def inject() -> None:
     """Make a marked test fault. A node takes it only if its configuration says accept_injected."""
 

@@ -24,7 +24,10 @@ from healthd.launcher.slurm import SlurmBackend
 from vocabulary.clock import SystemClock
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog="Example: healthctl launch --nodes 4 --spares 1 --ranks-per-node 8 python train.py",
+)
 @click.option("--nodes", type=click.IntRange(min=1), help="Nodes to train on; default: all but the spares.")
 @click.option(
     "--spares", type=click.IntRange(min=0), default=0, show_default=True, help="Hot spares; with --nodes a wish."

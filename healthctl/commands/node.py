@@ -27,9 +27,9 @@ class NagiosCommand(click.Command):
             raise
 
 
-@click.group()
+@click.group(epilog="Examples: healthctl node check --type prolog; healthctl node evidence --out evidence.json")
 def node() -> None:
-    """Ask the daemon on this node."""
+    """Ask the daemon on this node: is it fit for work, and what led up to now."""
 
 
 @node.command(cls=NagiosCommand)

@@ -19,7 +19,7 @@ from healthctl.nvhcd.service import Server, respond
 DEADLINE_S = 2.0
 
 
-@click.command()
+@click.command(epilog="Example: healthctl nvhcd --on-unknown pass")
 @click.option(
     "--listen",
     type=click.Path(path_type=Path),

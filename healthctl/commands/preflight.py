@@ -14,6 +14,9 @@ class Preflight(LazyGroup):
     table = COMMANDS
 
 
-@click.group(cls=Preflight)
+@click.group(
+    cls=Preflight,
+    epilog="Examples: healthctl preflight run --level gate; healthctl preflight compare before.json after.json",
+)
 def preflight() -> None:
     """Prove a node fit for work."""

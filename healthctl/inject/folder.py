@@ -13,20 +13,30 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from healthctl.duration import Duration
 from healthctl.exits import Exit, Failure
 from healthd.config import Config, ConfigError, load
 from healthd.pretence import FOLDER, Hang, Pretence
 
 CONFIG = Path("/etc/gpu-healthd/healthd.yaml")
+SECONDS_MIN, SECONDS_MAX = 1.0, 86_400.0
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _bounded(ctx: click.Context, param: click.Parameter, seconds: float) -> float:
+    if not SECONDS_MIN <= seconds <= SECONDS_MAX:
+        raise click.BadParameter("give 1s to 1d", ctx, param)
+    return seconds
+
 
 config_option = click.option(
     "--config", "path", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="healthd's own."
 )
 gpu_option = click.option("--gpu", required=True, type=click.IntRange(0, 255), help="The GPU's index.")
 seconds_option = click.option(
-    "--for", "seconds", type=click.FloatRange(1, 86_400), default=60.0, show_default=True, help="How long, in seconds."
-)
+    "--for", "seconds", type=Duration(), metavar="SPAN", default="1m", show_default=True, callback=_bounded,
+    help="For 30s, 5m, …; a day at most.",
+)  # fmt: skip
 
 
 def put(path: Path, fault: Pretence | Hang) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from healthctl.duration import duration_text
 from healthctl.exits import Exit, Failure
 from healthctl.inject.folder import clear as clear_folder
 from healthctl.inject.folder import config_option, gpu_option, put, seconds_option, until
@@ -30,7 +31,7 @@ def thermal(gpu: int, celsius: int, seconds: float, path: Path) -> None:
     }
     bits = {"throttle_mask": HARDWARE_SLOWDOWN}
     put(path, Pretence(gpu=gpu, until=until(seconds), values=values, bits=bits))
-    click.echo(f"GPU {gpu}: {celsius} C for {seconds:g} s; {DONE}")
+    click.echo(f"GPU {gpu}: {celsius} C for {duration_text(seconds)}; {DONE}")
 
 
 @click.command()
@@ -51,7 +52,9 @@ def ecc(gpu: int, uncorrected: int, corrected: int, pending: bool, failed: bool,
         added={"ecc_uncorrected": uncorrected, "ecc_corrected": corrected},
     )
     put(path, fault)
-    click.echo(f"GPU {gpu}: {uncorrected} uncorrected, {corrected} corrected errors for {seconds:g} s; {DONE}")
+    click.echo(
+        f"GPU {gpu}: {uncorrected} uncorrected, {corrected} corrected errors for {duration_text(seconds)}; {DONE}"
+    )
 
 
 @click.command()
@@ -67,7 +70,7 @@ def link(gpu: int, nvlink: int | None, pcie_width: int | None, seconds: float, p
     values: dict[str, int | bool] = {} if pcie_width is None else {"pcie_width": pcie_width}
     down = () if nvlink is None else (nvlink,)
     put(path, Pretence(gpu=gpu, until=until(seconds), values=values, links_down=down))
-    click.echo(f"GPU {gpu}: its link is worse for {seconds:g} s; {DONE}")
+    click.echo(f"GPU {gpu}: its link is worse for {duration_text(seconds)}; {DONE}")
 
 
 @click.command("nvml-hang")
@@ -94,4 +97,5 @@ def hang(source: str, path: Path) -> None:
 @config_option
 def clear(path: Path) -> None:
     """Pretend nothing any more. Lines in the kernel log stay: a passed preflight clears those."""
-    click.echo(f"{clear_folder(path)} faults ended")
+    ended = clear_folder(path)
+    click.echo(f"{ended} fault{'' if ended == 1 else 's'} ended" if ended else "nothing was pretended")

@@ -29,7 +29,7 @@ folder_option = click.option(
     help="The folder it is kept in.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
 )
 output_option = click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people, or programs."
 )  # fmt: skip
 
 

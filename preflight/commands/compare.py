@@ -25,7 +25,14 @@ WORSE = 1
 @click.argument("a")
 @click.argument("b")
 @click.option("--all", "every", is_flag=True, help="Also what differs by no more than measurements do.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="For people, or programs.",
+)
 def compare(a: str, b: str, every: bool, output: str) -> None:  # noqa: FBT001 - click passes by keyword
     """Compare two documents, A the earlier one or another node's, B the one that is looked at.
 

@@ -24,7 +24,14 @@ class TestRow(msgspec.Struct, frozen=True):
 
 
 @click.command()
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="For people, or programs.",
+)
 def tests(output: str) -> None:
     """List the tests: at which levels they run, what they prove, which faults `--inject` can commit."""
     rows = [_row(spec) for spec in SPECS.values()]

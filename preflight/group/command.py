@@ -53,7 +53,14 @@ Seconds = click.FloatRange(0.5, 86_400)
 @click.option("--exclude-file", type=click.Path(path_type=Path), metavar="FILE", help="Rank 0 writes the nodes to leave out there, with commas.")  # fmt: skip
 @click.option("--tell", "telling", is_flag=True, help="A culprit tells its own healthd; by root.")
 @click.option("--socket", "path", default=SOCKET, show_default=True, help="healthd's UNIX socket; may hold {node}.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="For people, or programs.",
+)
 def group(  # noqa: PLR0913 - one for each option
     *,
     rounds: int,
