@@ -1,0 +1,206 @@
+"""The pages in a real browser, served by a real remediator."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+from browser import MISSING, Browser
+from real_centre import Centre
+
+from vocabulary.finding import Finding, Severity, finding_id
+from vocabulary.health import Health
+from vocabulary.identity import Component, ComponentKind
+from vocabulary.wire import FindingChange, Gpu, RankStatus, Report, encode
+
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+
+EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\x1b]0;owned\x07{{7*7}}"
+GPU = Component(ComponentKind.GPU, "GPU-1", "0000:3b:00.0", 0)
+
+
+@pytest.fixture(scope="module")
+def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
+    centre = Centre(tmp_path_factory.mktemp("centre"))
+    centre.tokens["vic"] = centre.issue("--viewer", "vic")
+    centre.start()
+    report(centre, "n1", 1)
+    report(centre, "n2", 1, EVIL, job=f"job-{EVIL}")
+    yield centre
+    if centre.process is not None and centre.process.poll() is None:
+        centre.end(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def browser(centre: Centre) -> Iterator[Browser]:
+    browser = Browser(centre.url)
+    browser.log_in(centre.tokens["ann"])
+    yield browser
+    browser.close()
+
+
+def report(centre: Centre, node: str, seq: int, summary: str = "", job: str = "") -> None:
+    now = time.time()
+    found = (
+        Finding(
+            id=finding_id(node, "row_remap", "pending", GPU, "o"),
+            node=node,
+            check="row_remap",
+            code="pending",
+            component=GPU,
+            severity=Severity.ERROR,
+            summary=summary,
+            first_seen=now - 5,
+            last_seen=now,
+            origin="o",
+        ),
+    )
+    findings = found if summary else ()
+    message = Report(
+        version=1,
+        node=node,
+        boot_id="b",
+        agent="a",
+        seq=seq,
+        sent_at=now,
+        ttl_s=600,
+        health=Health.UNHEALTHY if summary else Health.HEALTHY,
+        changes=tuple(FindingChange(n + 1, f) for n, f in enumerate(findings)),
+        active=findings,
+        gpus=(Gpu(0, "GPU-1", "0000:3b:00.0", EVIL),),
+        ranks=(RankStatus(job, 0, 0, 8, 1, 5, "step", now, gpu="GPU-1"),) if job else (),
+    )
+    assert centre.call("POST", f"/v1/nodes/{node}/report", node, data=encode(message)).ok
+
+
+PAGES = ["/", "/?by=none&colour=health", "/nodes", "/nodes/n2", "/nodes/n1/deeds/hold", "/search?q=n", "/nodes/none"]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_shuts_nobody_out_and_breaks_no_rule(browser: Browser, path: str, theme: str) -> None:
+    media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    browser.complaints()
+    browser.go(path)
+    browser.find("h1")
+    assert browser.barriers() == []
+    assert "owned" not in browser.driver.title
+    ours = [line for line in browser.complaints() if "404 (Not Found)" not in line]
+    assert ours == []
+
+
+def test_a_wrong_token_is_told_and_a_right_one_leads_on(centre: Centre) -> None:
+    browser = Browser(centre.url)
+    try:
+        browser.go("/nodes?match=n2")
+        assert "/login?next=" in browser.driver.current_url
+        browser.find("#token").send_keys("ghd_wrong")
+        browser.find("form button").click()
+        browser.see(".wrong", "this token is not known")
+        assert browser.barriers() == []
+        browser.find("#token").send_keys(centre.tokens["vic"])
+        browser.find("form button").click()
+        browser.see("#list", "n2")
+        assert browser.driver.current_url.endswith("/nodes?match=n2")
+        assert browser.all("a[href*='/deeds/']") == []
+        browser.find(".who form button").click()
+        browser.find("#token")
+        browser.go("/")
+        browser.find("#token")
+    finally:
+        browser.close()
+
+
+def test_what_happens_appears_by_itself(browser: Browser, centre: Centre) -> None:
+    browser.go("/nodes/n1")
+    browser.see("#findings", "Nothing is found")
+    browser.see("#live", "live")
+    browser.run("window.before = true; document.querySelector('#q').focus()")
+    report(centre, "n1", 2, "a row waits")
+    browser.see("#findings", "row_remap/pending a row waits")
+    assert browser.run("return window.before && document.activeElement.id") == "q"  # the same page, the same focus
+
+
+def test_hostile_words_are_shown_as_they_are(browser: Browser) -> None:
+    browser.go("/nodes/n2")
+    browser.see("#findings", "<script>document.title='owned'</script>")
+    browser.see("#findings", "\\x1b]0;owned\\x07{{7*7}}")
+    browser.see("#gpus", "onerror=")
+    assert browser.all("main img, main script") == []
+    assert browser.driver.title.startswith("n2")
+
+
+def test_the_keyboard_goes_everywhere(browser: Browser) -> None:
+    browser.go("/")
+    browser.find("#live:not([hidden])")  # the scripts run
+    body = browser.find("body")
+    body.send_keys("/")
+    assert browser.run("return document.activeElement.id") == "q"
+    browser.find("#q").send_keys("n1\n")
+    browser.wait(lambda: browser.driver.current_url.endswith("/nodes/n1"), "the search goes to the node")
+    browser.find("#live:not([hidden])")
+    browser.find("body").send_keys("?")
+    assert browser.run("return document.getElementById('keys').open")
+    browser.find("#keys button").click()
+    browser.find("body").send_keys("gf")
+    browser.wait(lambda: browser.driver.current_url == f"{browser.url}/", "g f goes to the fleet")
+
+
+def test_the_picture_of_the_fleet_is_walked_by_keys(browser: Browser) -> None:
+    browser.go("/?by=none")
+    browser.find("#heat[data-drawn='2']")
+    canvas = browser.find("#heat canvas")
+    canvas.send_keys("n")
+    browser.see("#heat-now", "unhealthy")
+    browser.run("document.querySelector('#heat canvas').blur()")
+    browser.find("#heat canvas").send_keys("\ue011")  # Home
+    browser.see("#heat-now", "n1:")
+    browser.find("#heat canvas").send_keys("\ue014")  # right
+    browser.see("#heat-now", "n2:")
+    browser.find("#heat canvas").send_keys("\ue007")  # Enter
+    browser.wait(lambda: browser.driver.current_url.endswith("/nodes/n2"), "Enter opens the node")
+
+
+def test_an_operator_takes_a_node_into_their_hands(browser: Browser, centre: Centre) -> None:
+    browser.go("/nodes/n2")
+    browser.find("a[href$='/deeds/hold']").click()
+    browser.see("main", "1 rank of 8 here")
+    browser.find("#text").send_keys("I look at the cable")
+    browser.find("main form button").click()
+    browser.see(".done", "Hands off")
+    browser.see("#now", "ann: I look at the cable")
+    said = centre.call("GET", "/v1/nodes/n2", "ann").json()["hands_off"]
+    assert (said["actor"], said["why"]) == ("ann", "I look at the cable")
+    browser.find("a[href$='/deeds/release']").click()
+    browser.find("main form button").click()
+    browser.see(".done", "Released")
+
+
+def test_a_link_from_elsewhere_finds_the_login(browser: Browser) -> None:
+    browser.driver.get(browser.url.replace("127.0.0.1", "localhost") + "/login")
+    browser.run("location.href = arguments[0]", f"{browser.url}/nodes/n2")
+    browser.wait(lambda: browser.driver.title.startswith("n2"), "the session is shown on the second try")
+
+
+def test_without_scripts_the_same_is_there_in_words(browser: Browser) -> None:
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.go("/")
+        assert "n2" in browser.find("#broken").text
+        assert "all nodes" in browser.find("#in-words").text or "not told" in browser.find("#in-words").text
+        assert not browser.find("#heat").is_displayed()
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_a_page_says_when_nobody_answers_any_more(browser: Browser, centre: Centre) -> None:
+    browser.go("/")
+    browser.see("#live", "live")
+    centre.end(signal.SIGKILL)
+    browser.see("#live", "stale since")
+    centre.start()
+    browser.see("#live", "live")
+    browser.see("#blocked", "mode act")
