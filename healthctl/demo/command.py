@@ -45,7 +45,7 @@ class Outcome(msgspec.Struct, frozen=True):
     steps_lost: StepsLost
 
 
-@click.command()
+@click.command(epilog="Example: healthctl demo --keep")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document at the end instead of the story.")
 @click.option("--keep", is_flag=True, help="Keep the working directory and its logs.")
 @click.option("--workdir", type=click.Path(path_type=Path, file_okay=False), help="Work here (new or empty; kept).")
@@ -175,7 +175,8 @@ def _collect(
 
 
 def _tell(outcome: Outcome, timeline: Timeline, kept: Path | None) -> None:
-    timeline.headline("How long each link took")
+    timeline.headline("How long each link took, from when the node saw the fault")
+    timeline.say("  (in the story above a fault's line is the moment at which a program is started that causes it)")
     for name, value in outcome.latencies_ms.items():
         timeline.say(f"  {name:<42} {value:>10,.0f} ms")
     timeline.headline("What held")
