@@ -148,6 +148,16 @@ def test_systemd_understands_the_unit(tmp_path: Path, unit: Path, program: str) 
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(("unit", "exposed"), [(UNIT, 45), (CENTRE_UNIT, 25)])
+def test_systemd_finds_the_unit_well_shut(unit: Path, exposed: int) -> None:
+    """In tenths of systemd's own scale, 0 to 100; a unit that shuts nothing has 96. The node's is root, and sees devices."""
+    if shutil.which("systemd-analyze") is None:
+        skip_or_fail("no systemd-analyze here")
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", f"--threshold={exposed}", unit]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout[-400:] + done.stderr
+
+
 @pytest.mark.parametrize("key", ["state_dir", "run_dir"])
 def test_systemd_makes_the_directories_that_the_configuration_names(key: str) -> None:
     kind = {"state_dir": ("StateDirectory", Path("/var/lib")), "run_dir": ("RuntimeDirectory", Path("/run"))}[key]
