@@ -28,7 +28,10 @@ _LISTED = (
 )
 
 
-@click.group(cls=ListsByDefault)
+@click.group(
+    cls=ListsByDefault,
+    epilog="Examples: healthctl actions --state open; healthctl actions awaiting; healthctl actions approve inc-93bc7e61d2",
+)
 def actions() -> None:
     """Actions: what is done to the cluster now, was done, or waits for a person."""
 

@@ -49,7 +49,7 @@ class Since(click.ParamType[float]):
             self.fail(f"{text!r} is no time; write 90s, 2h, 3d, or 2026-09-01T12:00Z", param, ctx)
 
 
-@click.command()
+@click.command(epilog="Examples: healthctl events --follow; healthctl events --since 2h --node gpu-7")
 @click.option("--follow", "-f", is_flag=True, help="Go on until interrupted; outlasts a restart of the remediator.")
 @click.option("--after", type=click.IntRange(min=0), help="Only what came after this one, by number.")
 @click.option("--since", type=Since(), metavar="TIME", help="Only from then on: 2h, 3d, 2026-09-01T12:00Z.")

@@ -31,7 +31,7 @@ GPUS: Sequence[Column[GpuView]] = (
 )
 
 
-@click.command()
+@click.command(epilog="Example: healthctl gpus --node 'gpu-1*' --health unhealthy")
 @click.option(
     "--node", "globs", multiple=True, metavar="GLOB", shell_complete=node_names, help="Only of nodes like 'gpu-1*'."
 )

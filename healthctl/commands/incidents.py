@@ -25,7 +25,10 @@ _incident = click.argument("given", metavar="ID", shell_complete=incident_ids)
 _perhaps_text = click.argument("text", required=False, default="")
 
 
-@click.group(cls=ListsByDefault)
+@click.group(
+    cls=ListsByDefault,
+    epilog="Examples: healthctl incidents --state open; healthctl incidents show 93bc; healthctl incidents ack 93bc 'on it'",
+)
 def incidents() -> None:
     """Incidents: what happened, was decided and done. Of an ID the first letters are enough."""
 

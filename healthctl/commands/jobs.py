@@ -48,7 +48,7 @@ RANKS: Sequence[Column[JobRank]] = (
 )
 
 
-@click.group(cls=ListsByDefault)
+@click.group(cls=ListsByDefault, epilog="Examples: healthctl jobs; healthctl jobs show train-7 --watch")
 def jobs() -> None:
     """Training jobs: where they run, how far they are, what holds them back."""
 

@@ -25,7 +25,10 @@ from vocabulary.health import Health
 HISTORY_MAX = 1000
 
 
-@click.group(cls=ListsByDefault)
+@click.group(
+    cls=ListsByDefault,
+    epilog="Examples: healthctl nodes --state quarantined; healthctl nodes hold gpu-7 'a fan is changed' --for 2h",
+)
 def nodes() -> None:
     """Nodes: state, health, GPUs, findings; what people say of them."""
 

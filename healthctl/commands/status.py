@@ -17,7 +17,7 @@ CONSIDERED_MAX = 20  # open incidents whose findings are looked at, to tell the 
 
 
 @click.command(
-    epilog="Exit codes: 0 all is well, 1 something is broken or keeps automation from acting, 2 wrong usage, 3 no answer."
+    epilog="Example: healthctl status --watch 5. Exit codes: 0 all is well, 1 something is broken or keeps automation from acting, 2 wrong usage, 3 no answer."
 )
 @view_options
 @server_options
