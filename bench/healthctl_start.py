@@ -1,0 +1,122 @@
+"""How long commands take from their start to their end, against a centre that answers at once, and what a big fleet's list costs.
+
+The centre is a thread here that sends views made once; so what is measured is healthctl: Python, imports, one request, decoding, drawing.
+Processor time is what to compare between machines and days: the clock's time depends on what else runs.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import msgspec
+
+from remediator.model.views import NodeList, NodeView, StatusView
+from remediator.model.views_work import AwaitingList
+
+RUNS = 15
+FLEET = 12_500
+AT = 1_700_000_000.0
+HEALTHCTL = Path(sys.executable).parent / "healthctl"
+
+
+def node(number: int) -> NodeView:
+    return NodeView(f"gpu-{number:05d}", "healthy", "healthy", AT, "first report", AT, jobs=("llama-70b",))
+
+
+STATUS = StatusView(
+    cluster="bench", version="0", mode="act", epoch=1, policy="p", at=AT, nodes_total=FLEET, nodes_by_state={},
+    nodes_by_health={}, isolated=0, isolated_max=250, incidents_open=0, actions_open=0, scheduler="ok",
+)  # fmt: skip
+ANSWERS = {
+    "/v1/status": msgspec.json.encode(STATUS),
+    "/v1/awaiting": msgspec.json.encode(AwaitingList(())),
+    "/v1/nodes": msgspec.json.encode(NodeList(tuple(map(node, range(FLEET))))),
+    "/v1/nodes?limit=20": msgspec.json.encode(NodeList(tuple(map(node, range(20))))),
+}
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("version",),
+    ("--help",),
+    ("xid", "explain", "79"),
+    ("status",),
+    ("nodes", "--limit", "20"),
+    ("nodes",),
+    ("nodes", "-o", "json"),
+    ("nodes", "-o", "yaml"),
+)
+
+
+class Centre(BaseHTTPRequestHandler):
+    """What a centre would say, without the thinking."""
+
+    def do_GET(self) -> None:
+        """Any of `ANSWERS`."""
+        body = ANSWERS[self.path]
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Be quiet."""
+
+
+def piped(command: list[str], env: dict[str, str]) -> tuple[float, float]:
+    """Seconds by the clock, and of the processor."""
+    started = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=env) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, command
+    return time.perf_counter() - started, used.ru_utime + used.ru_stime
+
+
+def on_a_terminal(command: list[str], env: dict[str, str]) -> tuple[float, float]:
+    """The same where standard output is a terminal."""
+    ours, theirs = pty.openpty()
+    started = time.perf_counter()
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        try:
+            while select.select([ours], [], [], 60)[0] and os.read(ours, 65536):
+                pass
+        except OSError:  # the last writer has closed it
+            pass
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    os.close(ours)
+    assert process.returncode == 0, command
+    return time.perf_counter() - started, used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Centre)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with tempfile.TemporaryDirectory() as place:
+        token = Path(place) / "token"
+        token.write_text("t\n")
+        env = os.environ | {
+            "HEALTHCTL_SERVER": f"http://127.0.0.1:{server.server_port}", "HEALTHCTL_TOKEN_FILE": str(token),
+            "NO_PROXY": "*", "TERM": "xterm-256color", "COLUMNS": "120",
+        }  # fmt: skip
+        print(f"{RUNS} runs each, ms: processor median (least), clock median (least); nodes: {FLEET} unless limited")
+        for way, run in (("pipe", piped), ("terminal", on_a_terminal)):
+            for command in COMMANDS:
+                found = [run([str(HEALTHCTL), *command], env) for _ in range(RUNS)]
+                clock, processor = ([1e3 * times[index] for times in found] for index in (0, 1))
+                figures = "  ".join(f"{statistics.median(ms):6.0f} ({min(ms):4.0f})" for ms in (processor, clock))
+                print(f"{way:<9} {' '.join(command):<20} {figures}", flush=True)
+    server.shutdown()
+
+
+if __name__ == "__main__":
+    main()

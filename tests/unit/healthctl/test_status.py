@@ -1,0 +1,91 @@
+"""What `healthctl status` calls well, what it tells first, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from healthctl.output import plain
+from healthctl.status_page import Look, is_well, listed_rank, rank, status_page
+from remediator.model.views import ActionView, Awaited, IncidentView, StatusView, StepView
+from tests.unit.healthctl.conftest import AT, FINDING, STATUS
+from vocabulary.finding import Severity
+
+WELL = replace(
+    STATUS,
+    nodes_by_state={"healthy": 1, "retired": 1},
+    nodes_by_health={"healthy": 1, "unknown": 1},
+    incidents_open=0,
+    blocked=(),
+    mode_by="",
+    breaker="",
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "well"),
+    [
+        (WELL, True),
+        (replace(WELL, mode="recommend", blocked=("mode is recommend: decisions are shown, not carried out",)), True),
+        (replace(WELL, mode="observe", mode_by="ann", blocked=("mode is observe: …",)), False),
+        (replace(WELL, blocked=("the disk is full",)), False),
+        (replace(WELL, breaker="open since …"), False),
+        (replace(WELL, incidents_open=1), False),
+        (replace(WELL, nodes_by_health={"unknown": 2}), False),
+        (replace(WELL, nodes_by_health={"unhealthy": 1, "unknown": 1}), False),
+    ],
+)
+def test_well_is_only_what_is_known_to_be(status: StatusView, *, well: bool) -> None:
+    assert is_well(status) is well
+    assert plain(status_page(Look(status))).startswith(f"{status.cluster} is well") is well
+
+
+def incident(number: int, severity: Severity | None = None, **more: object) -> IncidentView:
+    findings = () if severity is None else (replace(FINDING, severity=severity),)
+    return replace(IncidentView(f"inc-{number}", "n", "open", "t", AT + number, findings=findings), **more)
+
+
+def test_the_worst_is_told_first_and_a_test_last() -> None:
+    worst = incident(3, Severity.FATAL)
+    found = [incident(1), incident(0, Severity.FATAL, injected=True), worst, incident(2, Severity.WARNING)]
+    assert [each.id for each in sorted(found, key=rank)] == ["inc-3", "inc-2", "inc-1", "inc-0"]
+    asks = incident(9, awaits=(Awaited("d", "a plan"),))
+    assert min([*found, asks], key=listed_rank) is asks
+
+
+def test_a_cleared_finding_makes_nothing_worse() -> None:
+    over = replace(incident(1), findings=(FINDING.cleared(AT, "reset"),))
+    assert rank(over) == rank(incident(1))
+
+
+@given(st.integers(0, 40), st.integers(0, 3))
+def test_what_is_not_told_is_counted(open_count: int, told: int) -> None:
+    found = [incident(number) for number in range(open_count)]
+    text = plain(status_page(Look(replace(WELL, incidents_open=open_count), found, found[:told])))
+    left = open_count - min(told, open_count)
+    assert (f"and {left} more open incident" in text) is bool(left)
+
+
+def test_done_now_and_next_are_told_apart() -> None:
+    def deed(verb: str, state: str, at: float) -> ActionView:
+        return ActionView(verb, verb, "n", state, at, at, at)
+
+    deeds = tuple(deed(f"deed{number}", "succeeded", AT + number) for number in range(6))
+    view = incident(
+        0,
+        actions=(*deeds, deed("late", "failed", AT + 9), deed("open", "planned", AT + 10)),
+        steps=(StepView("drain", "succeeded"), StepView("reset", "running", "30 s"), StepView("preflight", "pending")),
+    )
+    lines = [line.split(maxsplit=1) for line in plain(status_page(Look(WELL, [view], [view]))).splitlines() if line]
+    assert [rest for name, rest in pairs(lines) if name == "now"] == ["reset: running (30 s)"]
+    assert [rest for name, rest in pairs(lines) if name == "next"] == ["preflight"]
+    done = [rest.partition(" ")[0] for name, rest in pairs(lines) if name == "done"]
+    assert done == ["deed3", "deed4", "deed5", "late"], "the newest, in order, and none that is under way"
+
+
+def pairs(lines: list[list[str]]) -> Iterator[tuple[str, str]]:
+    yield from ((line[0], line[1]) for line in lines if len(line) == 2)
