@@ -11,6 +11,7 @@ import click
 from healthctl.completing import node_names
 from healthctl.consent import Consent, consent_options
 from healthctl.duration import Duration
+from healthctl.exits import Failure
 from healthctl.listing import ListsByDefault
 from healthctl.naming import NOT_FOUND, ask_node, node_path
 from healthctl.node_page import NODES, installed_columns, node_page, standing
@@ -23,6 +24,7 @@ from remediator.model.views_work import BreakerView
 from vocabulary.health import Health
 
 HISTORY_MAX = 1000
+HOLDS_S, HOLDS_AGAIN_S = 15.0, 0.25  # how long the scheduler may take, and how often it is looked at
 
 
 @click.group(
@@ -100,6 +102,7 @@ def cordon(server: Server, consent: Consent, name: str, why: str) -> None:
     node = ask_node(server, name, NodeView)
     if consent.given(f"cordon {name}", lambda: radius(server, node)):
         server.post(f"{node_path(name)}/cordon", Words(why))
+        _until(server, name, "operator")
         click.echo(f"{name}: no new work comes to it; 'healthctl nodes uncordon {name}' ends that")
 
 
@@ -113,6 +116,7 @@ def uncordon(server: Server, consent: Consent, name: str, why: str) -> None:
     node = ask_node(server, name, NodeView)
     if consent.given(f"uncordon {name}", lambda: radius(server, node)):
         server.post(f"{node_path(name)}/uncordon", Words(why))
+        _until(server, name, "")
         click.echo(f"{name}: work may come to it again")
 
 
@@ -173,6 +177,16 @@ def radius(server: Server, node: NodeView) -> Sequence[Block]:
     from healthctl.blast_radius import blast_radius
 
     return blast_radius(node, server.get("/v1/status", StatusView), server.get("/v1/breaker", BreakerView))
+
+
+def _until(server: Server, name: str, held_by: str) -> None:
+    """Wait until the scheduler shows what was wished; it is written down already, and is asked for until it holds."""
+    until = time.monotonic() + HOLDS_S
+    while server.get(node_path(name), NodeView).held_by != held_by:
+        if time.monotonic() > until:
+            todo = f"'healthctl actions list --node {name}' tells how far it is"
+            raise Failure(f"{name}: it is written down, and the scheduler does not show it after {HOLDS_S:g} s; {todo}")
+        time.sleep(HOLDS_AGAIN_S)
 
 
 def _say(server: Server, name: str, word: str, message: Words | HoldWish) -> None:

@@ -146,6 +146,13 @@ EVENTS = tuple(
 POSTED: list[tuple[str, msgspec.Struct]] = []  # what was heard, in order
 
 
+def as_told(node: NodeView) -> NodeView:
+    """As the scheduler shows the node after what was asked for last."""
+    told = {f"/v1/nodes/{node.node}/cordon": "operator", f"/v1/nodes/{node.node}/uncordon": ""}
+    asked = [told[path] for path, _ in POSTED if path in told]
+    return msgspec.structs.replace(node, held_by=asked[-1]) if asked else node
+
+
 class Remediator(BaseHTTPRequestHandler):
     """Answers what the API's contract says, and nothing else."""
 
@@ -158,7 +165,7 @@ class Remediator(BaseHTTPRequestHandler):
             "/v1/status": STATUS,
             "/v1/nodes": NODES,
             "/v1/placement": Placement(("node1",), (NodeRisk("node2", 25.0, "a lemon"),), 1e-6, 2e-6),
-            "/v1/nodes/node1": NODE,
+            "/v1/nodes/node1": as_told(NODE),
             "/v1/nodes/node1/history": EventList(EVENTS[::-1]),
             "/v1/nodes/node2": NODES.nodes[1],
             "/v1/incidents": IncidentList((ASKING, LISTED)),
