@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from healthctl.node_page import FINDINGS
-from healthctl.output import Block, Cell, Column, Facts, Line, Rows, Tone, moment, state
+from healthctl.output import Block, Cell, Column, Facts, Line, Rows, Tone, Value, moment, state
 from remediator.model.views import ActionView, Awaited, DecisionView, IncidentView, NoteView, StepView
 
 
@@ -25,11 +25,21 @@ INCIDENTS: Sequence[Column[IncidentView]] = (
     Column("OUTCOME", lambda i: i.outcome, wide=True),
     Column("TITLE", title, prose=True),
 )
+TOLD_NOBODY = "nobody is configured to be told"  # how the detail of an alert without a receiver begins
+
+
+def outcome(action: ActionView) -> Value:
+    """What became of an action. An alert that nobody was told of is done, and no success."""
+    if action.state == "succeeded" and action.detail.startswith(TOLD_NOBODY):
+        return Cell("told nobody", Tone.WARN)
+    return state(action.state)
+
+
 ACTIONS: Sequence[Column[ActionView]] = (
     Column("PLANNED", lambda a: moment(a.planned_at)),
     Column("ACTION", lambda a: a.verb),
     Column("NODE", lambda a: a.node),
-    Column("STATE", lambda a: state(a.state)),
+    Column("STATE", outcome),
     Column("FINISHED", lambda a: moment(a.finished_at), wide=True),
     Column("DEADLINE", lambda a: moment(a.deadline), wide=True),
     Column("TRIES", lambda a: str(a.attempts), wide=True),

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import click
 
+from healthctl.completing import node_names
 from healthctl.duration import Duration
 from healthctl.exits import Exit, Failure
 from healthctl.listing import ListsByDefault
@@ -26,6 +27,10 @@ from remediator.model.views_alerts import (
 )
 
 LIMIT_MAX = 1000
+NONE = (
+    "nothing was sent, and nothing waits; who is told of what stands in the remediator's configuration (alerts.receivers), "
+    "and 'healthctl alerts test RECEIVER' tries one"
+)
 _TONES = {"sent": Tone.GOOD, "waiting": Tone.WARN, "silenced": Tone.UNKNOWN, "abandoned": Tone.BAD}
 _ALERTS: tuple[Column[AlertView], ...] = (
     Column("AT", lambda a: moment(a.at)),
@@ -70,17 +75,15 @@ def list_alerts(server: Server, screen: Screen, state: str | None, globs: tuple[
     told = server.get("/v1/alerts", AlertList, limit=limit).alerts
     found = AlertList(tuple(a for a in told if state in (None, a.state) and _fits(a.node, globs)))
     screen.code = Exit.PROBLEM if any(a.state == "abandoned" for a in found.alerts) else Exit.OK
-    none = (
-        "no alert fits"
-        if told
-        else "nothing was sent, and nothing waits; 'healthctl alerts test RECEIVER' sends a message"
-    )
+    none = "no alert fits" if told else NONE
     screen.show(found, lambda: [Rows(found.alerts, _ALERTS, none)])
 
 
 @alerts.command()
 @click.argument("why")
-@click.option("--node", "match", metavar="GLOB", help="Of nodes like 'r7-*'.  [default: all]")
+@click.option(
+    "--node", "match", metavar="GLOB", shell_complete=node_names, help="Of nodes like 'r7-*'.  [default: all]"
+)
 @click.option("--kind", "kinds", metavar="GLOB", help="Of findings like 'xid/*'.  [default: all]")
 @click.option("--for", "span", type=Duration(), required=True, metavar="SPAN", help="For 30m, 4h, 2d, …")
 @output_options

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from healthctl.completing import incident_ids
 from healthctl.exits import Exit, Failure, extra
 from healthctl.output import Block, Column, Facts, Line, Rows, moment
 from healthctl.policies import REMEDIATOR_CONFIG, configured, loaded, settings_of
@@ -95,7 +96,7 @@ def test(screen: Screen, file: Path | None, shipped: bool) -> None:  # noqa: FBT
 
 
 @playbook.command()
-@click.argument("incident_id", metavar="INCIDENT")
+@click.argument("incident_id", metavar="INCIDENT", shell_complete=incident_ids)
 @output_options
 @server_options
 def explain(server: Server, screen: Screen, incident_id: str) -> None:
