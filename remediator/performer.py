@@ -20,12 +20,14 @@ from remediator.act.webhooks.telling import Telling
 from remediator.by_hand import BY_HAND, CORDON, REASON, SEEN, UNCORDON
 from remediator.engine import Engine, Snapshot
 from remediator.holds import contradicts
-from remediator.model.delivery import Message
+from remediator.model.delivery import Delivery
 from remediator.model.hold import REASON_PREFIX, NodeHold, Outcome, Result
 from remediator.model.inputs import ActionEnded, HoldsObserved
 from remediator.model.plan import Verb
 from remediator.model.records import Action, IncidentState
+from remediator.model.standing import AlertSilence
 from remediator.scheduler_word import Spoken, word_on
+from remediator.standing import silenced, silences
 from vocabulary.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -76,6 +78,7 @@ class Performer:
                 is_open=lambda incident: incident in engine.snapshot.incidents,
                 is_taken_up=lambda incident: taken_up(engine.snapshot.incidents.get(incident)),
                 leads=lambda: engine.may_act() and not engine.trouble,
+                silence_of=self._silence_of,
             )
         )
         if isinstance(self._scheduler, Remembers):
@@ -161,16 +164,23 @@ class Performer:
             return self._scheduler.cordon_for(action.node, str(action.data[REASON]))
         if action.verb == UNCORDON:
             return self._scheduler.uncordon_for(action.node, str(action.data[SEEN]))
-        return self._deeds.do(action, self._message(action))
+        return self._tell(action)
 
-    def _message(self, action: Action) -> Message:
+    def _tell(self, action: Action) -> Outcome:
         assert self._engine is not None  # noqa: S101 - started before anything is performed
         known = self._engine.snapshot
         incident = known.incidents.get(action.incident)
-        findings = [
-            known.findings[f] for f in (incident.findings if incident is not None else ()) if f in known.findings
-        ]
-        return message_of(action, incident, findings, known.nodes.get(action.node), self._telling, self._cluster)
+        named = incident.findings if incident is not None else ()
+        findings = [known.findings[each] for each in named if each in known.findings]
+        node = known.nodes.get(action.node)
+        message = message_of(action, incident, findings, node, self._telling, self._cluster)
+        kinds = tuple(sorted({finding.kind for finding in findings}))
+        return self._deeds.do(action, message, kinds)
+
+    def _silence_of(self, item: Delivery) -> AlertSilence | None:
+        assert self._engine is not None  # noqa: S101 - started before anything is told
+        known = silences(self._engine.snapshot.standing)
+        return silenced(known, item.message.node, item.kinds, self._clock.wall())
 
     def _watch(self) -> None:
         while not self._stopping.is_set():

@@ -68,7 +68,7 @@ _FROM_ORDER = {
 def handle(state: ClusterState, item: AnyInput, settings: Settings) -> None:
     """Take in one input and carry every affected incident as far as it goes."""
     touched = _apply(state, item, settings)
-    settings = standing.in_force(state, settings)
+    settings = standing.in_force(state.standing, settings)
     for incident_id in _incidents_on(state, touched):
         try:
             if (

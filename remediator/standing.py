@@ -17,10 +17,16 @@ from remediator.model.standing import MODE, AlertSilence, ModeSaid, Standing
 from remediator.state import ClusterState
 
 
-def in_force(state: ClusterState, settings: Settings) -> Settings:
+def mode_said(standing: Mapping[str, Standing]) -> ModeSaid | None:
+    """A person's word about the mode, where there is one."""
+    said = standing.get(MODE)
+    return said if isinstance(said, ModeSaid) else None
+
+
+def in_force(standing: Mapping[str, Standing], settings: Settings) -> Settings:
     """The settings with the mode that counts: a person's word, where there is one, before the configuration's."""
-    said = state.standing.get(MODE)
-    return replace(settings, mode=said.mode) if isinstance(said, ModeSaid) else settings
+    said = mode_said(standing)
+    return replace(settings, mode=said.mode) if said is not None else settings
 
 
 def silences(standing: Mapping[str, Standing]) -> tuple[AlertSilence, ...]:
@@ -71,8 +77,7 @@ def time_passed(state: ClusterState, now: float) -> None:
 
 
 def _mode(state: ClusterState, item: ModeSet) -> bool:
-    before = state.standing.get(MODE)
-    said = before if isinstance(before, ModeSaid) else None
+    said = mode_said(state.standing)
     if item.mode is None:
         if said is None:
             return False

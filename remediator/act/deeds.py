@@ -47,7 +47,7 @@ class Deeds:
         if self._outbox is not None:
             self._outbox.stop()
 
-    def do(self, action: Action, message: Message) -> Outcome:
+    def do(self, action: Action, message: Message, kinds: tuple[str, ...] = ()) -> Outcome:
         """One attempt. Ends within the hook's own deadline; an alert is done once it is durably on its way.
 
         Raises:
@@ -55,7 +55,7 @@ class Deeds:
         """
         if action.verb == "exec":
             return self._run(str(action.data.get("how", "")), message)
-        waiting = self._outbox.put(message) if self._outbox is not None else {}
+        waiting = self._outbox.put(message, kinds) if self._outbox is not None else {}
         if not waiting:
             return Outcome(
                 Result.DONE, "nobody is configured to be told ('alerts.receivers'); it stands in the audit log"

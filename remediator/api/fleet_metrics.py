@@ -20,6 +20,7 @@ from remediator.model.plan import Mode
 from remediator.model.records import Answer, Incident, IncidentState, NodeRecord
 from remediator.model.rules import NodeState
 from remediator.roster import Entry
+from remediator.standing import in_force
 from vocabulary import VERSION
 from vocabulary.finding import Finding
 from vocabulary.health import Health
@@ -31,7 +32,8 @@ SLOWDOWN = "slowdown"  # evidence of a finding about a slow rank
 
 def fleet(engine: Engine, entries: Iterable[Entry], now: float) -> Iterator[Metric]:
     """All of it, of one snapshot. `entries` are the nodes' last words; `now` is in UTC seconds."""
-    snapshot, settings = engine.snapshot, engine.settings
+    snapshot = engine.snapshot
+    settings = in_force(snapshot.standing, engine.settings)
     yield InfoMetricFamily("remediator_build", "This centre.", value={"version": VERSION})
     mode = GaugeMetricFamily(
         "remediator_mode", "1 for how far automation may go now, 0 for the others.", labels=["mode"]

@@ -1,4 +1,4 @@
-"""What operators do with nodes: keep us off, retire, and end both. Inputs of the pipeline, all of them; saying it again changes nothing."""
+"""What operators do with nodes: keep us off, retire, and end both; cordon and uncordon by our hand. Inputs of the pipeline, all of them; saying it again changes nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from starlette.responses import Response
 from remediator.api.access import address, who
 from remediator.api.actions import WORDS_BYTES_MAX
 from remediator.api.service import Refusal, admit, durable, message_of, service_of, submit
-from remediator.model.inputs import NodeSaid, NodeWord
+from remediator.model.inputs import ByHand, HandWord, NodeSaid, NodeWord
 from remediator.model.rules import NodeState
 from remediator.model.views import HoldWish, Words
 
@@ -42,6 +42,35 @@ async def unretire(request: Request) -> Response:
     """`POST /v1/nodes/{node}/unretire`: it is one again, on probation."""
     words = await message_of(request, Words, WORDS_BYTES_MAX)
     return await _say(request, NodeWord.UNRETIRE, words.text)
+
+
+async def cordon(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/cordon`: out of the scheduler's service, in the caller's name; only people lift it."""
+    words = await message_of(request, Words, WORDS_BYTES_MAX)
+    return await _by_hand(request, HandWord.CORDON, _reason(words.text))
+
+
+async def uncordon(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/uncordon`: into the scheduler's service, whoever holds it, as the caller's own deed."""
+    words = await message_of(request, Words, WORDS_BYTES_MAX)
+    return await _by_hand(request, HandWord.UNCORDON, words.text)
+
+
+async def _by_hand(request: Request, word: HandWord, text: str) -> Response:
+    service, node = service_of(request), request.path_params["node"]
+    record, hold = service.engine.snapshot.nodes.get(node), service.engine.snapshot.holds.get(node)
+    if record is None:
+        raise Refusal(404, f"no node {node} has ever reported", "see 'healthctl nodes list'")
+    if record.state is NodeState.RETIRED:
+        raise Refusal(409, f"node {node} is retired", "nothing is done with it; 'unretire' takes it back")
+    if hold is not None and not hold.known:
+        raise Refusal(409, f"the scheduler has no node {node}: {hold.reason}", "there is nothing to hold or lift there")
+    admit(service)
+    item = ByHand(
+        at=service.clock.wall(), node=node, word=word, actor=who(request).name, address=address(request), text=text
+    )
+    await durable(service, submit(service, item))
+    return Response(status_code=204)
 
 
 def _reason(text: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from importlib.metadata import version
 
 import msgspec
@@ -59,7 +61,19 @@ def _status(service: Service) -> StatusView:
         trouble = (*trouble, f"the playbooks as they are now are not in force: {service.reload.problem}")
     if word != "ok":
         trouble = (*trouble, f"scheduler: {word}")
-    return msgspec.structs.replace(view, epoch=service.engine.epoch, scheduler=word, blocked=(*trouble, *view.blocked))
+    if not service.engine.may_act() and not service.engine.trouble:
+        trouble = (*trouble, "who leads is in doubt: nothing is begun until the lead is confirmed")
+    blocked = (*trouble, *view.blocked)
+    return msgspec.structs.replace(
+        view, epoch=service.engine.epoch, scheduler=word, blocked=blocked, leader=_leader(service)
+    )
+
+
+def _leader(service: Service) -> str:
+    """Who answers here: a standby does not."""
+    alone = "the only replica" if service.journal.alone else "others may stand by"
+    lease = "its lead is confirmed" if service.engine.may_act() else "its lead is in doubt"
+    return f"{socket.gethostname()}, process {os.getpid()}, epoch {service.engine.epoch}; {alone}; {lease}"
 
 
 async def nodes(request: Request) -> Response:

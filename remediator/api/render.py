@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from remediator.act.webhooks.times import rfc3339
 from remediator.decide.approval import awaiting
-from remediator.decide.budget import level_max
+from remediator.decide.budget import NAMED_MAX, level_max
 from remediator.decide.settings import Settings
 from remediator.engine import Snapshot
 from remediator.index import is_in_cluster
@@ -27,6 +28,8 @@ from remediator.model.views import (
     StepView,
 )
 from remediator.roster import Entry, Roster
+from remediator.standing import in_force, mode_said
+from remediator.state import BREAKER
 from vocabulary.finding import Finding
 from vocabulary.health import Health
 from vocabulary.wire import Versions
@@ -152,6 +155,7 @@ def status_view(
     now: float,
 ) -> StatusView:
     """The cluster in one look; the caller adds what only it knows."""
+    settings = in_force(snapshot.standing, settings)
     entries = [roster.get(node) for node in snapshot.nodes]
     health = Counter((e.health_at(now) if e else Health.UNKNOWN).value for e in entries)
     return StatusView(
@@ -169,16 +173,32 @@ def status_view(
         incidents_open=len(snapshot.incidents),
         actions_open=sum(not a.state.final for a in snapshot.actions.values()),
         scheduler="",
-        blocked=blocked(settings, snapshot),
+        blocked=blocked(settings, snapshot, roster, now),
+        mode_by=_mode_by(snapshot),
+        breaker=next((i.title for i in snapshot.incidents.values() if i.node == BREAKER), ""),
     )
 
 
-def blocked(settings: Settings, snapshot: Snapshot) -> tuple[str, ...]:
-    """Everything that keeps automation from acting, in words."""
+def _mode_by(snapshot: Snapshot) -> str:
+    said = mode_said(snapshot.standing)
+    return (
+        f"{said.actor} since {rfc3339(said.since)}" + (f": {said.why}" if said.why else "") if said is not None else ""
+    )
+
+
+def blocked(settings: Settings, snapshot: Snapshot, roster: Roster, now: float) -> tuple[str, ...]:
+    """Everything that keeps automation from acting, in words; what concerns the whole cluster first."""
     words = []
     if settings.mode is not Mode.ACT:
-        words.append(f"mode is {settings.mode.value}: decisions are shown, not carried out")
+        by = _mode_by(snapshot)
+        shown = (
+            "decisions are shown, not carried out" if settings.mode is not Mode.APPROVE else "people approve each plan"
+        )
+        words.append(f"mode is {settings.mode.value}{f' (set by {by})' if by else ''}: {shown}")
+    words += _of_many(snapshot, roster, now)
     for incident in sorted(snapshot.incidents.values(), key=lambda i: i.opened_at):
+        if incident.node == BREAKER:
+            continue
         words += [
             f"{incident.id} on {incident.node} waits for approval of {a.text} ({a.id})" for a in awaiting(incident)
         ]
@@ -187,3 +207,21 @@ def blocked(settings: Settings, snapshot: Snapshot) -> tuple[str, ...]:
         if incident.state is IncidentState.WAITING:
             words.append(f"{incident.id} on {incident.node} waits for a person: {incident.outcome}")
     return tuple(words)
+
+
+def _of_many(snapshot: Snapshot, roster: Roster, now: float) -> Iterator[str]:
+    for incident in snapshot.incidents.values():
+        if incident.node == BREAKER:
+            yield f"the breaker is open since {rfc3339(incident.opened_at)}: {incident.title}"
+    off = sorted(record.node for record in snapshot.nodes.values() if record.hands_off is not None)
+    if off:
+        yield f"people keep us off {len(off)} {'node' if len(off) == 1 else 'nodes'}: {_named(off)}"
+    known = [record.node for record in snapshot.nodes.values() if is_in_cluster(record)]
+    silent = sorted(n for n in known if (e := roster.get(n)) is None or now - e.seen_at > e.ttl_s)
+    if silent:
+        yield f"data is stale: {len(silent)} of {len(known)} nodes are not heard now: {_named(silent)}"
+
+
+def _named(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - NAMED_MAX} more" if len(nodes) > NAMED_MAX else ""
+    return ", ".join(nodes[:NAMED_MAX]) + more

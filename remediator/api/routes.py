@@ -6,6 +6,8 @@ from typing import Any
 
 from remediator.api import (
     actions,
+    alerts,
+    cluster,
     credentials,
     evidence,
     hands,
@@ -36,10 +38,18 @@ from remediator.model.views import (
     TokenWish,
     Words,
 )
+from remediator.model.views_alerts import (
+    AlertList,
+    AlertTest,
+    AlertTested,
+    SilenceList,
+    SilenceView,
+    SilenceWish,
+)
 from remediator.model.views_jobs import GpuList, JobList, JobView
 from remediator.model.views_telemetry import TelemetryView
 from remediator.model.views_watch import LemonList, StragglerList
-from remediator.model.views_work import ActionList, AwaitingList, BreakerView
+from remediator.model.views_work import ActionList, AwaitingList, BreakerView, ModeWish
 from vocabulary.hazard import JobHazard, Placement
 from vocabulary.order import OrderUpdate
 from vocabulary.wire import Enrolment, NewToken, OrdersReply, Report, ReportReply
@@ -137,6 +147,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     _post("/v1/nodes/{node}/hold", _OPERATOR, hands.hold, HoldWish, None, "Hands off this node."),
     _post("/v1/nodes/{node}/release", _OPERATOR, hands.release, Words, None, "No longer."),
+    _post("/v1/nodes/{node}/cordon", _OPERATOR, hands.cordon, Words, None, "Out of service, in the caller's name."),
+    _post("/v1/nodes/{node}/uncordon", _OPERATOR, hands.uncordon, Words, None, "Into service, whoever holds it."),
     _post("/v1/nodes/{node}/retire", _OPERATOR, hands.retire, Words, None, "It is no part of the cluster any more."),
     _post("/v1/nodes/{node}/unretire", _OPERATOR, hands.unretire, Words, None, "It is one again, on probation."),
     _get(
@@ -177,6 +189,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Actions, newest first.",
         (Query("state", "string", "open, ended or all; without it, open"), LIMIT),
     ),
+    _post("/v1/actions/{action:path}/cancel", _OPERATOR, cluster.cancel, Words, None, "Do not do it after all."),
+    _post("/v1/mode", _OPERATOR, cluster.set_mode, ModeWish, None, "How far automation may go from now on."),
+    _get("/v1/alerts", _VIEWER, alerts.show, AlertList, "What people were told or are to be, newest first.", (LIMIT,)),
+    _get("/v1/alerts/silences", _VIEWER, alerts.show_silences, SilenceList, "Silences that have not ended."),
+    _post("/v1/alerts/silences", _OPERATOR, alerts.silence, SilenceWish, SilenceView, "Tell nobody for a time."),
+    _post("/v1/alerts/silences/{silence}/end", _OPERATOR, alerts.end, Words, None, "Tell people again."),
+    _post("/v1/alerts/test", _OPERATOR, alerts.test, AlertTest, AlertTested, "Send a receiver a test message."),
     _get("/v1/awaiting", _VIEWER, lists.show_awaiting, AwaitingList, "What waits for a person's word."),
     _get("/v1/lemons", _VIEWER, lists.show_lemons, LemonList, "Nodes whose past speaks against them."),
     _get("/v1/stragglers", _VIEWER, lists.show_stragglers, StragglerList, "What holds jobs back."),

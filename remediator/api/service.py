@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from remediator.api.limits import Gate
+from remediator.api.wrong_body import words_of
 from remediator.config import Config
 from remediator.engine import Engine
 from remediator.lookout import Lookout
@@ -149,7 +150,8 @@ async def message_of(request: Request, kind: type[T], bytes_max: int) -> T:
     try:
         return decode(await body_of(request, bytes_max) or b"{}", kind)  # who has nothing to say may send nothing
     except WireError as error:
-        raise Refusal(400, str(error)) from error
+        told = words_of(error.__cause__ or error, kind)
+        raise Refusal(400, told, "the document at /v1/openapi.json says what is expected") from error
 
 
 def number(request: Request, name: str, default: float, least: float, most: float) -> float:

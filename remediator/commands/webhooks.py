@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from remediator.act.webhooks.registry import AnyReceiver
+from remediator.act.webhooks import trial
 from remediator.act.webhooks.times import rfc3339
 from remediator.config import Config, ConfigError
-from remediator.model.delivery import Delivery, Message, Phase
+from remediator.model.delivery import Delivery
 from remediator.store.database import StoreError, open_engine, parsed
 from remediator.store.deliveries import DeliveryStore
-from vocabulary.finding import Severity
 
 
 def try_out(config: Config, name: str) -> Iterator[str]:
@@ -26,32 +25,10 @@ def try_out(config: Config, name: str) -> Iterator[str]:
     if name not in receivers:
         known = ", ".join(receivers) or "none; add one under 'alerts.receivers'"
         raise ConfigError(f"there is no receiver '{name}'; there are: {known}")
-    receiver, now = receivers[name], time.time()
-    keeps = receiver.resolved and (receiver.LIFE_CYCLE or receiver.REPEATS)
-    for phase in (Phase.FIRE, Phase.RESOLVE) if keeps else (Phase.FIRE,):
-        yield _try(config, name, receiver, phase, now)
-
-
-def _try(config: Config, name: str, receiver: AnyReceiver, phase: Phase, now: float) -> str:
-    message = Message(
-        id=f"test-{int(now)}",
-        kind="alert",
-        cluster=config.cluster,
-        node="test-node",
-        incident=f"test-{config.cluster}",
-        title="this is a test",
-        rule="test",
-        text="sent by 'remediator webhooks test'; nothing is wrong",
-        injected=True,
-        severity=Severity.INFO,
-        at=now,
-        link=config.alerts.public_url,
-    )
-    item = Delivery(id=message.id, receiver=name, message=message, phase=phase, created_at=now, thread=message.incident)
-    answer = receiver.send(receiver.envelope(f"msg_test{int(now)}{phase.value}", (item,), time.time()))
-    if not answer.taken:
-        raise ConfigError(f"{name} did not take the message ({phase.value}): {answer.words}")
-    return f"{name} took the message ({phase.value}): {answer.words}"
+    for phase, answer in trial.try_out(config.alerts, config.cluster, name, "'remediator webhooks test'", time.time()):
+        if not answer.taken:
+            raise ConfigError(f"{name} did not take the message ({phase.value}): {answer.words}")
+        yield f"{name} took the message ({phase.value}): {answer.words}"
 
 
 def on_the_way(config: Config, limit: int) -> list[str]:

@@ -71,6 +71,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     acknowledged: bool = False  # the receiver was told that somebody has taken it up
     settled: bool = False  # nothing more is to be said about it
+    kinds: tuple[str, ...] = ()  # of the findings that it is about, which a silence may name
 
     @property
     def told(self) -> bool:

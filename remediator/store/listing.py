@@ -29,6 +29,13 @@ class Listing:
         with self._engine.connect() as db:
             return [msgspec.json.decode(body, type=Action) for (body,) in db.execute(query)]
 
+    def action(self, name: str) -> Action | None:
+        """One action, or None."""
+        table = schema.actions
+        with self._engine.connect() as db:
+            body = db.execute(select(table.c.body).where(table.c.id == name)).scalar()
+        return None if body is None else msgspec.json.decode(body, type=Action)
+
     def events_of(self, node: str, limit: int) -> list[tuple[int, AuditEvent]]:
         """The newest lines of the audit log about a node with their numbers, newest first."""
         table = schema.audit

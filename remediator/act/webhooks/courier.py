@@ -21,7 +21,7 @@ from remediator.act.webhooks.envelope import Answer
 from remediator.act.webhooks.follow_up import Standing, follow_ups
 from remediator.act.webhooks.pace import counts, plan, ripe, wait_s
 from remediator.act.webhooks.registry import AnyReceiver
-from remediator.model.delivery import Delivery, DeliveryState, LeadLost
+from remediator.model.delivery import Delivery, DeliveryState, LeadLost, Phase
 from vocabulary.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -107,17 +107,30 @@ class Courier:
                 return LOOK_S
             if ripe(piece[0], now) and not self._shut():
                 self._attempt(piece)
-        fresh = [item for item in waiting if not item.batch]
-        wake = None
+        fresh, wake = self._not_silenced([item for item in waiting if not item.batch], now)
         if fresh and not self._shut():
             begun = way.store.begun(way.name, now - way.receiver.rate.per_s)
             found = plan(fresh, begun, way.receiver.pace, now)
-            wake = found.wake
+            wake = min((at for at in (found.wake, wake) if at is not None), default=None)
             for piece in found.pieces:
                 if self._must_end() or self._shut():
                     break
                 self._attempt(self._begin(piece, now))
         return self._pause(wake)
+
+    def _not_silenced(self, fresh: Sequence[Delivery], now: float) -> tuple[list[Delivery], float | None]:
+        """What may be told, and when to ask again about the rest (UTC s). Of what is over by then nobody is told."""
+        way, told, over = self._way, [], []
+        for item in fresh:
+            silence = way.standing.silence_of(item) if item.phase is Phase.FIRE else None
+            if silence is None:
+                told.append(item)
+            elif not way.standing.is_open(item.message.incident):
+                why = f"over before the silence {silence.id} of {silence.actor} was"
+                over.append(replace(item, state=DeliveryState.ABANDONED, detail=why))
+        if over:
+            way.store.save(over, way.standing.epoch())
+        return told, now + LOOK_S if len(told) + len(over) < len(fresh) else None
 
     def _shut(self) -> bool:
         return self._way.clock.monotonic() < self._shut_until

@@ -13,15 +13,17 @@ from msgspec.structs import replace
 from remediator.act.webhooks.registry import AnyReceiver
 from remediator.model.delivery import Delivery, Phase
 from remediator.model.records import Incident
+from remediator.model.standing import AlertSilence
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What the centre knows now: whether an incident is open, whether a person took it up, and whether we lead and decide."""
+    """What the centre knows now: whether an incident is open or taken up, whether we lead and decide, what is silenced."""
 
     epoch: Callable[[], int]
     is_open: Callable[[str], bool]
     is_taken_up: Callable[[str], bool]
     leads: Callable[[], bool]
+    silence_of: Callable[[Delivery], AlertSilence | None] = lambda _item: None  # what keeps it from being told now
 
 
 def taken_up(incident: Incident | None) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 
+from msgspec.structs import replace
+
 from remediator.act.webhooks.alertmanager import LIVES_REPEATS, Alertmanager
 from remediator.act.webhooks.courier import Courier, Way
 from remediator.act.webhooks.deliveries import Deliveries
@@ -64,13 +66,15 @@ class Outbox:
         if self._beating.is_alive():
             self._beating.join(timeout=15)
 
-    def put(self, message: Message) -> dict[str, float]:
+    def put(self, message: Message, kinds: tuple[str, ...] = ()) -> dict[str, float]:
         """Write it down for everybody it concerns. Returns their names, and until when quiet hours keep each (0: not).
 
-        Durable when this returns; a message whose id is known already changes nothing.
+        `kinds` are those of the findings that it is about. Durable when this returns; a message whose id is known already changes nothing.
         """
         now = self._clock.wall()
-        deliveries = [self._delivery(message, name, now) for name in receivers_of(message, self._ways)]
+        deliveries = [
+            replace(self._delivery(message, name, now), kinds=kinds) for name in receivers_of(message, self._ways)
+        ]
         self._store.add(deliveries)
         self._tidy(now)
         for delivery in deliveries:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from remediator.act.webhooks.telling import Telling
 from remediator.api.endpoint import Endpoint
 from remediator.api.routes import ENDPOINTS
 from remediator.decide.wide import open_wide
@@ -30,12 +31,12 @@ DIGEST = "ab" * 32
 
 
 def before(place: Path) -> None:
-    """What another leader left: two orders for n2, and an open breaker."""
+    """What another leader left: orders for n2, and an open breaker."""
     journal, now, state = Journal(f"sqlite:///{place}/r.db"), time.time(), ClusterState()
     state.put_node(NodeRecord(node="n2", since=now))
     waits = Incident(id="inc-2", node="n2", title="made for a test", opened_at=now, state=IncidentState.WAITING)
     state.put_incident(waits)
-    for kind in (OrderKind.COLLECT_EVIDENCE, OrderKind.RUN_PREFLIGHT):
+    for kind in (OrderKind.COLLECT_EVIDENCE, OrderKind.RUN_PREFLIGHT, OrderKind.RESET_GPU):
         order = Order(
             id=kind.value, kind=kind, node="n2", issued_at=now, expires_at=now + 600, incident=waits.id, reason="a test"
         )
@@ -52,7 +53,8 @@ def before(place: Path) -> None:
 @pytest.fixture
 def centre(tmp_path: Path) -> Iterator[Inside]:
     before(tmp_path)
-    centre = Inside(tmp_path, Mode.APPROVE)
+    nobody_listens = Telling(webhooks=("http://127.0.0.1:1/",))
+    centre = Inside(tmp_path, Mode.APPROVE, alerts=nobody_listens)
     yield centre
     centre.close()
 
@@ -78,12 +80,18 @@ def asked(centre: Inside, endpoint: Endpoint) -> tuple[str, str, Any]:
         waits = centre.call("GET", f"/v1/incidents/{incident}", "ann").json()["awaits"]
         return "ann", path, {"what": waits[0]["id"]}
     tokens = centre.call("GET", "/v1/tokens", "root").json()["tokens"]
+    path = path.replace("{action:path}", OrderKind.RESET_GPU.value)
+    for silence in centre.call("GET", "/v1/alerts/silences", "vic").json()["silences"]:
+        path = path.replace("{silence}", silence["id"])
     path = path.replace("{token}", next(t["id"] for t in tokens if t["name"] == "vic"))
     bodies = {
         "enrol": ("join", {"node": "gpu-1", "digest": DIGEST}),
         "tokens": ("root", {"role": "viewer", "name": "eve"}),
         "rotate": ("root", {"role": "viewer", "name": "eve"}),
         "revoke": ("root", b""),
+        "mode": ("ann", {"mode": "observe"}),
+        "silences": ("ann", {"until": time.time() + 3600, "text": "why"}),
+        "test": ("ann", {"receiver": "webhook-1"}),
     }
     return bodies.get(word, ("ann", {"text": "why"}))[0], path, bodies.get(word, ("ann", {"text": "why"}))[1]
 
@@ -104,6 +112,8 @@ def test_every_change_is_in_the_audit_log_with_who_made_it(centre: Inside) -> No
     last = {
         "reset": -2,
         "report": -1,
+        "end": 1,
+        "mode": 1,
         "resolve": 1,
         "reopen": 2,
         "hold": 3,
