@@ -29,7 +29,7 @@ class Pages(Protocol):
     always: Sequence[BaseRoute]  # also while standing by
     leading: Sequence[BaseRoute]
 
-    def standing_by(self, request: Request, word: str) -> Response:
+    async def standing_by(self, request: Request, word: str) -> Response:
         """What a replica shows that does not lead, and what it waits for."""
 
 
@@ -75,6 +75,6 @@ class Front:
 
     async def _refused(self, request: Request) -> Response:
         if self._pages is not None and request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-            return self._pages.standing_by(request, self.word)
+            return await self._pages.standing_by(request, self.word)
         todo = "ask the replica whose /healthz answers 200"
         return reply(Problem(error=f"this remediator stands by: {self.word}", todo=todo), 503, {"retry-after": "1"})

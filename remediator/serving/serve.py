@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -23,7 +24,9 @@ from remediator.serving.collection import EVERY_S, Collection
 from remediator.serving.http_protocol import KEEP_ALIVE_S, Careful
 from remediator.serving.listener import Listener, allow_many_files
 from remediator.serving.term import Term
+from remediator.store import whereabouts
 from remediator.store.journal import Journal, StoreError
+from remediator.store.whereabouts import Whereabouts
 from remediator.web.app import Web
 
 log = logging.getLogger(__name__)
@@ -90,7 +93,8 @@ class Replica:
         self._reload = reload
         self._journal = journal
         self._wakeups = Wakeups()
-        self._front = Front(self._wakeups, Web(config) if config.web.enabled else None)
+        pages = Web(config, partial(whereabouts.read, journal.engine)) if config.web.enabled else None
+        self._front = Front(self._wakeups, pages)
         self._server = _Server(self._front, config, self._wakeups)
         self._term: Term | None = None
         self._stopping = threading.Event()
@@ -120,6 +124,7 @@ class Replica:
                     sys.setswitchinterval(SWITCH_S)
                     threading.Thread(target=self._collect, name="collector", daemon=True).start()
                     self._front.lead(term.service)
+                    self._tell_where()
                     return
                 self._stopping.wait(CAMPAIGN_S)
         except StoreError as error:
@@ -127,6 +132,11 @@ class Replica:
         except Exception as error:
             log.exception("taking the lead failed")
             self._end(f"taking the lead failed: {error}")
+
+    def _tell_where(self) -> None:
+        host, config = socket.gethostname(), self._config
+        with contextlib.suppress(SQLAlchemyError):  # it is for people's convenience
+            whereabouts.tell(self._journal.engine, Whereabouts(host[:64], config.listen[:64], config.web.url))
 
     def _collect(self) -> None:
         collection = Collection(time.monotonic())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlencode
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 from remediator.api.access import enter
 from remediator.api.service import Refusal, service_of
 from remediator.config import Config
+from remediator.store.whereabouts import Whereabouts
 from remediator.web import login, rendering, static
 from remediator.web.origin import path_here
 from remediator.web.page import Page
@@ -30,8 +32,10 @@ ABROAD = frozenset({"cross-site", "same-site"})  # the browser keeps the session
 class Web:
     """The routes of one replica."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, leader: Callable[[], Whereabouts | None] = lambda: None) -> None:
+        """`leader` says where the leader is, and may raise what the database raises."""
         self._config = config
+        self._leader = leader
         self._links = tuple(Link(page.path, page.nav, page.key) for page in PAGES if page.nav)
         self.always: Sequence[BaseRoute] = (static.ROUTE,)
         self.leading: Sequence[BaseRoute] = (
@@ -41,9 +45,13 @@ class Web:
             *(self._route(page) for page in PAGES),
         )
 
-    def standing_by(self, request: Request, word: str) -> Response:
+    async def standing_by(self, request: Request, word: str) -> Response:
         """Where to go instead."""
-        values = {**bare(request, "Standing by", 0.0), "cluster": self._config.cluster, "word": word}
+        try:
+            where = await asyncio.to_thread(self._leader)
+        except SQLAlchemyError:
+            where = None
+        values = {**bare(request, "Standing by", 0.0), "cluster": self._config.cluster, "word": word, "leader": where}
         headers = {**rendering.HEADERS, "retry-after": "5"}
         return Response(rendering.render("standby.html.j2", values), 503, headers, media_type="text/html")
 

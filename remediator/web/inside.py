@@ -41,6 +41,7 @@ async def call(
     path: str,
     query: Mapping[str, str | int | float] | None = None,
     body: msgspec.Struct | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Call a route as `identity`, on the connection of `request`.
 
@@ -58,7 +59,7 @@ async def call(
         "method": method,
         "path": path,
         "query_string": urlencode(query or {}).encode(),
-        "headers": [],
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in (headers or {}).items()],
         "path_params": params,
         "state": {**request.scope.get("state", {}), "identity": identity, "secret": ""},
     }

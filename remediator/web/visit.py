@@ -86,16 +86,24 @@ class Visit:
         Raises:
             Refusal: what the API refuses.
         """
-        answer = await inside.call(self.request, self.identity, "GET", path, query)
-        return msgspec.json.decode(answer.body, type=kind)
+        return msgspec.json.decode((await self.answer(path, **query)).body, type=kind)
 
-    async def tell(self, path: str, body: msgspec.Struct | None = None) -> None:
-        """POST to the API, as this person; durable when it returns.
+    async def answer(self, path: str, **query: str | float) -> Response:
+        """The same as it came, with its headers, and whatever it is.
 
         Raises:
             Refusal: what the API refuses.
         """
-        await inside.call(self.request, self.identity, "POST", path, body=body)
+        return await inside.call(self.request, self.identity, "GET", path, query)
+
+    async def tell(self, path: str, body: msgspec.Struct | None = None, **headers: str) -> Response:
+        """POST to the API, as this person; durable when it returns. Of headers' names, ``_`` stands for ``-``.
+
+        Raises:
+            Refusal: what the API refuses.
+        """
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await inside.call(self.request, self.identity, "POST", path, body=body, headers=named)
 
     async def page(self, template: str, *, title: str, status: int = 200, **values: Any) -> Response:
         """The page, with everything around it that every page shows."""

@@ -2,93 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from remediator.api.service import Refusal
 from remediator.model.views import HoldWish, NodeView, StatusView, Words
 from remediator.model.views_jobs import JobView
+from remediator.web.deeds import DEEDS, Deed
 from remediator.web.visit import Visit
 
 HOUR_S = 3600.0
 HOURS = (0, 1, 4, 8, 24, 72)  # 0: until it is released
-
-
-class Deed(msgspec.Struct, frozen=True):
-    """One button. `fits` says whether it makes sense now; `isolates` whether the node takes no work afterwards."""
-
-    word: str
-    title: str
-    does: str
-    fits: Callable[[NodeView], bool]
-    needs_reason: bool = True
-    isolates: bool = False
-    timed: bool = False
-
-
-def _retired(node: NodeView) -> bool:
-    return node.state == "retired"
-
-
-DEEDS: dict[str, Deed] = {
-    deed.word: deed
-    for deed in (
-        Deed(
-            "hold",
-            "Hands off",
-            "The system does nothing with this node until you release it, whatever is found on it. What it had begun and "
-            "nobody confirmed yet is withdrawn. The scheduler is told nothing: work may still be placed here.",
-            lambda node: not _retired(node) and node.hands_off is None,
-            timed=True,
-        ),
-        Deed(
-            "release",
-            "Release",
-            "The system looks after this node again, and decides anew upon what is still found on it.",
-            lambda node: node.hands_off is not None,
-            needs_reason=False,
-        ),
-        Deed(
-            "cordon",
-            "Cordon",
-            "The scheduler places no new work here. It is your hold, in your name: the system never lifts it. What runs goes on.",
-            lambda node: not _retired(node) and node.held_by in {"", "?"},
-            isolates=True,
-        ),
-        Deed(
-            "uncordon",
-            "Uncordon",
-            "The scheduler may place work here again, whoever had it held, and without a preflight: it is your word that the node is well.",
-            lambda node: node.held_by != "",
-            needs_reason=False,
-        ),
-        Deed(
-            "retire",
-            "Retire",
-            "The node is no part of the cluster any more: its incident is closed, nothing is done with it, and limits that are "
-            "shares of the cluster shrink. The scheduler is told nothing.",
-            lambda node: not _retired(node),
-            isolates=True,
-        ),
-        Deed(
-            "unretire",
-            "Take back",
-            "The node is part of the cluster again, on probation.",
-            _retired,
-            needs_reason=False,
-        ),
-    )
-}
-
-
-def offered(visit: Visit, node: NodeView) -> list[Deed]:
-    """The buttons for this node and this person."""
-    if not visit.may_operate:
-        return []
-    return [d for d in DEEDS.values() if d.fits(node) and visit.knows("POST", f"/v1/nodes/{node.node}/{d.word}")]
 
 
 async def ask(visit: Visit) -> Response:

@@ -9,7 +9,7 @@ from remediator.api.service import Refusal
 from remediator.model.views import EventList, IncidentView, NodeView
 from remediator.model.views_jobs import GpuList, GpuView
 from remediator.model.views_telemetry import TelemetryView
-from remediator.web.pages.deeds import offered
+from remediator.web.deeds import offered
 from remediator.web.plots import plots
 from remediator.web.progress import doing, to_come
 from remediator.web.visit import Visit
