@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -252,3 +253,16 @@ def test_network_policies_speak_of_ports_and_pods_that_are_there() -> None:
         assert policy["podSelector"]["matchLabels"]["app.kubernetes.io/name"] in workloads
         assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} <= ports
         assert sorted(policy["policyTypes"]) == ["Egress", "Ingress"]
+
+
+def test_the_values_in_the_documents_are_taken(tmp_path: Path) -> None:
+    text = (DEPLOY.parent / "docs" / "how-to" / "kubernetes.md").read_text()
+    block = re.search(r"^```yaml\n(# site\.yaml.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert block is not None
+    found = documents(yaml.safe_load(block[1]))
+    assert "oncall" in centre_config(found, tmp_path).alerts.receivers
+    places = {mount["mountPath"] for mount in containers(found)["remediator", "remediator"]["volumeMounts"]}
+    assert "/run/secrets/pager" in places
+    for name, playbook in found["ConfigMap", "remediator-playbooks"]["data"].items():
+        (tmp_path / name).write_text(playbook)
+        assert load_policy([tmp_path / name]).rules
