@@ -54,6 +54,13 @@ def rewritten(text: str, source: str, page: str, root: Path) -> str:
     return _LINK.sub(moved, text)
 
 
+def unescaped(text: str) -> str:
+    """Pipes in code in tables, without the backslash: Markdown wants it in the repository, and MkDocs would show it."""
+    rows = re.compile(r"^\|.*\|$", re.MULTILINE)
+    spans = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
+    return rows.sub(lambda row: spans.sub(lambda span: span[0].replace("\\|", "|"), row[0]), text)
+
+
 def listing(folder: Path) -> str:
     """A page for a folder: its files by their first heading."""
     rows = []
@@ -116,7 +123,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     source = _MADE.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     if (root / source).is_dir():
         return markdown
-    return rewritten(markdown, source, page.file.src_uri, root)
+    return unescaped(rewritten(markdown, source, page.file.src_uri, root))
 
 
 def on_post_build(config: MkDocsConfig, **_: Any) -> None:

@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import markdown
 import pytest
 
-from tools.pages import listing, place_of, rewritten
+from tools.pages import listing, place_of, rewritten, unescaped
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,3 +51,11 @@ def test_a_folder_is_a_page_that_lists_its_documents(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# What A is\n\ntext\n")
     assert "- [What A is](a.md)\n- [b](b.md)" in listing(tmp_path)
     assert place_of("docs/decisions", ROOT) == "decisions/index.md"
+
+
+def test_a_pipe_in_code_in_a_table_is_shown_as_one() -> None:
+    table = "| a | b |\n|---|---|\n| `x\\|y` and ``p`\\|q`` | c \\| d |\n\nelsewhere `x\\|y`\n"
+    assert unescaped(table) == "| a | b |\n|---|---|\n| `x|y` and ``p`|q`` | c \\| d |\n\nelsewhere `x\\|y`\n"
+    html = markdown.markdown(unescaped(table), extensions=["tables"])
+    assert "<td><code>x|y</code> and <code>p`|q</code></td>" in html
+    assert "<td>c | d</td>" in html

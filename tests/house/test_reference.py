@@ -107,7 +107,7 @@ def test_an_option_stands_with_its_meaning() -> None:
         """
 
     lines = commands.described(sample, click.Context(sample, info_name="sample"))
-    assert "| `--when TIME&#124;never` | a &#124; b \\<c> |" in lines
+    assert r"| `--when TIME\|never` | a \| b \<c> |" in lines
     assert lines[2:6] == ["```text", "as it", "  stands", "```"]
 
 
@@ -136,7 +136,7 @@ def test_every_kind_that_can_be_reported_is_there_with_an_answer() -> None:
 def test_a_cell_never_breaks_a_table_or_becomes_a_link(text: str) -> None:
     assert len(table(["one"], [[prose(text)]])) == 4  # head, rule, one row, an empty line
     row = table(["one"], [[prose(text)]])[2]
-    assert row.count("|") == 2
+    assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 2, "a backslash before a pipe of the text must not free it"
     outside = re.sub(r"``?[^`]+``?", "", prose(text))
     assert re.search(r"(?<!\\)(\\\\)*[<\[]", outside) is None
 

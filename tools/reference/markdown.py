@@ -16,7 +16,10 @@ def head(title: str, *about: str) -> list[str]:
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """A table, as lines; cells are Markdown already."""
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
-    return [*lines, *(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in rows), ""]
+    for row in rows:
+        cells = (cell.replace("|", "\\|") for cell in row)
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, ""]
 
 
 def code(text: str) -> str:
