@@ -32,6 +32,9 @@ def test_the_centre_for_slurm_names_the_other_samples_and_tells_people(tmp_path:
     assert (config.scheduler.kind, config.mode) == ("slurm", Mode.RECOMMEND)
     assert [Path(file).name for file in config.playbooks] == ["site-playbook.yaml"]
     assert config.database.endswith("sslmode=verify-full")
+    unit = (DEPLOY / "systemd" / "gpu-remediator.service").read_text()
+    assert f"\nEnvironment=PGPASSFILE={PLACES}pgpass\n" in unit
+    assert f"{PLACES}pgpass" in text
     assert set(config.alerts.receivers) == {"oncall", "chat"}
 
 
