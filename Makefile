@@ -57,6 +57,7 @@ kernels: venv ## the GPU kernels' tests, which need Triton and no GPU; it goes i
 	$(KERNELS)/bin/python -m pytest tests/unit/preflight/kernels
 
 golden: venv ## rewrite the golden files; review the diff
+	$(BIN)/python -m dashboards
 	GOLDEN=update $(BIN)/python -m pytest -q -m "not chaos and not slurm"
 
 docs: venv ## the documents as a site, in build/site; a dead link is an error

@@ -91,7 +91,9 @@ def test_every_panel_says_what_it_shows_and_in_what(board: Board) -> None:
         assert panel["description"].endswith("."), panel["title"]
         assert panel["targets"], panel["title"]
         unit = panel["fieldConfig"]["defaults"].get("unit")
-        in_words = panel["fieldConfig"]["defaults"].get("mappings") or panel.get("options", {}).get("textMode") == "name"
+        in_words = (
+            panel["fieldConfig"]["defaults"].get("mappings") or panel.get("options", {}).get("textMode") == "name"
+        )
         assert unit or in_words or panel["type"] == "table", panel["title"]
 
 

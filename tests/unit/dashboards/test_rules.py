@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
+import json
 import re
 import shutil
 import subprocess
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,22 +65,79 @@ def test_every_section_says_what_to_do_and_how_to_stop_it() -> None:
             assert word in section, section.splitlines()[0]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "deploy/prometheus").glob("*.yaml")), ids=lambda path: path.name)
-def test_samples_of_configuration_are_read(path: Path, tmp_path: Path) -> None:
-    shutil.copytree(path.parent, tmp_path / "etc")
-    (tmp_path / "etc/rules").mkdir()
+SAMPLES = sorted((ROOT / "deploy/prometheus").glob("*.yaml"))
+
+
+def put_up(path: Path, place: Path, *replacements: tuple[str, str]) -> Path:
+    """A sample where it can be read: with the rules beside it, and empty files in place of a site's own."""
+    shutil.copytree(path.parent, place / "etc")
+    (place / "etc/rules").mkdir()
     for name in ("recording.yaml", "alerts.yaml"):
-        shutil.copy(PROMETHEUS / name, tmp_path / "etc/rules" / name)
-    text = (tmp_path / "etc" / path.name).read_text()
-    for named in set(re.findall(r"\w+_file: (/[^\s,}]+)", text)):  # a site's own files
-        stand_in = tmp_path / Path(named).name
+        shutil.copy(PROMETHEUS / name, place / "etc/rules" / name)
+    text = path.read_text()
+    for pattern, instead in replacements:
+        text = re.sub(pattern, instead, text)
+    for named in set(re.findall(r"\w+_file: (/[^\s,}]+)", text)):
+        stand_in = place / Path(named).name
         stand_in.write_text("")
         text = text.replace(named, str(stand_in))
+    (place / "etc" / path.name).write_text(text)
+    return place / "etc" / path.name
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_samples_of_configuration_are_read(path: Path, tmp_path: Path) -> None:
     # Debian's Prometheus is built without Kubernetes: there the rest of that sample is checked.
-    text = re.sub(r"kubernetes_sd_configs: \[.*\]", 'static_configs: [{targets: ["10.0.0.1:1"]}]', text)
-    (tmp_path / "etc" / path.name).write_text(text)
-    said = run("promtool", "check", "config", str(tmp_path / "etc" / path.name))
-    assert "rules found" in said
+    static = (r"kubernetes_sd_configs: \[.*\]", 'static_configs: [{targets: ["10.0.0.1:1"]}]')
+    assert "rules found" in run("promtool", "check", "config", str(put_up(path, tmp_path, static)))
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_samples_name_the_jobs_that_rules_ask_for(path: Path) -> None:
+    jobs = [each["job_name"] for each in yaml.safe_load(path.read_text())["scrape_configs"]]
+    assert jobs == ["healthd", "remediator"]
+
+
+class _Inventory(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = json.dumps([{"targets": ["gpu-001.example:15190"], "labels": {"rack": "r01"}}]).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def inventory() -> Iterator[str]:
+    """Answers as a site's inventory does."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Inventory)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize("name", ["prometheus.yaml", "prometheus-http-sd.yaml"])
+def test_targets_get_the_labels_that_dashboards_ask_for(name: str, inventory: str, tmp_path: Path) -> None:
+    config = put_up(ROOT / "deploy/prometheus" / name, tmp_path, (r"url: https://\S+", f"url: {inventory}"))
+    for seconds in (1, 5, 30):  # it listens for so long, whatever it has heard
+        found = json.loads(
+            run("promtool", "check", "service-discovery", f"--timeout={seconds}s", str(config), "healthd")
+        )
+        if found:
+            break
+    labels = found[0]["labels"]
+    assert {key: labels[key] for key in ("cluster", "node", "rack")} == {
+        "cluster": "main",
+        "node": "gpu-001",
+        "rack": "r01",
+    }
 
 
 def test_the_routes_are_read() -> None:
