@@ -28,8 +28,8 @@ sys.path.insert(0, str(ROOT))
 import msgspec  # noqa: E402 - behind the path
 import requests  # noqa: E402 - behind the path
 
-from healthctl.demo.programs import Programs, wait_for  # noqa: E402 - same
 from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, why_not  # noqa: E402 - same
+from healthctl.supervised.programs import Programs, wait_for  # noqa: E402 - same
 from remediator.model.records import AuditEvent  # noqa: E402 - same
 from remediator.store.journal import Journal  # noqa: E402 - same
 from vocabulary.finding import Finding, Severity, finding_id  # noqa: E402 - same

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from healthctl.demo.programs import Programs
 from healthctl.demo.slurm_cluster import SlurmCluster, why_not
+from healthctl.supervised.programs import Programs
 from tests import postgresql
 
 

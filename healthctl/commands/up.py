@@ -67,8 +67,7 @@ def up(directory: Path | None, node: str | None, port: int | None, *, accept_inj
 
 
 def _ports(wanted: int | None) -> Ports:
-    from healthctl.demo.slurm_cluster import free_ports
-    from healthctl.up.cluster import is_free
+    from healthctl.supervised.ports import free_ports, is_free
     from healthctl.up.home import Ports
 
     if wanted is not None and not is_free(wanted):
@@ -80,8 +79,8 @@ def _ports(wanted: int | None) -> Ports:
 
 
 def _run(home: Home, url: str, node: str, over: threading.Event, *, known: bool) -> None:
-    from healthctl.demo.programs import ProgramError, Programs
     from healthctl.server import Server
+    from healthctl.supervised.programs import ProgramError, Programs
     from healthctl.up.cluster import OneMachine
 
     click.echo(f"starting in {home.path}{', which has a history' if known else ''} …", err=True)

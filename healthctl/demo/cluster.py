@@ -18,10 +18,11 @@ import msgspec
 
 from healthctl.demo.faults import Faults, Line, PretendedDriver, build_library, real_driver
 from healthctl.demo.pretend_gpus import PretendGpus
-from healthctl.demo.programs import ProgramError, Programs, last_line, wait_for
-from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, free_ports
+from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster
 from healthctl.exits import Failure
 from healthctl.server import Server
+from healthctl.supervised.ports import free_ports
+from healthctl.supervised.programs import ProgramError, Programs, last_line, wait_for
 from remediator.act.local import LocalScheduler
 from remediator.act.scheduler import Scheduler
 from remediator.act.slurm.options import SlurmOptions

@@ -15,7 +15,6 @@ import msgspec
 from healthctl.demo.checks import Check, Facts, latencies_ms, read_losses, run_checks
 from healthctl.demo.cluster import Choices, DemoCluster
 from healthctl.demo.jobs import Job, LocalJob, SlurmJob, Training
-from healthctl.demo.programs import ProgramError, Programs
 from healthctl.demo.scenario import ABORT, GRACEFUL, Kill, Scenario, parse_kill
 from healthctl.demo.slurm_cluster import why_not
 from healthctl.demo.timeline import Entry, Timeline
@@ -23,6 +22,7 @@ from healthctl.demo.training import EXAMPLE
 from healthctl.demo.watch import Watch
 from healthctl.exits import Exit, Failure
 from healthctl.output import json_text
+from healthctl.supervised.programs import ProgramError, Programs
 from remediator.model.views import IncidentList, IncidentView, NodeList
 
 REFERENCE_DEADLINE_S = 120.0

@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from healthctl.demo.pretend_gpus import PretendGpus
-from healthctl.demo.programs import ProgramError
+from healthctl.supervised.programs import ProgramError
 from vocabulary.identity import canonical_pci
 
 FAKE_LIBRARY = Path(__file__).resolve().parents[2] / "tests" / "nodes" / "fake_nvml" / "build.py"

@@ -12,8 +12,8 @@ from typing import Protocol
 import msgspec
 
 from healthctl.demo.cluster import BIN, DemoCluster
-from healthctl.demo.programs import ProgramError
 from healthctl.demo.training import COMMAND
+from healthctl.supervised.programs import ProgramError
 
 REQUEUE_EXIT = 75  # what `healthctl launch` answers when too few nodes are left
 ALLOCATION = 4

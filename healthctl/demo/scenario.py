@@ -14,9 +14,9 @@ import msgspec
 from healthctl.demo.cluster import DemoCluster
 from healthctl.demo.faults import Line
 from healthctl.demo.jobs import Job, Training, start_reference
-from healthctl.demo.programs import ProgramError
 from healthctl.demo.timeline import Timeline
 from healthctl.demo.watch import Watch, left_after
+from healthctl.supervised.programs import ProgramError
 
 FIRST_FAULT_STEP = 25
 STEP_DEADLINE_S = 240.0  # each is for a machine with much else to do; nothing waits longer than it must

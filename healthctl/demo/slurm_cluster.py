@@ -16,7 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from healthctl.demo.programs import ProgramError, Programs, wait_for
+from healthctl.supervised.ports import free_ports
+from healthctl.supervised.programs import ProgramError, Programs, wait_for
 
 NEEDED = ("munged", "slurmctld", "slurmd", "scontrol", "squeue", "sinfo", "sbatch", "srun", "scancel")
 READY_DEADLINE_S = 120.0
@@ -151,18 +152,6 @@ class SlurmCluster:
             key.write_bytes(os.urandom(1024))
         ports = free_ports(len(self.shape.nodes) + 1)
         self.conf.write_text(slurm_conf(self.shape, self.directory, socket.gethostname().split(".")[0], ports))
-
-
-def free_ports(count: int) -> list[int]:
-    """TCP ports that nobody listens on now, all different. Slurm cannot be handed an open socket."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def slurm_conf(shape: ClusterShape, directory: Path, host: str, ports: Sequence[int]) -> str:

@@ -15,11 +15,11 @@ import msgspec
 
 from healthctl.demo.cluster import DemoCluster
 from healthctl.demo.jobs import Job, Training
-from healthctl.demo.programs import ProgramError
 from healthctl.demo.telling import TRAINER_ORDERS, tell
 from healthctl.demo.timeline import Progress, Timeline
 from healthctl.exits import Failure
 from healthctl.server import Unreachable
+from healthctl.supervised.programs import ProgramError
 from healthd.trainer.pages import BeaconView, read_all
 from remediator.model.views import EventList, EventView
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
-from healthctl.demo.programs import Programs, last_line
 from healthctl.exits import Failure
 from healthctl.server import Server
+from healthctl.supervised.programs import Programs, last_line
 from healthctl.up.home import Home
 from remediator.model.views import NodeList, NodeView
 
@@ -91,14 +90,3 @@ class OneMachine:
     def _ended(self, name: str) -> Failure:
         log: Path = self._programs.log(name)
         return Failure(f"{name} does not stay up: {last_line(log)} (whole log: {log})")
-
-
-def is_free(port: int) -> bool:
-    """Whether nobody listens there on 127.0.0.1."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

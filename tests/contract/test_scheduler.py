@@ -9,8 +9,8 @@ from typing import Protocol
 import msgspec
 import pytest
 
-from healthctl.demo.programs import wait_for
 from healthctl.demo.slurm_cluster import SlurmCluster
+from healthctl.supervised.programs import wait_for
 from remediator.act.local import LocalHold, LocalHolds, LocalScheduler
 from remediator.act.scheduler import Scheduler
 from remediator.act.slurm.options import SlurmOptions

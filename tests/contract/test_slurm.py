@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from healthctl.demo.programs import wait_for
 from healthctl.demo.slurm_cluster import SlurmCluster, find
+from healthctl.supervised.programs import wait_for
 from remediator.act.slurm.options import RestOptions, SlurmOptions
 from remediator.act.slurm.scheduler import SlurmScheduler
 from remediator.commands.slurm import slurm_group

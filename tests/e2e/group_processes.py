@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from healthctl.demo.slurm_cluster import free_ports
+from healthctl.supervised.ports import free_ports
 from preflight.group.command import group
 from preflight.group.launchers.place import Place
 from preflight.group.records import GroupDocument

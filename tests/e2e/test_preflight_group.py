@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from group_processes import DEADLINE_S, FORKS, Group, host_meeting
 
-from healthctl.demo.slurm_cluster import free_ports
+from healthctl.supervised.ports import free_ports
 from preflight.group.launchers.place import Place
 from preflight.group.records import Here, Standing
 from preflight.group.store import Meeting, MeetingLost

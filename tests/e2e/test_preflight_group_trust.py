@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from group_processes import DEADLINE_S, Group
 
-from healthctl.demo.slurm_cluster import free_ports
+from healthctl.supervised.ports import free_ports
 from preflight.group.arrival import gather
 from preflight.group.command import group as command
 from preflight.group.launchers.place import Place

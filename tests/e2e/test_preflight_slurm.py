@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from healthd_node import Node, eventually
 
-from healthctl.demo.programs import Programs
 from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, why_not
+from healthctl.supervised.programs import Programs
 from tests.conftest import skip_or_fail
 
 pytestmark = pytest.mark.slurm

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from healthd_node import eventually
 
-from healthctl.demo.programs import Programs
 from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, why_not
+from healthctl.supervised.programs import Programs
 from tests.conftest import skip_or_fail
 
 pytestmark = pytest.mark.slurm

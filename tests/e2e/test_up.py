@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from healthctl.demo.supervisor import descendants
+from healthctl.supervised.supervisor import descendants
 from tests.e2e.healthd_node import eventually
 
 HEALTHCTL = [sys.executable, "-m", "healthctl"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from healthctl.demo.programs import wait_for
+from healthctl.supervised.programs import wait_for
 from remediator.act.kubernetes.scheduler import KubernetesScheduler
 from remediator.model.hold import NodeHold, Owner, Result
 from tests.nodes.fake_kubernetes.cluster import Cluster, running

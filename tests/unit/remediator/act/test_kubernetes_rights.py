@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from healthctl.demo.programs import wait_for
+from healthctl.supervised.programs import wait_for
 from remediator.act.kubernetes import names
 from remediator.model.hold import Result
 from tests.nodes.fake_kubernetes.cluster import ROLE, documents, our_rules, running

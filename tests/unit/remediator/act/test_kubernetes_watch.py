@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from healthctl.demo.programs import wait_for
+from healthctl.supervised.programs import wait_for
 from remediator.act.kubernetes.cache import Cache
 from remediator.act.kubernetes.connection import Answer
 from remediator.act.kubernetes.objects import Node, NodeMeta

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from healthctl.demo.programs import ProgramError, Programs, wait_for
+from healthctl.supervised.programs import ProgramError, Programs, wait_for
 
 # A daemon as Slurm's step daemon is one: it leaves its parent and its session, and then stops listening.
 DETACHED = """
@@ -25,7 +25,7 @@ time.sleep(600)
 OWNER = """
 import sys
 from pathlib import Path
-from healthctl.demo.programs import Programs
+from healthctl.supervised.programs import Programs
 programs = Programs(Path(sys.argv[1]))
 programs.start("daemon", [sys.executable, "-c", sys.argv[2], sys.argv[3]], env={})
 print("up", flush=True)

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from healthctl.demo.supervisor import Exited, Notice, Program, Started, Stop
+from healthctl.supervised.supervisor import Exited, Notice, Program, Started, Stop
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from 3.11 on
@@ -37,7 +37,7 @@ class Programs:
         log_dir.mkdir(parents=True, exist_ok=True)
         with (log_dir / "supervisor.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "healthctl.demo.supervisor"],
+                [sys.executable, "-m", "healthctl.supervised.supervisor"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
