@@ -33,8 +33,9 @@ class Session(msgspec.Struct, frozen=True, array_like=True):
 class Sessions:
     """The sessions of one cluster. Any thread may use it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, most: int = SESSIONS_MAX) -> None:
         self._engine = engine
+        self._most = most
         self._known: dict[str, Session] = {}
 
     def begin(self, identity: Identity, now: float, lasts_s: float, actor: str) -> str:
@@ -42,7 +43,7 @@ class Sessions:
         secret = secrets.token_urlsafe(32)
         session = Session(identity.id, now, min(now + lasts_s, identity.expires_at or float("inf")))
         with self._engine.begin() as db:
-            _forget_old(db, now)
+            _forget_old(db, now, self._most)
             set_meta(db, _key(secret), msgspec.json.encode(session).decode())
             _note(db, "session_begun", f"{identity.name} logged in at the pages", actor, now)
         self._known[_key(secret)] = session
@@ -57,7 +58,7 @@ class Sessions:
             text = get_meta(db, _key(secret))
         if text is None:
             return None
-        if len(self._known) >= SESSIONS_MAX:
+        if len(self._known) >= self._most:
             self._known.clear()
         self._known[_key(secret)] = msgspec.json.decode(text, type=Session)
         return self.known(secret, now)
@@ -75,12 +76,12 @@ class Sessions:
                 _note(db, "session_ended", f"{name} logged out of the pages", actor, now)
 
 
-def _forget_old(db: Connection, now: float) -> None:
+def _forget_old(db: Connection, now: float, most: int) -> None:
     """Those whose time is over, and the oldest of too many."""
     rows = db.execute(select(schema.meta).where(schema.meta.c.key.startswith(KEY))).all()
     kept = {row.key: msgspec.json.decode(row.value, type=Session) for row in rows}
     newest = sorted(kept, key=lambda key: kept[key].began_at, reverse=True)
-    gone = [key for place, key in enumerate(newest) if place >= SESSIONS_MAX - 1 or kept[key].ends_at <= now]
+    gone = [key for place, key in enumerate(newest) if place >= most - 1 or kept[key].ends_at <= now]
     if gone:
         db.execute(delete(schema.meta).where(schema.meta.c.key.in_(gone)))
 

@@ -13,6 +13,7 @@ WIDTH, HEIGHT = 340.0, 84.0
 TICKS = 2
 HOST = "host"
 FLAG = "0 or 1"
+VALUE_MAX = 1e15
 COLOURS = 8  # there are so many in the sheet; a ninth GPU begins anew, with another dash
 BREAK_S = 120.0  # a curve is interrupted where nothing was told for longer
 
@@ -64,24 +65,28 @@ def number(value: float) -> str:
 
 
 def _plot(name: str, unit: str, together: list[SeriesView], now: float, span_s: float) -> Plot:
-    values = [value for one in together for value in one.values if math.isfinite(value)]
+    values = [value for one in together for value in one.values if _drawable(value)]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     bottom, top = (0.0, 1.0) if unit == FLAG else _scale(low, high)
     begin = now - span_s
     curves = []
     for place, one in enumerate(sorted(together, key=lambda s: -1 if s.gpu is None else s.gpu)):
-        finite = [v for v in one.values if math.isfinite(v)]
+        finite = [v for v in one.values if _drawable(v)]
         if not finite:
             continue
         points = [
             ((at - begin) / span_s * WIDTH, HEIGHT - (value - bottom) / (top - bottom) * HEIGHT, at)
             for at, value in zip(one.times, one.values, strict=False)
-            if at >= begin and math.isfinite(value)
+            if at >= begin and _drawable(value)
         ]
         label = HOST if one.gpu is None else f"GPU {one.gpu}"
         edges = number(finite[-1]), number(min(finite)), number(max(finite))
         curves.append(Curve(label, place % COLOURS, _path(points), *edges))
     return Plot(name.replace("_", " "), unit, tuple(curves), number(bottom), number(top), begin, now)
+
+
+def _drawable(value: float) -> bool:
+    return abs(value) <= VALUE_MAX  # neither infinite, nor no number
 
 
 def _scale(low: float, high: float) -> tuple[float, float]:

@@ -1,0 +1,83 @@
+"""What happened around one incident in one row of moments, and how long each step took. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from remediator.model.views import ActionView, IncidentView
+
+MOMENTS_SHOWN = 200
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """One thing that happened. `since_before` and `since_first` are seconds; None: the first, or clocks disagree."""
+
+    at: float  # UTC s
+    kind: str  # finding, incident, decision, action or person
+    text: str
+    by: str = ""
+    since_before: float | None = None
+    since_first: float | None = None
+
+
+def timeline(view: IncidentView) -> list[Moment]:
+    """Findings, decisions, actions and people's words, oldest first.
+
+    A finding's time is by its node's clock, all others by the centre's.
+    """
+    moments = sorted(_moments(view), key=lambda moment: moment.at)  # stable: what caused stands before what followed
+    told: list[Moment] = []
+    for moment in moments:
+        before = moment.at - told[-1].at if told else None
+        first = moment.at - told[0].at if told else None
+        told.append(msgspec.structs.replace(moment, since_before=before, since_first=first))
+    return told
+
+
+def lapse(seconds: float | None) -> str:
+    """A latency: milliseconds below a second, a decimal below ten, then rough.
+
+    >>> [lapse(s) for s in (None, 0.0004, 0.0123, 0.9, 2.34, 75, 7300, -1)]
+    ['–', '<1 ms', '12 ms', '900 ms', '2.3 s', '1 min 15 s', '2 h 1 min', '–']
+    """
+    if seconds is None or not 0 <= seconds < 1e12:
+        return "–"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "<1 ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    for unit, size, smaller, less in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if seconds >= size:
+            rest = int(seconds % size // less)
+            return f"{int(seconds // size)} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{seconds:.0f} s"
+
+
+def _moments(view: IncidentView) -> Iterator[Moment]:
+    for finding in view.findings:
+        yield Moment(
+            finding.first_seen, "finding", f"{finding.kind} on {finding.component}: {finding.summary}", finding.node
+        )
+        if finding.cleared_at is not None:
+            yield Moment(finding.cleared_at, "finding", f"{finding.kind} is over: {finding.cleared_by}", finding.node)
+    yield Moment(view.opened_at, "incident", "the incident is opened")
+    for decision in view.decisions:
+        rule = f" by rule {decision.rule}" if decision.rule else ""
+        yield Moment(decision.at, "decision", f"{decision.answer}{rule}: {decision.reason}")
+    for action in view.actions:
+        yield Moment(action.planned_at, "action", f"{action.verb} is planned", action.node)
+        if action.finished_at is not None:
+            yield Moment(action.finished_at, "action", _ended(action), action.node)
+    if view.acknowledged_at is not None:
+        yield Moment(view.acknowledged_at, "person", "looks after it", view.acknowledged_by)
+    for note in view.notes:
+        yield Moment(note.at, "person", note.text, note.actor)
+    if view.closed_at is not None:
+        yield Moment(view.closed_at, "incident", f"it is closed: {view.outcome}" if view.outcome else "it is closed")
+
+
+def _ended(action: ActionView) -> str:
+    took = lapse((action.finished_at or 0.0) - action.planned_at)
+    return f"{action.verb} {action.state} after {took}" + (f": {action.detail}" if action.detail else "")

@@ -1,0 +1,82 @@
+"""What an operator may do to a node by a form: whom it hits is said first, and it is the API that does it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from remediator.web.deeds import DEEDS
+from remediator.web.inside import find
+from tests.unit.remediator.api.inside import Inside
+from tests.unit.remediator.web.browsing import Browser
+from tests.unit.remediator.web.nodes_told import report
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
+    centre = Inside(tmp_path_factory.mktemp("centre"))
+    report(centre, "n1", job="llama")
+    yield centre
+    centre.close()
+
+
+@pytest.mark.parametrize("deed", [d for d in DEEDS if find("POST", f"/v1/nodes/n1/{d}")])
+def test_a_deeds_page_says_whom_it_hits(told: Inside, deed: str) -> None:
+    page = Browser(told).log_in("ann").get(f"/nodes/n1/deeds/{deed}").body.decode()
+    assert "llama" in page
+    assert "of 16 here" in page
+    assert DEEDS[deed].does.split(":")[0] in page.replace("&#39;", "'")
+
+
+def test_a_hold_is_said_with_its_reason_and_its_end(told: Inside) -> None:
+    browser = Browser(told).log_in("ann")
+    form = f"/nodes/n1/deeds/hold"  # noqa: F541 - one shape with its neighbours
+    fields = {"csrf": browser.csrf(form), "text": "cable <b>", "hours": "4"}
+    answer = browser.post(form, fields)
+    assert (answer.status, answer.headers["location"]) == (303, "/nodes/n1?done=hold")
+    kept = told.call("GET", "/v1/nodes/n1", "vic").json()["hands_off"]
+    assert (kept["actor"], kept["why"]) == ("ann", "cable <b>")
+    assert kept["until"] == pytest.approx(time.time() + 4 * 3600, abs=600)
+    page = browser.get("/nodes/n1?done=hold").body.decode()
+    assert "cable &lt;b&gt;" in page
+    assert "/nodes/n1/deeds/release" in page
+    assert "/nodes/n1/deeds/hold" not in page
+    release = "/nodes/n1/deeds/release"
+    assert browser.post(release, {"csrf": fields["csrf"], "text": ""}).status == 303
+    assert "hands_off" not in told.call("GET", "/v1/nodes/n1", "vic").json()
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "says"),
+    [
+        ({"text": "  "}, 400, "Write a reason"),
+        ({"text": "x", "hours": "9999"}, 400, "no length that is offered"),
+        ({"text": "x" * 2001, "hours": "0"}, 400, "2000"),
+    ],
+)
+def test_a_form_that_is_wrong_comes_back_with_words(
+    told: Inside, fields: dict[str, str], status: int, says: str
+) -> None:
+    browser = Browser(told).log_in("ann")
+    answer = browser.post("/nodes/n1/deeds/hold", {"csrf": browser.csrf(), **fields})
+    assert answer.status == status
+    assert says in answer.body.decode()
+    assert "hands_off" not in told.call("GET", "/v1/nodes/n1", "vic").json()
+
+
+def test_there_is_no_deed_beside_the_list(told: Inside) -> None:
+    browser = Browser(told).log_in("ann")
+    assert browser.get("/nodes/n1/deeds/report").status == 404
+    assert browser.post("/nodes/n1/deeds/report", {"csrf": browser.csrf()}).status == 404
+
+
+def test_a_viewer_sees_no_buttons(told: Inside) -> None:
+    page = Browser(told).log_in("vic").get("/nodes/n1").body.decode()
+    assert "/deeds/" not in page
+
+
+def test_after_a_deed_only_words_of_ours_are_shown(told: Inside) -> None:
+    page = Browser(told).log_in("vic").get("/nodes/n1?done=%3Cb%3Ehello").body.decode()
+    assert "hello" not in page

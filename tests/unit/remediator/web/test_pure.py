@@ -1,0 +1,158 @@
+"""The pages' pure parts: pictures, plots, forms' origins, words."""
+
+from __future__ import annotations
+
+import doctest
+import math
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remediator.model.places import Places
+from remediator.model.records import NodeRecord
+from remediator.model.rules import NodeState
+from remediator.model.views import Awaited, IncidentView, StepView
+from remediator.model.views_telemetry import SeriesView
+from remediator.web import heat, origin, plots, rendering
+from remediator.web.progress import doing, to_come
+
+NAMES = st.text("abc-019", min_size=1, max_size=8)
+RECORDS = st.dictionaries(
+    NAMES, st.tuples(st.sampled_from(NodeState), st.sampled_from(["", "r1", "r2", "r10"])), max_size=30
+).map(lambda found: [NodeRecord(name, state=state, places=Places(rack=rack)) for name, (state, rack) in found.items()])
+
+
+def health(node: str) -> str:
+    return heat.HEALTHS[len(node) % len(heat.HEALTHS)]
+
+
+@given(RECORDS, st.sampled_from(heat.GROUPINGS))
+def test_a_picture_shows_every_node_once_as_it_is(records: list[NodeRecord], by: str) -> None:
+    found = heat.picture(heat.look(records, health, heat.Wanted(), by), by, 1.0)
+    shown = {
+        node: (found.states[int(state, 36)], found.healths[int(well, 36)])
+        for group in found.groups
+        for node, state, well in zip(group.nodes, group.states, group.healths, strict=True)
+    }
+    assert shown == {record.node: (record.state.value, health(record.node)) for record in records}
+    assert sum(len(group.nodes) for group in found.groups) == len(records)
+
+
+@given(RECORDS, st.sampled_from(heat.GROUPINGS))
+def test_the_words_count_the_same_nodes(records: list[NodeRecord], by: str) -> None:
+    rows = heat.rows(heat.look(records, health, heat.Wanted(), by))
+    counted: Counter[str] = Counter()
+    for row in rows:
+        assert sum(number for _, number in row.states) == sum(number for _, number in row.healths) == row.total
+        counted.update(dict(row.states))
+    assert counted == Counter(record.state.value for record in records)
+    assert [row.broken for row in rows] == sorted((row.broken for row in rows), reverse=True)
+
+
+def test_groups_stand_in_the_order_in_which_people_count() -> None:
+    records = [NodeRecord(f"n{n}", places=Places(rack=f"r{n % 3 * 9}" if n else "")) for n in (10, 9, 2, 1, 0)]
+    names = [name for name, _ in heat.look(records, health, heat.Wanted(), "rack")]
+    assert names == ["r0", "r9", "r18", ""]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [
+        (heat.Wanted(), True),
+        (heat.Wanted(match="pu-1"), True),
+        (heat.Wanted(match="pu-1*"), False),
+        (heat.Wanted(match="gpu-1?"), True),
+        (heat.Wanted(state="suspect"), True),
+        (heat.Wanted(state="healthy"), False),
+        (heat.Wanted(health="unknown"), False),
+        (heat.Wanted(place="rack:r1"), True),
+        (heat.Wanted(place="rack:r"), False),
+        (heat.Wanted(broken=True), True),
+    ],
+)
+def test_what_is_asked_for_is_found(wanted: heat.Wanted, *, fits: bool) -> None:
+    record = NodeRecord("gpu-17", state=NodeState.SUSPECT, places=Places(rack="r1"))
+    assert wanted.fits(heat.Seen(record, "healthy")) is fits
+
+
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
+SERIES = st.lists(
+    st.tuples(st.none() | st.integers(0, 15), st.sampled_from(["power", "temp"]), st.lists(NUMBERS, max_size=20)),
+    max_size=12,
+)
+
+
+@given(SERIES)
+def test_any_readings_give_paths_within_the_plot(told: list[tuple[int | None, str, list[float]]]) -> None:
+    series = [
+        SeriesView(gpu, name, "W", tuple(1000.0 + 30 * n for n in range(len(values))), tuple(values))
+        for gpu, name, values in told
+    ]
+    drawn, zero = plots.plots(series, now=1600.0)
+    assert {plot.name for plot in drawn}.isdisjoint(zero)
+    for plot in drawn:
+        for curve in plot.curves:
+            assert re.fullmatch(r"(?:[ML]-?\d+\.\d -?\d+\.\d)*", curve.path), curve.path
+            for y in re.findall(r" (-?\d+\.\d)", curve.path):
+                assert -0.1 <= float(y) <= plots.HEIGHT + 0.1
+
+
+def test_a_gap_is_not_drawn_over() -> None:
+    times = (100.0, 130.0, 160.0, 900.0, 930.0)
+    [plot], zero = plots.plots([SeriesView(0, "power", "W", times, (1.0, 2.0, math.nan, 4.0, 5.0))], now=1000.0)
+    [curve] = plot.curves
+    assert re.sub(r"[^ML]", "", curve.path) == "MLML"
+    assert (curve.last, curve.low, curve.high, zero) == ("5", "1", "5", [])
+
+
+def test_what_was_nought_all_the_time_is_named_and_not_drawn() -> None:
+    drawn, zero = plots.plots([SeriesView(g, "ECC", "", (1.0,), (0.0,)) for g in range(8)], now=2.0)
+    assert (drawn, zero) == ([], ["ECC"])
+
+
+@given(st.text(max_size=40))
+def test_a_login_leads_to_a_path_of_ours(text: str) -> None:
+    path = origin.path_here(text)
+    assert path.startswith("/")
+    assert not path.startswith(("//", "/\\"))
+    assert path in {text, "/"}
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_a_forms_token_fits_its_own_session_alone(one: str, other: str) -> None:
+    assert origin.fits(origin.csrf_token(one), one)
+    assert origin.fits(origin.csrf_token(one), other) is (one == other)
+    assert not origin.fits(other, one) or other == origin.csrf_token(one)
+
+
+def incident(*steps: tuple[str, str], outcome: str = "", awaits: tuple[Awaited, ...] = ()) -> IncidentView:
+    told = tuple(StepView(text, state) for text, state in steps)
+    return IncidentView("i", "n", "open", "t", 1.0, outcome=outcome, steps=told, awaits=awaits)
+
+
+def test_progress_in_one_line() -> None:
+    half = incident(("cordon", "succeeded"), ("preflight: gate", "running"), ("resume", "pending"))
+    assert doing(half) == "step 2 of 3, running: preflight: gate"
+    assert to_come(half) == ("resume",)
+    assert doing(incident(awaits=(Awaited("x", "cordon n"),))) == "waits for approval: cordon n"
+    assert doing(incident(("cordon", "succeeded"))) == "all 1 steps are done"
+    assert doing(incident()) == "nothing is planned"
+
+
+@pytest.mark.parametrize(("at", "says"), [(None, "–"), (1e300, "1e+300 s"), (0.0, "1970-01-01 00:00:00Z")])
+def test_a_moment_that_cannot_be_is_still_shown(at: float | None, says: str) -> None:
+    assert rendering.moment(at) == says
+    assert rendering.when(at, 5.0)
+
+
+@given(st.floats(allow_nan=False), st.floats(0, 4e9))
+def test_every_moment_can_be_shown(at: float, now: float) -> None:
+    assert "<time" in rendering.when(at, now)
+
+
+def test_doctests() -> None:
+    for module in (rendering, heat, plots, origin):
+        assert doctest.testmod(module).failed == 0
