@@ -14,7 +14,7 @@ NODES: Sequence[Column[NodeView]] = (
     Column("STATE", lambda n: state(n.state)),
     Column("HEALTH", lambda n: state(n.health)),
     Column("SINCE", lambda n: moment(n.since)),
-    Column("HELD BY", lambda n: n.held_by, wide=True),
+    Column("HELD BY", lambda n: n.held_by),
     Column("JOBS", lambda n: ",".join(n.jobs), wide=True),
     Column("INCIDENT", lambda n: n.incident, wide=True),
     Column("LAST SEEN", lambda n: moment(n.last_seen), wide=True),
