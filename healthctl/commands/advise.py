@@ -143,7 +143,7 @@ def spares(screen: Screen, nodes: int, rate: float, repair: float, quantile: flo
 def placement(server: Server, screen: Screen, nodes: int) -> None:
     """Which free nodes are least likely to fail, and which to avoid: by their findings, returns and past."""
     found = server.get("/v1/placement", Placement, nodes=nodes)
-    page = [
+    page: list[Block] = [
         Facts(
             [
                 ("place on", ", ".join(found.chosen)),

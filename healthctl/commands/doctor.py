@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import click
@@ -52,7 +53,7 @@ def doctor(screen: Screen, path: Path | None, *, of_trainer: bool) -> None:
     for each in trainer() if of_trainer else _machine(path):
         advice.append(each)
         if not screen.is_document:  # at once: a sick driver takes its time
-            screen.show(None, lambda each=each: _lines(each))
+            screen.show(None, partial(_lines, each))
     count = sum(each.state is State.BAD for each in advice)
     told = f"{count} bad, {sum(each.state is State.ABSENT for each in advice)} absent, of {len(advice)}."
     screen.code = Exit.PROBLEM if count else Exit.OK

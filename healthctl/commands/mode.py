@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
 import click
 import msgspec
@@ -23,6 +24,7 @@ MODES = {
     "act": "what should be done is done, within the budget",
 }
 OPEN_SHOWN = 20
+Wanted: TypeAlias = Literal["observe", "recommend", "approve", "act", "config"]
 
 
 class ModeShown(msgspec.Struct, frozen=True):
@@ -42,7 +44,7 @@ class ModeShown(msgspec.Struct, frozen=True):
 @consent_options
 @output_options
 @server_options
-def mode(server: Server, screen: Screen, consent: Consent, mode: str | None, why: str) -> None:
+def mode(server: Server, screen: Screen, consent: Consent, mode: Wanted | None, why: str) -> None:
     """Show how far automation may go, who said so and why; or say it: from now on MODE, because of WHY.
 
     \b

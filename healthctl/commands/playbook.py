@@ -124,12 +124,12 @@ def diff(screen: Screen, a: Path, b: Path, config: Path) -> None:
         from healthctl.record.source import opened
     from remediator.replay import differences, what_if
 
-    policies = [loaded([a]), loaded([b])]
+    policies = (loaded([a]), loaded([b]))
     own = configured(config, needed=True)
     with opened(own.database) as record:
-        tried = [what_if(record.inputs(), settings_of(own, each)) for each in policies]
-    different = differences(*tried)
-    screen.show({"a": tried[0], "b": tried[1], "differences": different}, lambda: tried_page(*tried, different))
+        first, second = (what_if(record.inputs(), settings_of(own, each)) for each in policies)
+    different = differences(first, second)
+    screen.show({"a": first, "b": second, "differences": different}, lambda: tried_page(first, second, different))
 
 
 @playbook.command()
