@@ -82,7 +82,7 @@ def centre(monkeypatch: pytest.MonkeyPatch, token_file: Path) -> Iterator[SmallC
     found.close()
 
 
-def ask(incomplete: str, what: Callable[..., list[object]] = completing.node_names) -> list[object]:  # type: ignore[assignment]
+def ask(incomplete: str, what: Callable[..., list[object]] = completing.node_names) -> list[object]:
     command = click.Command("show", params=[click.Argument(["name"])])
     return what(click.Context(command), command.params[0], incomplete)
 
@@ -94,8 +94,8 @@ def test_names_of_nodes_come_from_the_server(centre: SmallCentre) -> None:
 
 
 def test_incidents_come_with_their_titles_and_nothing_steers_the_terminal(centre: SmallCentre) -> None:
-    (only,) = ask("inc", completing.incident_ids)  # type: ignore[arg-type]
-    assert (only.value, only.help) == ("inc-1", "bad\\x1b[2J")  # type: ignore[attr-defined]
+    (only,) = ask("inc", completing.incident_ids)
+    assert (only.value, only.help) == ("inc-1", "bad\\x1b[2J")
 
 
 @pytest.mark.parametrize("server", ["", "ftp://x", "http://127.0.0.1:9", "http://[", "no url"])
