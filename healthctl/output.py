@@ -114,6 +114,11 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+def clean_page(page: str) -> str:
+    """A page of many lines, each cleaned."""
+    return "\n".join(map(clean, page.split("\n")))
+
+
 def text_of(value: Value) -> str:
     """What a value says, cleaned; without its tone."""
     return clean(value.text if isinstance(value, Cell) else value)
@@ -167,15 +172,16 @@ _UNPRINTABLE = re.compile(r"[^\n\x20-\x7e]")
 
 def json_text(value: Any) -> str:
     r"""Indented JSON of a Struct or plain data; what could steer a terminal stands as ``\uXXXX``, which says the same."""
-    return _escaped(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    return escaped_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def json_line(value: Any) -> str:
     """The same on one line, for streams."""
-    return _escaped(msgspec.json.encode(value).decode())
+    return escaped_json(msgspec.json.encode(value).decode())
 
 
-def _escaped(document: str) -> str:
+def escaped_json(document: str) -> str:
+    """JSON that says the same in printable characters."""
     return _UNPRINTABLE.sub(lambda found: found[0] if found[0].isprintable() else _escape(found[0]), document)
 
 

@@ -14,7 +14,7 @@ from healthctl.exits import Exit, Failure
 from healthctl.incident_page import INCIDENTS, incident_page, title
 from healthctl.listing import ListsByDefault
 from healthctl.naming import incident_path
-from healthctl.output import Rows, clean
+from healthctl.output import Rows, clean, clean_page, escaped_json
 from healthctl.screen import Screen, view_options
 from healthctl.server import Server, server_options
 from remediator.model.records import IncidentState
@@ -45,7 +45,8 @@ def list_incidents(
     server: Server, screen: Screen, globs: tuple[str, ...], states: tuple[str, ...], limit: int | None
 ) -> None:
     """Show incidents, newest first."""
-    found = server.get("/v1/incidents", IncidentList)
+    only_open = bool(states) and IncidentState.CLOSED.value not in states
+    found = server.get("/v1/incidents", IncidentList, **({"state": "open"} if only_open else {}))
     kept = [each for each in found.incidents if fits(each.node, globs) and each.state in (states or (each.state,))]
     shown = IncidentList(tuple(kept[:limit]))
     screen.show(
@@ -140,7 +141,8 @@ def postmortem(server: Server, given: str, form: str | None, out: Path | None) -
     form = form or (ending if ending in FORMS else FORMS[0])
     page = server.page(f"{incident_path(server, given)[1]}/postmortem", format=form)
     if out is None:
-        click.echo(page, nl=False)
+        text = page.decode(errors="backslashreplace")
+        click.echo(escaped_json(text) if form == "json" else clean_page(text), nl=False)
         return
     out.write_bytes(page)
     click.echo(f"{out}: {len(page)} bytes", err=True)

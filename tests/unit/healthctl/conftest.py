@@ -143,6 +143,7 @@ EVENTS = tuple(
 )
 
 
+POSTMORTEM = '{\n "what": "evil \x9b name\u202e"\n}\n'
 POSTED: list[tuple[str, msgspec.Struct]] = []  # what was heard, in order
 
 
@@ -160,6 +161,8 @@ class Remediator(BaseHTTPRequestHandler):
         path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
         if self.headers["Authorization"] != f"Bearer {TOKEN}":
             return self._say(401, Problem("this token is not known", todo="ask an operator"))
+        if path == "/v1/incidents/inc-1/postmortem":
+            return self._say(200, msgspec.Raw(POSTMORTEM.encode()))
         after = int(query.get("after", ["0"])[0])
         answers = {
             "/v1/status": STATUS,
@@ -195,7 +198,7 @@ class Remediator(BaseHTTPRequestHandler):
             return self._say(409, Problem("it is retired"))
         return self._say(200, heard)
 
-    def _say(self, status: int, message: msgspec.Struct) -> None:
+    def _say(self, status: int, message: msgspec.Struct | msgspec.Raw) -> None:
         body = msgspec.json.encode(message)
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))

@@ -20,7 +20,7 @@ from healthctl.blast_radius import spans
 from healthctl.exits import Failure
 from healthctl.naming import near, whole_id
 from remediator.model.views import IncidentList, IncidentView
-from tests.unit.healthctl.conftest import POSTED, Remediator
+from tests.unit.healthctl.conftest import POSTED, POSTMORTEM, Remediator
 
 Run = Callable[..., Result]
 
@@ -191,3 +191,15 @@ def test_every_page_has_every_form(asking: Run, output: str) -> None:
         assert done.exit_code in (0, 1), done.stderr
         assert done.stdout.startswith("---\n") == (output == "yaml")
         assert all(line.isprintable() for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("form", ["md", "json"])
+def test_a_post_mortem_is_safe_to_look_at_and_whole_in_a_file(asking: Run, tmp_path: Path, form: str) -> None:
+    told = asking("incidents", "postmortem", "inc-1", "--format", form)
+    assert told.exit_code == 0, told.stderr
+    assert all(line.isprintable() for line in told.stdout.split("\n"))
+    assert len(told.stdout.split("\n")) == len(POSTMORTEM.split("\n"))
+    assert form != "json" or json.loads(told.stdout) == json.loads(POSTMORTEM)
+    kept = tmp_path / f"told.{form}"
+    assert asking("incidents", "postmortem", "inc-1", "--out", str(kept)).exit_code == 0
+    assert kept.read_text() == POSTMORTEM
