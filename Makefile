@@ -29,8 +29,8 @@ lint: venv ## style, types, import directions, deployment files
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/yamllint --strict deploy
-	$(BIN)/shellcheck $(SCRIPTS)
-	@if test -x $(BIN)/hadolint; then echo hadolint deploy/containers; $(BIN)/hadolint deploy/containers/*; else echo "not read, no hadolint for this platform: deploy/containers"; fi
+	@test ! -x $(BIN)/shellcheck && echo "no shellcheck for this platform: scripts are not read" || { set -x; $(BIN)/shellcheck $(SCRIPTS); }
+	@test ! -x $(BIN)/hadolint && echo "no hadolint for this platform: deploy/containers is not read" || { set -x; $(BIN)/hadolint deploy/containers/*; }
 
 test: lint ## every test; on Debian as root, first installs the services they need
 	tests/system_packages.sh
