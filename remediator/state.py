@@ -281,17 +281,17 @@ class ClusterState:
         *,
         node: str = "",
         incident: Incident | None = None,
-        injected: bool = False,
+        injected: bool | None = None,
         data: Facts | None = None,
     ) -> None:
-        """Add a line to the audit log; what an injected fault causes is marked as injected too."""
+        """Add a line to the audit log; what an injected fault causes is marked too, unless `injected` says how it is."""
         event = AuditEvent(
             at=at,
             kind=kind,
             text=text,
             node=node or (incident.node if incident else ""),
             incident=incident.id if incident else "",
-            injected=injected or (incident.injected if incident else False),
+            injected=bool(incident and incident.injected) if injected is None else injected,
             data=data or {},
         )
         self.changes.audit.append(event)

@@ -251,6 +251,10 @@ def test_a_real_fault_never_hides_behind_a_drill() -> None:
     assert not story.state.incidents[incident.id].injected
     decided = [e for e in story.audit if e.kind == "decision"]
     assert (decided[0].injected, decided[-1].injected) == (True, False)
+    raised = [(e.data["kind"], e.injected) for e in story.audit if e.kind == "finding_raised"]
+    assert raised == [("fan/slow", True), ("xid/63", False), ("xid/62", False)], (
+        "a finding's line speaks of the finding"
+    )
 
 
 def test_a_drill_among_real_faults_makes_none_of_them_a_drill() -> None:
