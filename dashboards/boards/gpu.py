@@ -178,5 +178,5 @@ BOARD = Board(
     "One GPU in depth: its work, its errors, its wear, its links. Choose one node and one GPU.",
     (NOW, WORK, WEAR),
     levels=("node", "gpu"),
-    links=(("Page of this node", "${web}/nodes/${node}"),),
+    links=(("Page of this node", "${web}/nodes/${node:percentencode}"),),
 )

@@ -138,5 +138,5 @@ BOARD = Board(
     (NOW, SLOW, COURSE),
     levels=("job",),
     since="now-1h",
-    links=(("Page of this job", "${web}/jobs/${job}"),),
+    links=(("Page of this job", "${web}/jobs/${job:percentencode}"),),
 )

@@ -174,5 +174,5 @@ BOARD = Board(
     "One node: its own word, its GPUs side by side, its host and its agent.",
     (NOW, GPUS, HOST),
     levels=("node",),
-    links=(("Page of this node", "${web}/nodes/${node}"),),
+    links=(("Page of this node", "${web}/nodes/${node:percentencode}"),),
 )

@@ -113,3 +113,20 @@ def test_no_panel_lies_over_another() -> None:
                 for y in range(place["y"], place["y"] + place["h"]):
                     assert taken.setdefault((x, y), panel["title"]) == panel["title"], board.name
                     assert x < 24
+
+
+def test_marks_show_only_names_that_cannot_hold_markup() -> None:
+    for board in BOARDS:
+        for annotation in json.loads((FOLDER / f"{board.name}.json").read_text())["annotations"]["list"]:
+            shown = annotation["titleFormat"] + annotation["textFormat"] + annotation["tagKeys"]
+            assert set(re.findall(r"\w+", shown)) <= {"node", "incident"}, "Grafana shows these as HTML"
+
+
+def test_a_name_in_a_link_is_encoded() -> None:
+    for board in BOARDS:
+        text = (FOLDER / f"{board.name}.json").read_text()
+        for url in re.findall(r'"url": "([^"]*)"', text):
+            for variable in re.findall(r"\$\{([^}]*)\}", url):
+                name, _, how = variable.partition(":")
+                assert how in ("percentencode", "queryparam") or name in ("web", "datasource"), url
+            assert not re.search(r"=\$\{\w+:queryparam\}", url), "that format brings its own name"
