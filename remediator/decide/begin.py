@@ -21,12 +21,12 @@ def begin(context: Context, run: StepRun) -> StepRun:
     if step.mode in _LEFT_TO_PEOPLE:
         context.note("step_left", f"{step} is left to people: its mode is {step.mode.value}")
         return succeeded(run, f"left to people (mode {step.mode.value})")
-    if stopped := _stopped(context, run):
-        return replace(run, detail=stopped)
     if step.mode is Mode.APPROVE and context.approval(run) not in context.incident.approved:
         if not run.detail:
             context.note("approval_wanted", f"{step} waits for a person's word")
         return replace(run, detail=f"waits for approval of {context.approval(run)}")
+    if stopped := _stopped(context, run):
+        return replace(run, detail=stopped)
     finding = context.because()
     refused = [str(g) for g in ask(step.guards, finding, context.state, now) if not g.passed] if finding else []
     if not refused:

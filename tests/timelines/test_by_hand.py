@@ -108,7 +108,9 @@ def test_an_uncordon_that_fails_leaves_our_hold_and_the_plan_with_us(result: Res
     assert story.state.held == {"n1"}
     assert story.node_state() != "operator-held"
     assert not story.open_actions(UNCORDON)
-    assert story.state.incident_of("n1") is not None
+    incident = story.state.incident_of("n1")
+    assert incident is not None
+    assert incident.state is IncidentState.ACTING, "what is still asserted is decided upon anew"
 
 
 def test_the_newer_word_overtakes_the_older() -> None:
