@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 
 import pytest
+from starlette.requests import Request
 
+from remediator.api.service import Refusal
+from remediator.model.credentials import Identity, Role
+from remediator.model.views import HoldWish
 from remediator.web.deeds import DEEDS
-from remediator.web.inside import find
+from remediator.web.inside import call, find
 from tests.unit.remediator.api.inside import Inside
 from tests.unit.remediator.web.browsing import Browser
 from tests.unit.remediator.web.nodes_told import report
@@ -32,7 +37,7 @@ def test_a_deeds_page_says_whom_it_hits(told: Inside, deed: str) -> None:
 
 def test_a_hold_is_said_with_its_reason_and_its_end(told: Inside) -> None:
     browser = Browser(told).log_in("ann")
-    form = f"/nodes/n1/deeds/hold"  # noqa: F541 - one shape with its neighbours
+    form = "/nodes/n1/deeds/hold"
     fields = {"csrf": browser.csrf(form), "text": "cable <b>", "hours": "4"}
     answer = browser.post(form, fields)
     assert (answer.status, answer.headers["location"]) == (303, "/nodes/n1?done=hold")
@@ -64,6 +69,13 @@ def test_a_form_that_is_wrong_comes_back_with_words(
     assert answer.status == status
     assert says in answer.body.decode()
     assert "hands_off" not in told.call("GET", "/v1/nodes/n1", "vic").json()
+
+
+def test_the_apis_own_rule_holds_whatever_a_page_lets_in(told: Inside) -> None:
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b"", "app": told.app}
+    viewer = Identity(Role.VIEWER, "vic", "v")
+    with pytest.raises(Refusal, match="operator is needed here"):
+        asyncio.run(call(Request(scope), viewer, "POST", "/v1/nodes/n1/hold", body=HoldWish("x")))
 
 
 def test_there_is_no_deed_beside_the_list(told: Inside) -> None:

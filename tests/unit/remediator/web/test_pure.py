@@ -78,6 +78,21 @@ def test_what_is_asked_for_is_found(wanted: heat.Wanted, *, fits: bool) -> None:
     assert wanted.fits(heat.Seen(record, "healthy")) is fits
 
 
+@pytest.mark.parametrize(
+    ("state", "word", "well"),
+    [
+        (NodeState.HEALTHY, "healthy", True),
+        (NodeState.HEALTHY, "degraded", False),
+        (NodeState.HEALTHY, "unknown", False),
+        (NodeState.QUARANTINED, "healthy", False),
+        (NodeState.RETIRED, "unknown", True),
+    ],
+)
+def test_who_is_well_is_not_among_the_broken(state: NodeState, word: str, *, well: bool) -> None:
+    seen = heat.Seen(NodeRecord("n", state=state), word)
+    assert heat.Wanted(broken=True).fits(seen) is not well
+
+
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 SERIES = st.lists(
     st.tuples(st.none() | st.integers(0, 15), st.sampled_from(["power", "temp"]), st.lists(NUMBERS, max_size=20)),
