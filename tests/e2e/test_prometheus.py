@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,8 @@ class Cluster:
         self.closing.append(lambda: self.centre.end(signal.SIGKILL))
         machine = dgx.build(place / "machine", {"/proc/sys/kernel/random/boot_id": "b"})
         self.ports: dict[str, int] = {}
-        self.nodes = [self._node(number, library, machine) for number in range(3)]
+        with ThreadPoolExecutor() as pool:
+            self.nodes = list(pool.map(lambda number: self._node(number, library, machine), range(3)))
         self.told = Receiver()
         self.closing.append(self.told.close)
         self.alertmanager = Alertmanager(place / "alertmanager", self.told.url)
