@@ -17,7 +17,7 @@ from healthctl.output import clean, facts
 
 if TYPE_CHECKING:
     from healthctl.up.home import Home, Ports
-    from remediator.model.views import NodeView
+    from remediator.model.views import NodeView, StatusView
 
 REMEDIATOR_PORT, HEALTHD_PORT = 15180, 15190
 
@@ -82,15 +82,17 @@ def _run(home: Home, url: str, node: str, over: threading.Event, *, known: bool)
     from healthctl.server import Server
     from healthctl.supervised.programs import ProgramError, Programs
     from healthctl.up.cluster import OneMachine
+    from remediator.model.views import StatusView
 
     click.echo(f"starting in {home.path}{', which has a history' if known else ''} …", err=True)
     with Programs(home.log_dir) as programs:
         machine = OneMachine(home, programs, over)
         try:
             machine.start()
-            found = machine.first_word(Server(url, home.token_file.read_text().strip()), node)
+            server = Server(url, home.token_file.read_text().strip())
+            found = machine.first_word(server, node)
             if found is not None:
-                click.echo(_page(home, url, found))
+                click.echo(_page(home, url, found, _mode(server.get("/v1/status", StatusView))))
                 _lacking(home)
                 click.echo("\nCtrl-C ends both.")
             for sentence in machine.watch():
@@ -103,14 +105,21 @@ def _run(home: Home, url: str, node: str, over: threading.Event, *, known: bool)
 _HEALTH = {"unknown": "not known to be healthy (below stands what is missing)"}
 
 
-def _page(home: Home, url: str, node: NodeView) -> str:
+def _mode(status: StatusView) -> str:
+    """What the centre does, also where a person said so when it was up before."""
+    if status.mode == "observe":
+        return "observe: it says what it would do, and does nothing"
+    return f"{status.mode}, set by {status.mode_by}; 'healthctl mode observe' ends that"
+
+
+def _page(home: Home, url: str, node: NodeView, mode: str) -> str:
     """Where everything is, and how to ask."""
     where = facts(
         [
             ("page", f"{url}/"),
             ("token", f"{home.token_file} (an admin's; for the page and for healthctl)"),
             ("node", f"{node.node}, {_HEALTH.get(node.health, node.health)}, {_gpus(node)}"),
-            ("mode", "observe: it says what it would do, and does nothing"),
+            ("mode", mode),
             ("logs", str(home.log_dir)),
         ]
     )

@@ -85,7 +85,7 @@ class OneMachine:
                 self._restarts = [at for at in self._restarts if now - at < WITHIN_S] + [now]
                 if len(self._restarts) > RESTARTS_MAX:
                     raise self._ended(name)
-                yield f"{name} ended and was started again: {last_line(self._programs.log(name))}"
+                yield f"{name} ended and was started again; before, it said: {last_line(self._programs.log(name))}"
 
     def _ended(self, name: str) -> Failure:
         log: Path = self._programs.log(name)

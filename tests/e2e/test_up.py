@@ -87,6 +87,8 @@ def test_a_machine_comes_up_as_a_cluster_of_one_and_goes_on_where_it_ended(bring
     assert second.returncode == 3
     assert f"already up at {url}" in second.stderr
 
+    assert first.ask("mode", "recommend", "to see", "--yes").returncode == 0
+
     below, token = descendants(first.process.pid), token_file.read_text()
     assert len(below) >= 3, "a supervisor and its two programs"
     assert token_file.stat().st_mode & 0o077 == 0
@@ -97,6 +99,7 @@ def test_a_machine_comes_up_as_a_cluster_of_one_and_goes_on_where_it_ended(bring
     assert Path(again.variable("HEALTHCTL_TOKEN_FILE")).read_text() == token
     status = json.loads(again.ask("status", "-o", "json").stdout)
     assert status["epoch"] == 2, "the same database, the next term"
+    assert "recommend, set by" in again.said.read_text(), "it says what is, not what is usual"
     assert again.end(signal.SIGTERM) == 0
 
 
