@@ -7,6 +7,7 @@ from typing import Any
 from remediator.api import (
     actions,
     alerts,
+    audit,
     cluster,
     credentials,
     evidence,
@@ -46,6 +47,7 @@ from remediator.model.views_alerts import (
     SilenceView,
     SilenceWish,
 )
+from remediator.model.views_audit import AuditView
 from remediator.model.views_jobs import GpuList, JobList, JobView
 from remediator.model.views_telemetry import TelemetryView
 from remediator.model.views_watch import LemonList, StragglerList
@@ -202,6 +204,20 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _get("/v1/breaker", _VIEWER, lists.show_breaker, BreakerView, "Open or not, and every limit with its figures."),
     _post("/v1/breaker/reset", _OPERATOR, actions.reset_breaker, Words, None, "Let nodes be isolated again."),
     _get("/v1/events", _VIEWER, operators.events, EventList, "The audit log, in order.", (AFTER, WAIT, LAST, SINCE)),
+    _get(
+        "/v1/audit",
+        _VIEWER,
+        audit.search,
+        AuditView,
+        "The audit log asked backwards: newest first, with filters.",
+        (
+            *(Query(name, "string", f"only lines with this {name}") for name in ("node", "incident", "kind", "actor")),
+            SINCE,
+            Query("until", "number", "only from before then, UTC seconds"),
+            Query("before", "integer", "only lines before this number"),
+            LIMIT,
+        ),
+    ),
     _get(
         "/v1/events/stream",
         _VIEWER,
