@@ -9,26 +9,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from healthctl.duration import duration_text
-from healthctl.incident_page import title
-from healthctl.output import Block, Cell, Facts, Line, Tone, Value, moment
+from healthctl.incident_page import outcome, title
+from healthctl.output import Block, Cell, Facts, Line, Tone, Value, moment, text_of
 from remediator.model.views import ActionView, IncidentView, StatusView
 from remediator.model.views_work import AwaitingView
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import NODE_NAME
 
 TOLD_MAX, TOLD_WIDE_MAX = 3, 20  # so many incidents are told whole
+LISTED_MAX, LISTED_WIDE_MAX = 6, 1000  # and so many things that block or wait; the rest is counted
 DONE_MAX = 4  # and so many actions of each
 _GOOD_MODE = "act"
 
 
 @dataclass(frozen=True)
 class Look:
-    """What one look asked for. `told` are open incidents with all that belongs to them, the worst first."""
+    """What one look asked for. `told` are open incidents with all that belongs to them, the worst first.
+
+    `listed_max` of what blocks or waits is shown.
+    """
 
     status: StatusView
     open: Sequence[IncidentView] = ()
     told: Sequence[IncidentView] = ()
     awaiting: Sequence[AwaitingView] = ()
+    listed_max: int = LISTED_MAX
 
 
 def is_well(status: StatusView) -> bool:
@@ -54,17 +59,12 @@ def status_page(look: Look) -> Iterator[Block]:
     """One screen."""
     view = look.status
     yield Line(_headline(view))
-    if view.blocked:
-        yield Line(Cell("automation is kept from acting:", Tone.BAD if not is_well(view) else Tone.WARN))
-        for why in view.blocked:
-            yield Line(why, 2)
-        if view.breaker:
-            yield Line("go on: healthctl breaker reset 'WHY IT OPENED'", 2)
-        if view.mode != _GOOD_MODE:
-            yield Line("go on: healthctl mode act 'WHY'", 2)
+    yield from _blocked(look)
     yield Facts(_facts(view))
     if look.awaiting:
-        yield Facts([("waits for you", _awaited(each)) for each in look.awaiting])
+        yield Facts([("waits for you", _awaited(each)) for each in look.awaiting[: look.listed_max]])
+    if (more := len(look.awaiting) - look.listed_max) > 0:
+        yield Line(f"and {more} more wait: healthctl actions awaiting")
     for incident in look.told:
         yield Facts(_told(incident, view.at))
     if more := len(look.open) - len(look.told):
@@ -73,11 +73,30 @@ def status_page(look: Look) -> Iterator[Block]:
         yield Line("stop all of it: healthctl mode observe 'WHY'    one node: healthctl nodes hold NODE 'WHY'")
 
 
+def _blocked(look: Look) -> Iterator[Line]:
+    """What keeps automation from acting, and what lets it go on."""
+    view = look.status
+    if not view.blocked:
+        return
+    yield Line(Cell("automation is kept from acting:", Tone.BAD if not is_well(view) else Tone.WARN))
+    for why in view.blocked[: look.listed_max]:
+        yield Line(why, 2)
+    if (more := len(view.blocked) - look.listed_max) > 0:
+        yield Line(f"and {more} more: healthctl status -o wide", 2)
+    if view.breaker:
+        yield Line("go on: healthctl breaker reset 'WHY IT OPENED'", 2)
+    if view.mode != _GOOD_MODE:
+        yield Line("go on: healthctl mode act 'WHY'", 2)
+
+
 def _headline(view: StatusView) -> Value:
     if is_well(view):
         return Cell(f"{view.cluster} is well at {moment(view.at)}", Tone.GOOD)
-    broken = _many(view.incidents_open, "open incident")
-    return Cell(f"{view.cluster}: {broken} at {moment(view.at)}", Tone.BAD)
+    bad = {name: view.nodes_by_health.get(name, 0) for name in ("unhealthy", "unknown")}
+    wrong = [_many(view.incidents_open, "open incident")] * bool(view.incidents_open)
+    wrong += [f"{_many(count, 'node')} {name}" for name, count in bad.items() if count]
+    wrong += ["automation kept from acting"] * bool(view.blocked or view.breaker)
+    return Cell(f"{view.cluster}: {', '.join(wrong)}, at {moment(view.at)}", Tone.BAD)
 
 
 def _facts(view: StatusView) -> list[tuple[str, Value]]:
@@ -127,8 +146,10 @@ def _newest(actions: Sequence[ActionView]) -> list[ActionView]:
 
 def _did(action: ActionView) -> Value:
     at = moment(action.finished_at or action.planned_at)
-    text = f"{action.verb} {action.node}: {action.state} at {at}{_detail(action.detail)}"
-    return Cell(text, Tone.WARN) if action.state in ("failed", "refused", "expired") else text
+    came_of_it = outcome(action)
+    text = f"{action.verb} {action.node}: {text_of(came_of_it)} at {at}{_detail(action.detail)}"
+    failed = isinstance(came_of_it, Cell) and came_of_it.tone in (Tone.WARN, Tone.BAD)
+    return Cell(text, Tone.WARN) if failed else text
 
 
 def _cared(incident: IncidentView) -> str:

@@ -46,7 +46,7 @@ def list_incidents(
 ) -> None:
     """Show incidents, newest first."""
     only_open = bool(states) and IncidentState.CLOSED.value not in states
-    found = server.get("/v1/incidents", IncidentList, **({"state": "open"} if only_open else {}))
+    found = server.get("/v1/incidents", IncidentList, state="open" if only_open else "all")
     kept = [each for each in found.incidents if fits(each.node, globs) and each.state in (states or (each.state,))]
     shown = IncidentList(tuple(kept[:limit]))
     screen.show(

@@ -9,7 +9,17 @@ import click
 from healthctl.exits import Exit
 from healthctl.screen import Form, Screen, view_options
 from healthctl.server import Server, server_options
-from healthctl.status_page import TOLD_MAX, TOLD_WIDE_MAX, Look, is_well, listed_rank, rank, status_page
+from healthctl.status_page import (
+    LISTED_MAX,
+    LISTED_WIDE_MAX,
+    TOLD_MAX,
+    TOLD_WIDE_MAX,
+    Look,
+    is_well,
+    listed_rank,
+    rank,
+    status_page,
+)
 from remediator.model.views import IncidentList, IncidentView, StatusView
 from remediator.model.views_work import AwaitingList
 
@@ -25,19 +35,16 @@ def status(server: Server, screen: Screen) -> None:
     """Show what is broken, what was done, why, what comes next, and how to stop it."""
     view = server.get("/v1/status", StatusView)
     screen.code = Exit.OK if is_well(view) else Exit.PROBLEM
-    look = (
-        Look(view)
-        if screen.is_document
-        else _look(server, view, TOLD_WIDE_MAX if screen.form is Form.WIDE else TOLD_MAX)
-    )
+    look = Look(view) if screen.is_document else _look(server, view, wide=screen.form is Form.WIDE)
     screen.show(view, lambda: status_page(look))
 
 
-def _look(server: Server, view: StatusView, told_max: int) -> Look:
+def _look(server: Server, view: StatusView, *, wide: bool) -> Look:
+    told_max, listed_max = (TOLD_WIDE_MAX, LISTED_WIDE_MAX) if wide else (TOLD_MAX, LISTED_MAX)
     if not view.incidents_open:
-        return Look(view)
+        return Look(view, listed_max=listed_max)
     listed = server.get("/v1/incidents", IncidentList, state="open").incidents
     found = sorted((each for each in listed if each.closed_at is None), key=listed_rank)
     whole = [server.get(f"/v1/incidents/{quote(each.id, safe='')}", IncidentView) for each in found[:CONSIDERED_MAX]]
     awaiting = server.get("/v1/awaiting", AwaitingList).awaiting
-    return Look(view, found, sorted(whole, key=rank)[:told_max], awaiting)
+    return Look(view, found, sorted(whole, key=rank)[:told_max], awaiting, listed_max)

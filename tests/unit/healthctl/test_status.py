@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from healthctl.output import plain
 from healthctl.status_page import Look, is_well, listed_rank, rank, status_page
 from remediator.model.views import ActionView, Awaited, IncidentView, StatusView, StepView
+from remediator.model.views_work import AwaitingView
 from tests.unit.healthctl.conftest import AT, FINDING, STATUS
 from vocabulary.finding import Severity
 
@@ -68,6 +69,16 @@ def test_what_is_not_told_is_counted(open_count: int, told: int) -> None:
     text = plain(status_page(Look(replace(WELL, incidents_open=open_count), found, found[:told])))
     left = open_count - min(told, open_count)
     assert (f"and {left} more open incident" in text) is bool(left)
+
+
+@given(st.integers(0, 20), st.integers(1, 20))
+def test_a_screen_is_not_filled_with_what_blocks_or_waits(count: int, most: int) -> None:
+    waiting = [AwaitingView(f"inc-{n}", "n", f"inc-{n}.d1", "a plan", AT, "t") for n in range(count)]
+    blocked = tuple(f"reason {n}" for n in range(count))
+    text = plain(status_page(Look(replace(WELL, blocked=blocked), awaiting=waiting, listed_max=most)))
+    assert text.count("waits for you") == text.count("reason ") == min(count, most)
+    assert (f"and {count - most} more: healthctl status -o wide" in text) is (count > most)
+    assert (f"and {count - most} more wait: healthctl actions awaiting" in text) is (count > most)
 
 
 def test_done_now_and_next_are_told_apart() -> None:
