@@ -61,7 +61,8 @@ golden: venv ## rewrite the golden files; review the diff
 	GOLDEN=update $(BIN)/python -m pytest -q -m "not chaos and not slurm"
 
 docs: venv ## the documents as a site, in build/site; a dead link is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "to read: python3 -m http.server -d build/site"
 
 reference: venv ## write anew the pages of docs/reference that are made from code; review the diff
 	$(BIN)/python -m tools.reference
