@@ -38,9 +38,11 @@ def _times(ranks: list[RankStatus]) -> Iterator[Metric]:
     section = GaugeMetricFamily(
         "healthd_rank_section_seconds", "The same of a section of its steps.", labels=[*labels, "section"]
     )
-    for rank in ranks:
+    newest: dict[tuple[str, str, str, str], RankStatus] = {}  # of several attempts of one job on a node
+    for rank in sorted(ranks, key=lambda rank: rank.attempt):
         stage = str(rank.pipeline_stage) if rank.pipeline_stage >= 0 else ""
-        names = [rank.job, str(rank.rank), stage, rank.gpu]
+        newest[rank.job, str(rank.rank), stage, rank.gpu] = rank
+    for names, rank in newest.items():
         if rank.step_median > 0:
             step.add_metric(names, rank.step_median)
         for name, seconds in sorted(rank.sections_median.items()):

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
@@ -208,3 +209,10 @@ def test_a_flood_of_different_events_is_counted_in_bounded_memory() -> None:
         counts.add(event(str(code), 1.0, gpu=GPUS[0]))
     assert len(counts.rows) == COUNTED_MAX + 1
     assert sum(row.count for row in counts.rows) == 2 * COUNTED_MAX
+
+
+def test_two_attempts_of_a_job_on_one_node_make_no_series_twice() -> None:
+    earlier, later = (replace(RANK, attempt=attempt, step_median=0.1 * attempt) for attempt in (1, 2))
+    page = text_of(replace(full_status(), ranks=(later, earlier)))
+    rows = [line for line in page.splitlines() if line.startswith("healthd_rank_step_seconds{")]
+    assert [line.rpartition(" ")[2] for line in rows] == ["0.2"]
