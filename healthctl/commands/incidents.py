@@ -36,7 +36,11 @@ def incidents() -> None:
 @incidents.command("list")
 @click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only of nodes like 'gpu-1*'.")
 @click.option(
-    "--state", "states", multiple=True, type=click.Choice([s.value for s in IncidentState]), help="Only these."
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([s.value for s in IncidentState]),
+    help="Only these; open: all that are not closed.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
 @view_options
@@ -45,9 +49,14 @@ def list_incidents(
     server: Server, screen: Screen, globs: tuple[str, ...], states: tuple[str, ...], limit: int | None
 ) -> None:
     """Show incidents, newest first."""
-    only_open = bool(states) and IncidentState.CLOSED.value not in states
-    found = server.get("/v1/incidents", IncidentList, state="open" if only_open else "all")
-    kept = [each for each in found.incidents if fits(each.node, globs) and each.state in (states or (each.state,))]
+    closed, every_open = IncidentState.CLOSED.value, IncidentState.OPEN.value in states
+    found = server.get("/v1/incidents", IncidentList, state="all" if closed in states or not states else "open")
+
+    def wanted(each: IncidentView) -> bool:
+        fitting = not states or each.state in states or (every_open and each.state != closed)
+        return fitting and fits(each.node, globs)
+
+    kept = list(filter(wanted, found.incidents))
     shown = IncidentList(tuple(kept[:limit]))
     screen.show(
         shown,

@@ -135,6 +135,8 @@ def test_who_mistypes_a_name_is_told_the_nearest(asking: Run) -> None:
         (["gpus", "--node", "node?", "--limit", "1"], ["node1"]),
         (["incidents", "--node", "cluster:*"], ["cluster:rack7"]),
         (["incidents", "--state", "acting", "--state", "closed"], ["node1"]),
+        (["incidents", "--state", "open"], ["cluster:rack7", "node1"]),
+        (["incidents", "--state", "closed"], []),
         (["actions", "--node", "node2"], []),
     ],
 )
