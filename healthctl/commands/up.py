@@ -136,7 +136,7 @@ def _page(home: Home, url: str, node: NodeView, mode: str) -> str:
 def _gpus(node: NodeView) -> str:
     names = sorted({gpu.name for gpu in node.gpus})
     count = len(node.gpus)
-    return f"{count} GPU{'' if count == 1 else 's'} ({', '.join(names)})" if count else "no GPU: host checks only"
+    return f"{count} GPU{'' if count == 1 else 's'} ({', '.join(names)})" if count else "no GPU seen yet"
 
 
 def _lacking(home: Home) -> None:

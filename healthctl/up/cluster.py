@@ -13,10 +13,10 @@ from healthctl.exits import Failure
 from healthctl.server import Server
 from healthctl.supervised.programs import Programs, last_line
 from healthctl.up.home import Home
-from remediator.model.views import NodeList, NodeView
+from remediator.model.views import NodeView
 
 READY_DEADLINE_S = 60.0
-SETTLE_S = 3.0  # a node knows its health some sweeps after its first word, or not at all
+SETTLE_S = 10.0  # a driver may take seconds to start; until then nobody knows what this node is
 LOOK_S = 0.2
 RESTARTS_MAX, WITHIN_S = 5, 60.0
 PROGRAMS = ("remediator", "healthd")
@@ -58,12 +58,12 @@ class OneMachine:
                 if self._programs.starts(name) > 1:
                     raise self._ended(name)
             try:
-                found = next((n for n in server.get("/v1/nodes", NodeList).nodes if n.node == node), None)
+                found: NodeView | None = server.get(f"/v1/nodes/{node}", NodeView)
             except Failure:
-                found = None  # not listening yet
+                found = None  # it does not listen yet, or has not heard of the node
             if found is not None and found.last_seen is not None:
                 heard_at = heard_at or time.monotonic()
-                if found.health != "unknown" or time.monotonic() > heard_at + SETTLE_S:
+                if found.health != "unknown" or found.findings or time.monotonic() > heard_at + SETTLE_S:
                     return found
             if heard_at is None and time.monotonic() > deadline:
                 raise Failure(f"{node} did not report within {READY_DEADLINE_S:g} s; look into {self._home.log_dir}")
