@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -159,3 +160,13 @@ def test_a_whole_centre_tells_its_name_mode_and_counters(shared: Inside) -> None
     page = shared.call("GET", "/metrics").body.decode()
     assert 'remediator_mode{mode="recommend"} 1.0' in page
     assert 'remediator_audit_events_total{drill="false",kind="policy"} 1.0' in page
+
+
+def test_the_mode_on_the_page_is_the_one_in_force(tmp_path: Path) -> None:
+    centre = Inside(tmp_path, mode=Mode.ACT)
+    try:
+        wish = {"mode": "observe", "text": "the network is being worked on"}
+        assert centre.call("POST", "/v1/mode", "ann", wish).status < 300
+        assert 'remediator_mode{mode="observe"} 1.0' in centre.call("GET", "/metrics").body.decode()
+    finally:
+        centre.close()
