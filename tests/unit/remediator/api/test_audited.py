@@ -118,9 +118,11 @@ def test_every_change_is_in_the_audit_log_with_who_made_it(centre: Inside) -> No
         "reopen": 2,
         "hold": 3,
         "release": 4,
-        "retire": 5,
-        "unretire": 6,
-        "revoke": 7,
+        "cordon": 5,
+        "uncordon": 6,
+        "retire": 7,
+        "unretire": 8,
+        "revoke": 9,
     }
     silent = []
     for endpoint in sorted(CHANGING, key=lambda e: last.get(e.path.rpartition("/")[2], 0)):
