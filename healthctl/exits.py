@@ -22,8 +22,8 @@ class Exit(enum.IntEnum):
 MEANINGS = {
     Exit.OK: "done, or good",
     Exit.PROBLEM: "asked and answered: a problem was found",
-    Exit.USAGE: "wrong usage, or a person must put something right first",
-    Exit.UNKNOWN: "no answer, refused, or not known; never read it as good",
+    Exit.USAGE: "wrong usage: an unknown option, a value that is none, a yes that nobody could be asked for",
+    Exit.UNKNOWN: "no answer, refused, not found, not known, or no server or token to ask with; never read it as good",
 }
 
 

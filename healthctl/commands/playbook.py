@@ -38,7 +38,7 @@ def playbook() -> None:
 def lint(screen: Screen, file: Path | None, strict: bool) -> None:  # noqa: FBT001 - a flag
     """Look for mistakes in FILE with everything it includes (default: the shipped policy).
 
-    Ends with 1 if there is one: a rule that is never reached, a code that no rule names, a node that could not come back.
+    Ends with 1 if there is a mistake: a rule that is never reached, a code that no rule names, a node that could not come back.
     """
     from healthctl.known_kinds import known_kinds
     from remediator.playbook.lint import Level

@@ -7,17 +7,15 @@ import re
 from types import ModuleType
 
 import healthd.main
+from healthctl.exits import MEANINGS
 from healthctl.exits import Exit as Command
+from healthctl.main import cli
 from healthd.trainer import exits as ranks
 from preflight.results import Verdict
-from tools.reference.markdown import head, joined, prose, table
+from tools.reference.commands import walk
+from tools.reference.markdown import code, head, joined, prose, table
 
-_COMMANDS = {
-    Command.OK: "done, or good",
-    Command.PROBLEM: "asked and answered: a problem was found",
-    Command.USAGE: "wrong usage: an unknown option, an address that is none, a missing server or token",
-    Command.UNKNOWN: "no answer, refused, not found, not known. Never read it as good",
-}
+_ENDINGS = re.compile(r"Exit codes: [^.]+\.|Ends with [^.]+\.", re.DOTALL)
 _VERDICTS = {
     Verdict.PASS: "every test passed or does not apply here, and at least one passed",
     Verdict.FAIL: "a test failed, or did not end in time",
@@ -47,13 +45,14 @@ def page() -> str:
     """docs/reference/exit-codes.md."""
     lines = head("Exit codes", "What a script may rely on. A signal ends a program with 128 and its number.")
     lines += ["## healthctl", ""]
-    lines += table(["code", "meaning"], [[str(int(code)), _COMMANDS[code]] for code in Command])
+    lines += table(["code", "meaning"], [[str(int(code)), MEANINGS[code]] for code in Command])
     lines += [
         (
-            "Commands that only list end with 0 when they got an answer, whatever it says; what 1 means for a command stands in "
-            "its [help](cli.md). `node check` ends as Nagios wants it: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN (also wrong usage)."
+            "Commands that only list end with 0 when they got an answer, whatever it says. `node check` ends as Nagios wants it: "
+            "0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN (also wrong usage). What a code means for a command, in the words of its help:"
         ),
         "",
+        *table(["command", "how it ends"], _own_words()),
         "## preflight run",
         "",
     ]
@@ -91,3 +90,13 @@ def _listed(module: ModuleType) -> list[list[str]]:
     rows = re.findall(r"^ {4}(\d+) +(.+)$", inspect.getdoc(module) or "", re.MULTILINE)
     assert [int(number) for number, _ in rows] == [int(code) for code in ranks.Exit]  # noqa: S101 - a mistake of ours
     return [[number, prose(meaning)] for number, meaning in rows]
+
+
+def _own_words() -> list[list[str]]:
+    """What commands say themselves of how they end."""
+    rows = []
+    for path, command, _ in walk("healthctl", cli):
+        said = _ENDINGS.findall(f"{inspect.cleandoc(command.help or '')} {command.epilog or ''}")
+        if said and path != "healthctl" and not path.startswith("healthctl preflight"):
+            rows.append([code(path.removeprefix("healthctl ")), prose(" ".join(" ".join(said).split()))])
+    return rows
