@@ -11,7 +11,7 @@ from remediator.web.visit import Visit
 
 
 class Deed(msgspec.Struct, frozen=True):
-    """One button. `fits` says whether it makes sense now; `isolates` whether the node takes no work afterwards."""
+    """One button. `fits` says whether it makes sense now; `isolates` whether the node takes no work afterwards; `grave` marks it."""
 
     word: str
     title: str
@@ -19,6 +19,7 @@ class Deed(msgspec.Struct, frozen=True):
     fits: Callable[[NodeView], bool]
     needs_reason: bool = True
     isolates: bool = False
+    grave: bool = False
     timed: bool = False
 
 
@@ -50,6 +51,7 @@ DEEDS: dict[str, Deed] = {
             "The scheduler places no new work here. It is your hold, in your name: the system never lifts it. What runs goes on.",
             lambda node: not _retired(node) and node.held_by in {"", "?"},
             isolates=True,
+            grave=True,
         ),
         Deed(
             "uncordon",
@@ -64,7 +66,7 @@ DEEDS: dict[str, Deed] = {
             "The node is no part of the cluster any more: its incident is closed, nothing is done with it, and limits that are "
             "shares of the cluster shrink. The scheduler is told nothing.",
             lambda node: not _retired(node),
-            isolates=True,
+            grave=True,
         ),
         Deed(
             "unretire",

@@ -18,6 +18,7 @@ from remediator.api.service import Refusal, Service, body_of, service_of
 from remediator.model.credentials import Identity, Role
 from remediator.model.views import StatusView
 from remediator.web import inside, origin, rendering, static
+from remediator.web.blocks import folded
 from remediator.web.fields import fields_of
 from remediator.web.people import Person
 from vocabulary.health import Health
@@ -124,7 +125,7 @@ class Visit:
             **bare(self.request, title, now),
             "status": status,
             "cluster": status.cluster,
-            "blocked": status.blocked,
+            "blocked": folded(status.blocked),
             "identity": self.identity,
             "may_operate": self.may_operate,
             "may_admin": self.identity.role is Role.ADMIN,

@@ -16,7 +16,7 @@ from remediator.model.records import NodeRecord
 from remediator.model.rules import NodeState
 from remediator.model.views import Awaited, IncidentView, StepView
 from remediator.model.views_telemetry import SeriesView
-from remediator.web import heat, origin, plots, rendering
+from remediator.web import blocks, heat, origin, plots, rendering
 from remediator.web.progress import doing, to_come
 
 NAMES = st.text("abc-019", min_size=1, max_size=8)
@@ -169,5 +169,16 @@ def test_every_moment_can_be_shown(at: float, now: float) -> None:
 
 
 def test_doctests() -> None:
-    for module in (rendering, heat, plots, origin):
+    for module in (blocks, rendering, heat, plots, origin):
         assert doctest.testmod(module).failed == 0
+
+
+@given(
+    st.lists(
+        st.sampled_from(["mode is observe", *(f"inc-{n} on n{n} waits for x" for n in range(5)), "inc-1 on n1 is y"])
+    )
+)
+def test_no_block_is_lost_by_being_said_together(sentences: list[str]) -> None:
+    said = [words for block in blocks.folded(sentences) for words in (block.several or (block.text,))]
+    assert set(said) >= {words for words in sentences if words.startswith("inc-")}
+    assert len(blocks.folded(sentences)) <= len(set(sentences)) or not sentences
