@@ -36,7 +36,12 @@ def configured(path: Path, *, needed: bool) -> Config:
     try:
         return load_config(path)
     except ConfigError as error:
-        raise Failure(str(error), Exit.USAGE) from None
+        todo = (
+            ""
+            if path.exists()
+            else "; --config names the remediator's configuration, on the machine that has its database"
+        )
+        raise Failure(f"{error}{todo}", Exit.USAGE) from None
 
 
 def settings_of(config: Config, policy: Policy) -> Settings:

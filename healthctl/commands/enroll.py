@@ -47,6 +47,7 @@ def enroll(url: str, join_file: Path, out: Path, node: str | None, ca_file: Path
         config = RemediatorConfig(url=url, token_file=out, ca_file=ca_file)
         there = out.exists()
         if not there:
+            _must_be_readable(join_file)
             out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             enrol(HttpClient(url, Trust(ca_file)), url.rstrip("/"), name, join_file, out)
         Centre(config, name).orders((), 0)
@@ -59,6 +60,15 @@ def enroll(url: str, join_file: Path, out: Path, node: str | None, ca_file: Path
     done = "was there already, and" if there else "is new, and"
     click.echo(f"{name}: the token in {out} {done} {url} takes it")
     click.echo(_next(config, name))
+
+
+def _must_be_readable(join_file: Path) -> None:
+    try:
+        with join_file.open("rb"):
+            pass
+    except OSError as error:
+        todo = "an admin makes one with 'healthctl token join PATTERN --out FILE'"
+        raise Failure(f"--join-file {join_file}: the join secret cannot be read: {error.strerror}; {todo}") from None
 
 
 def _next(config: RemediatorConfig, node: str) -> str:

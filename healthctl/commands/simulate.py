@@ -77,6 +77,7 @@ def _names(text: str) -> list[str]:
 def _parameters(path: Path | None, given: dict[str, float | None]) -> Parameters:
     import yaml
 
+    from remediator.config_hints import explained
     from remediator.simulate.parameters import Parameters
 
     place = str(path) if path is not None else "simulate"
@@ -90,11 +91,11 @@ def _parameters(path: Path | None, given: dict[str, float | None]) -> Parameters
         document = {}
     if not isinstance(document, dict):
         raise Failure(f"{place}: holds no mapping; write lines like 'lemon_share: 0.012'", Exit.USAGE)
+    wanted = {**document, **{name: value for name, value in given.items() if value is not None}}
     try:
-        chosen = {name: value for name, value in given.items() if value is not None}
-        return msgspec.convert({**document, **chosen}, Parameters)
+        return msgspec.convert(wanted, Parameters)
     except msgspec.ValidationError as error:
-        raise Failure(f"{place}: {error}", Exit.USAGE) from None
+        raise Failure(f"{place}: {explained(error, wanted, Parameters)}", Exit.USAGE) from None
 
 
 def _page(found: Sequence[Summary], parameters: Parameters, runs: int) -> list[Block]:

@@ -85,4 +85,4 @@ def _config(path: Path) -> Config:
     try:
         return load(path)
     except ConfigError as error:
-        raise Failure(str(error), Exit.USAGE) from None
+        raise Failure(f"{error}; --config names the file that healthd here runs with", Exit.USAGE) from None
