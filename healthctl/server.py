@@ -46,7 +46,7 @@ class Server:
         self._ca_file = ca_file
         self._opener: OpenerDirector | None = None
 
-    def get(self, path: str, kind: type[T], *, wait_s: float = 0.0, **query: float | str) -> T:
+    def get(self, path: str, kind: type[T], /, *, wait_s: float = 0.0, **query: float | str) -> T:
         """Fetch `path` and read it as `kind`; the server may take `wait_s` longer than usual to answer.
 
         Raises:

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
+from typing import Any
 
 import click
 
@@ -21,11 +22,12 @@ from healthctl.output import clean, json_line, yaml_text
 from healthctl.screen import Form, Screen, output_options
 from healthctl.server import Server, Unreachable, server_options
 from remediator.model.views import EventList, EventView
+from remediator.model.views_audit import AuditView
 
 WAIT_S = 25.0  # how long one request waits for news
 RETRY_S = 2.0
 LIMIT = 100
-LOOKED_AT = 10_000  # so many of the newest lines, where nobody says from when on
+AT_ONCE = 1000
 
 Wanted = Callable[[EventView], bool]
 
@@ -77,33 +79,48 @@ def events(  # noqa: PLR0913, PLR0917 - one for each option
     *,
     follow: bool,
 ) -> None:
-    """Show the audit log, oldest first; '-o json' gives one object on each line.
-
-    Without --after or --since it is looked for among the newest 10 000 lines.
-    """
+    """Show the audit log, oldest first; '-o json' gives one object on each line."""
     if follow:  # Ctrl-C is the usual way to leave; as an exception a library's destructor could swallow it
         signal.signal(signal.SIGINT, lambda *_: os._exit(Exit.OK))
-    begun = after is not None or since is not None
 
     def wanted(event: EventView) -> bool:
         of = not incidents or any(event.incident.startswith((i, f"inc-{i}")) for i in incidents)
         return of and fits(event.node, nodes) and fits(event.kind, kinds)
 
-    first: dict[str, float] = {"since": since} if since is not None else {} if begun else {"last": LOOKED_AT}
-    last = _print_all(server, screen, after or 0, first, wanted, limit or (None if begun else LIMIT))
+    if after is None and since is None:
+        exact = {name: given[0] for name, given in (("node", nodes), ("kind", kinds)) if _is_one_word(given)}
+        last = _print_newest(server, screen, exact, wanted, limit or LIMIT)
+    else:
+        last = _print_all(server, screen, (after or 0, since or 0.0), wanted, limit)
     while follow:
         last = _print_news(server, screen, last, wanted)
 
 
-def _print_all(
-    server: Server, screen: Screen, after: int, first: dict[str, float], wanted: Wanted, limit: int | None
-) -> int:
-    """Everything there is now; the number of the last one."""
-    last = after
+def _is_one_word(given: tuple[str, ...]) -> bool:
+    """Whether the server can look for it: one name that is no pattern."""
+    return len(given) == 1 and not set("*?[") & set(given[0])
+
+
+def _print_newest(server: Server, screen: Screen, exact: dict[str, Any], wanted: Wanted, limit: int) -> int:
+    """The newest that are wanted, looked for backwards; the number of the log's last line."""
+    view = server.get("/v1/audit", AuditView, limit=AT_ONCE, **exact)
+    head, found = view.head, list(filter(wanted, view.events))
+    while view.looked_to and len(found) < limit:
+        view = server.get("/v1/audit", AuditView, limit=AT_ONCE, before=view.looked_to, **exact)
+        found += filter(wanted, view.events)
+    for event in reversed(found[:limit]):
+        _print(event, screen)
+    sys.stdout.flush()
+    return head
+
+
+def _print_all(server: Server, screen: Screen, begin: tuple[int, float], wanted: Wanted, limit: int | None) -> int:
+    """Everything after a line and since a time; the number of the last one."""
+    last, since = begin
 
     def read() -> Iterator[EventView]:
         nonlocal last
-        more: dict[str, float] = first
+        more = {"since": since} if since else {}
         while portion := server.get("/v1/events", EventList, after=last, **more).events:
             last, more = portion[-1].seq, {}
             yield from filter(wanted, portion)

@@ -30,6 +30,7 @@ from remediator.model.views import (
     StepView,
     Words,
 )
+from remediator.model.views_audit import AuditView
 from remediator.model.views_jobs import GpuList, GpuView, JobList, JobRank, JobView
 from remediator.model.views_work import ActionList, AwaitingList, AwaitingView, BreakerView
 from vocabulary.finding import Finding, Severity
@@ -147,6 +148,14 @@ POSTMORTEM = '{\n "what": "evil \x9b name\u202e"\n}\n'
 POSTED: list[tuple[str, msgspec.Struct]] = []  # what was heard, in order
 
 
+def backwards(before: int, kind: str) -> AuditView:
+    """The log from its end, two lines at a time."""
+    older = [event for event in EVENTS if not before or event.seq < before][-2:]
+    fitting = tuple(event for event in reversed(older) if kind in ("", event.kind))
+    looked_to = older[0].seq if older and older[0].seq > 1 else 0
+    return AuditView(AT, fitting, looked_to, len(EVENTS), "seal")
+
+
 def as_told(node: NodeView) -> NodeView:
     """As the scheduler shows the node after what was asked for last."""
     told = {f"/v1/nodes/{node.node}/cordon": "operator", f"/v1/nodes/{node.node}/uncordon": ""}
@@ -180,6 +189,7 @@ class Remediator(BaseHTTPRequestHandler):
             "/v1/actions": ACTIONS,
             "/v1/awaiting": AWAITING,
             "/v1/breaker": BREAKER,
+            "/v1/audit": backwards(int(query.get("before", ["0"])[0]), query.get("kind", [""])[0]),
             "/v1/events": EventList(tuple(event for event in EVENTS if event.seq > after)[:2]),
         }
         return self._say(200, answers[path]) if path in answers else self._say(404, Problem(f"nothing at {path}"))

@@ -40,7 +40,19 @@ class Growing(BaseHTTPRequestHandler):
 def test_follow_outlasts_an_outage_misses_nothing_and_leaves_quietly(
     serve: Callable[..., str], token_file: Path
 ) -> None:
-    command = [sys.executable, "-m", "healthctl.main", "events", "--follow", "-o", "json", "--server", serve(Growing)]
+    command = [
+        sys.executable,
+        "-m",
+        "healthctl.main",
+        "events",
+        "--after",
+        "0",
+        "--follow",
+        "-o",
+        "json",
+        "--server",
+        serve(Growing),
+    ]
     with subprocess.Popen(
         [*command, "--token-file", str(token_file)],
         stdout=subprocess.PIPE,

@@ -153,7 +153,11 @@ def test_what_is_asked_for_is_what_is_listed(asking: Run, arguments: list[str], 
 @pytest.mark.parametrize(
     ("arguments", "kept"),
     [
+        ([], [1, 2, 3]),
         (["--limit", "2"], [2, 3]),
+        (["--limit", "1", "--node", "node*"], [3]),
+        (["--kind", "decision"], [1, 2, 3]),
+        (["--after", "0", "--limit", "2"], [2, 3]),
         (["--after", "1"], [2, 3]),
         (["--since", "2h"], [1, 2, 3]),
         (["--since", "2026-09-01T12:00Z", "--limit", "1"], [3]),
