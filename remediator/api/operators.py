@@ -144,13 +144,10 @@ async def approve(request: Request) -> Response:
 async def events(request: Request) -> Response:
     """`GET /v1/events?after=SEQ&wait_s=N`: the audit log after SEQ; waits up to N seconds for the first line.
 
-    With `last=N` the newest N lines at most, with `since=T` those from T (UTC s) on.
+    With `since=T` those from T (UTC s) on.
     """
     service = service_of(request)
     after = int(number(request, "after", 0, 0, SEQ_MAX))
-    if "last" in request.query_params:
-        last = int(number(request, "last", 0, 0, SEQ_MAX))
-        after = max(after, await asyncio.to_thread(service.journal.last_event) - last)
     if since := number(request, "since", 0, 0, MOMENT_MAX):
         after = max(after, await asyncio.to_thread(Listing(service.journal.engine).last_event_before, since))
     deadline = service.clock.monotonic() + number(request, "wait_s", 0, 0, WAIT_MAX_S)

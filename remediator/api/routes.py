@@ -61,7 +61,6 @@ LIMIT = Query("limit", "integer", "so many at most")
 AFTER = Query("after", "integer", "number of the last event that is known")
 IF_MATCH = Query("If-Match", "string", "the incident's ETag: only if it is still so")
 KEY = Query("Idempotency-Key", "string", "names this request, so that it can be repeated")
-LAST = Query("last", "integer", "only the newest so many")
 SINCE = Query("since", "number", "only from then on, UTC seconds")
 RESUME = Query("Last-Event-ID", "string", "go on after this event")
 
@@ -203,7 +202,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _get("/v1/stragglers", _VIEWER, lists.show_stragglers, StragglerList, "What holds jobs back."),
     _get("/v1/breaker", _VIEWER, lists.show_breaker, BreakerView, "Open or not, and every limit with its figures."),
     _post("/v1/breaker/reset", _OPERATOR, actions.reset_breaker, Words, None, "Let nodes be isolated again."),
-    _get("/v1/events", _VIEWER, operators.events, EventList, "The audit log, in order.", (AFTER, WAIT, LAST, SINCE)),
+    _get("/v1/events", _VIEWER, operators.events, EventList, "The audit log, in order.", (AFTER, WAIT, SINCE)),
     _get(
         "/v1/audit",
         _VIEWER,
