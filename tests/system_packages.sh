@@ -3,7 +3,7 @@
 # With CI=true a missing one is an error.
 set -eu
 
-NEEDED="munged:munge slurmctld:slurmctld slurmd:slurmd slurmrestd:slurmrestd scontrol:slurm-client systemd-analyze:systemd
+NEEDED="munged:munge slurmctld:slurmctld slurmd:slurmd slurmrestd:slurmrestd scontrol:slurm-client systemd-analyze:systemd groff:groff-base
  chromium:chromium chromedriver:chromium-driver pg_ctl:postgresql prometheus-alertmanager:prometheus-alertmanager amtool:prometheus-alertmanager prometheus:prometheus promtool:prometheus"
 PATH="$PATH:/usr/sbin:/sbin"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -99,6 +100,8 @@ def _run(home: Home, url: str, node: str, over: threading.Event, *, known: bool)
                 click.echo(f"healthctl: {clean(sentence)}", err=True)
         except ProgramError as error:
             raise Failure(str(error)) from None
+    with contextlib.suppress(OSError):  # a rank's page may be left in it
+        home.beacons.rmdir()
     click.echo(f"ended; everything is kept in {home.path}", err=True)
 
 
