@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Annotated
@@ -146,3 +147,16 @@ def test_code_stays_code(text: str) -> None:
     shown = code(text)
     assert "\n" not in shown
     assert not text.split() or shown.startswith("`")
+
+
+def test_every_variable_of_the_environment_is_there_and_no_other() -> None:
+    said = set(re.findall(r"\b(?:HEALTHD|HEALTHCTL)_[A-Z_]+\b", (FOLDER / "environment.md").read_text()))
+    read = {
+        name
+        for house in ("healthd", "healthctl", "preflight", "remediator", "vocabulary")
+        for path in (FOLDER.parents[1] / house).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for name in re.findall(r"\b(?:HEALTHD|HEALTHCTL)_[A-Z_]+\b", node.value)
+    }
+    assert said == read, "write what it means into docs/reference/environment.md"
