@@ -39,7 +39,9 @@ JOB = f'{CLUSTER},exported_job=~"$job"'
 NODE_PAGE = "${web}/nodes/${__value.text:percentencode}"
 INCIDENT_PAGE = "${web}/incidents/${__value.text:percentencode}"
 JOB_PAGE = "${web}/jobs/${__value.text:percentencode}"
-NODE_BOARD = "/d/gpu-healthd-node?var-datasource=${datasource}&${cluster:queryparam}&var-node=${__value.text:percentencode}"
+NODE_BOARD = (
+    "/d/gpu-healthd-node?var-datasource=${datasource}&${cluster:queryparam}&var-node=${__value.text:percentencode}"
+)
 
 
 class Section(NamedTuple):

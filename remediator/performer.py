@@ -50,6 +50,7 @@ class Performer:
         telling: Telling = Telling(),  # noqa: B008 - frozen, and the same for everybody
     ) -> None:
         self.scheduler_word = "not asked yet"
+        self.scheduler_failing = False  # the last time it said nothing of any node
         self._cluster = cluster
         self._telling = telling
         self._scheduler = scheduler
@@ -94,6 +95,10 @@ class Performer:
         for pool in (self._holds, self._others):
             pool.shutdown(wait=True, cancel_futures=True)
         self._deeds.stop()
+
+    def told(self) -> dict[str, dict[str, int]]:
+        """How attempts to tell each receiver ended in this term, by its name."""
+        return self._deeds.told()
 
     def look(self, snapshot: Snapshot) -> None:
         """Start whatever is planned, due and not under way."""
@@ -204,7 +209,9 @@ class Performer:
         except Exception as error:
             log.exception("asking the scheduler failed")
             self.scheduler_word = f"cannot be asked: {error!r}"
+            self.scheduler_failing = True
             return
+        self.scheduler_failing = all(hold.schedulable is None for hold in holds.values())
         self.scheduler_word = word_on(holds)
         self._spoken.log(self.scheduler_word, self._clock.monotonic())
         busy = {a.node for a in known.actions.values() if a.verb in _HOLDING and not a.state.final}

@@ -163,6 +163,24 @@ CENTRE = Section(
             Query(f"sum by (cluster) (remediator_inputs_set_aside{{{CLUSTER}}})", "set aside"),
             span=THIRD,
         ),
+        series(
+            "Messages to people",
+            "Attempts within an hour to tell each receiver, by how they ended; what is given up nobody hears of.",
+            "short",
+            Query(
+                f"sum by (receiver, result) (increase(remediator_messages_total{{{CLUSTER}}}[1h]))",
+                "{{receiver}} {{result}}",
+            ),
+            span=HALF,
+        ),
+        series(
+            "Scheduler does not answer",
+            "1 while the centre cannot ask the scheduler: then no node is taken out or brought back.",
+            "short",
+            Query(f"max by (cluster) (remediator_scheduler_failing{{{CLUSTER}}})", "{{cluster}}"),
+            span=HALF,
+            bad=1,
+        ),
     ),
 )
 

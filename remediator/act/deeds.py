@@ -47,6 +47,10 @@ class Deeds:
         if self._outbox is not None:
             self._outbox.stop()
 
+    def told(self) -> dict[str, dict[str, int]]:
+        """How attempts to tell each receiver ended in this term, by its name."""
+        return {} if self._outbox is None else self._outbox.counts()
+
     def do(self, action: Action, message: Message, kinds: tuple[str, ...] = ()) -> Outcome:
         """One attempt. Ends within the hook's own deadline; an alert is done once it is durably on its way.
 

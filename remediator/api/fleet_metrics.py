@@ -121,8 +121,8 @@ def _findings(findings: list[Finding]) -> Iterator[Metric]:
         job, confirmed = (str(each.evidence.get(name, "")) for name in ("job", "confirmed"))
         names = (each.node, str(each.component), job, each.code, confirmed)
         rows.setdefault(names, float(each.evidence[SLOWDOWN]))
-    for names, slowdown in rows.items():
-        family.add_metric(names, slowdown)
+    for labelled, slowdown in rows.items():
+        family.add_metric(labelled, slowdown)
     yield family
 
 

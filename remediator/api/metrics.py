@@ -65,6 +65,15 @@ class _Gauges(Collector):
         yield GaugeMetricFamily(
             "remediator_inputs_set_aside", "Inputs whose consequences the database refuses.", engine.set_aside
         )
+        performer = self._service.performer
+        text = "1 while the scheduler says nothing of any node."
+        yield GaugeMetricFamily("remediator_scheduler_failing", text, float(performer.scheduler_failing))
+        text = "Attempts to tell a receiver, by how they ended, in this term."
+        told = CounterMetricFamily("remediator_messages", text, labels=["receiver", "result"])
+        for receiver, counts in performer.told().items():
+            for result, count in counts.items():
+                told.add_metric([receiver, result], count)
+        yield told
         text = "1 while looking for what no report says (who is silent, where nodes stand) ends in an error."
         failing = GaugeMetricFamily("remediator_lookout_failing", text, labels=["part"])
         for part, fails in self._service.lookout.failing.items():

@@ -30,6 +30,7 @@ LOOK_S = 5.0  # how often it is asked whether incidents are over
 IDLE_S = 60.0
 TROUBLE_S = 5.0
 REPEAT_MAX = 200  # alerts in one request
+ENDS = SENT, FAILED, GIVEN_UP = "sent", "failed", "given_up"  # how an attempt ends
 
 
 class Way(msgspec.Struct, frozen=True):
@@ -48,6 +49,7 @@ class Courier:
     """Carries everything to one receiver, so that a slow one delays no other."""
 
     def __init__(self, way: Way) -> None:
+        self.counts: dict[str, int] = dict.fromkeys(ENDS, 0)  # of attempts, in this term
         self._way = way
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -178,6 +180,7 @@ class Courier:
         attempts = piece[0].attempts + 1
         if answer.taken:
             self._shut_until = 0.0
+            self.counts[SENT] += 1
             changed = [
                 replace(
                     item,
@@ -201,6 +204,7 @@ class Courier:
             self._shut_until = way.clock.monotonic() + wait
         over = now - min(item.created_at for item in piece) >= way.give_up_s
         state = DeliveryState.ABANDONED if over else DeliveryState.WAITING
+        self.counts[GIVEN_UP if over else FAILED] += 1
         what = f"given up after {attempts} attempts" if over else f"attempt {attempts} failed, next in {wait:.0f} s"
         log.log(logging.ERROR if over else logging.WARNING, "telling %s: %s: %s", way.name, what, answer.words)
         return [replace(item, state=state, due=now + wait, attempts=attempts, detail=answer.words) for item in piece]

@@ -66,6 +66,10 @@ class Outbox:
         if self._beating.is_alive():
             self._beating.join(timeout=15)
 
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How attempts to tell each receiver ended in this term, by its name."""
+        return {name: dict(courier.counts) for name, courier in self._couriers.items()}
+
     def put(self, message: Message, kinds: tuple[str, ...] = ()) -> dict[str, float]:
         """Write it down for everybody it concerns. Returns their names, and until when quiet hours keep each (0: not).
 

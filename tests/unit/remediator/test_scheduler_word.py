@@ -92,6 +92,7 @@ def test_the_centre_says_why_its_scheduler_does_not(caplog: pytest.LogCaptureFix
         time.sleep(0.01)
     performer.stop()
     assert performer.scheduler_word == f"cannot say for 1 of 1 nodes: {AWAY}"
+    assert performer.scheduler_failing
     assert caplog.messages.count(f"the scheduler {performer.scheduler_word}") == 1
 
 

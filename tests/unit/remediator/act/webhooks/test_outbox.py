@@ -47,6 +47,7 @@ def test_what_fails_is_sent_again_under_the_same_key_and_words(peer: Peer, outbo
     assert first["idempotency-key"] == second["idempotency-key"]
     assert body == again
     assert sent(store)[0].attempts == 2
+    assert box.counts() == {"webhook-1": {"sent": 1, "failed": 1, "given_up": 0}}
 
 
 def test_a_message_put_twice_is_sent_once(peer: Peer, outbox: Make, store: DeliveryStore) -> None:
@@ -127,8 +128,10 @@ def test_what_nobody_takes_for_long_is_given_up_loudly(
 ) -> None:
     peer.status = 404
     store.add([delivery(1, id="a@webhook-1", receiver="webhook-1", created_at=1.0)])
-    outbox({"webhooks": [peer.url]}).start(standing({"inc-1"}))
+    box = outbox({"webhooks": [peer.url]})
+    box.start(standing({"inc-1"}))
     until(lambda: [i for i in store.latest(9) if i.state is DeliveryState.ABANDONED])
+    assert box.counts()["webhook-1"]["given_up"] == 1
     assert "given up after 1 attempts: 127.0.0.1" in caplog.text
     assert "secret" not in caplog.text
 
