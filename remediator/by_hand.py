@@ -15,6 +15,7 @@ from remediator.decide.hands import end, withdraw
 from remediator.decide.lifecycle import move
 from remediator.decide.plan import hand_over
 from remediator.holds import given_back
+from remediator.model.hold import THEIR_PREFIX
 from remediator.model.inputs import ActionCancelled, ByHand, HandWord
 from remediator.model.plan import ONLY_TELLING, Verb
 from remediator.model.records import Action, ActionState, AuditEvent, Facts, IncidentState
@@ -58,7 +59,7 @@ def said(state: ClusterState, item: ByHand) -> set[str]:
         deadline=item.at + TRIED_S,
         reason=what,
         data={
-            REASON: f"by {item.actor}: {item.text}",
+            REASON: f"{THEIR_PREFIX}{item.actor}: {item.text}",
             SEEN: seen.reason if seen is not None and seen.schedulable is False else "",
         },
     )

@@ -8,6 +8,8 @@ import msgspec
 
 REASON_PREFIX = "gpu-healthd:"  # how we recognise our own hand in a scheduler's reason field
 
+THEIR_PREFIX = "by "  # before the name of a person in whose name we place a hold
+
 
 class Owner(str, enum.Enum):
     """Who placed a hold."""

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from remediator.act.kubernetes import names
 from remediator.act.kubernetes.objects import Condition, Node
-from remediator.model.hold import REASON_PREFIX, NodeHold, Owner
+from remediator.model.hold import REASON_PREFIX, THEIR_PREFIX, NodeHold, Owner
 
 
 def describe(node: Node, us: str) -> NodeHold:
@@ -55,8 +55,14 @@ def changed_by_hand(node: Node, us: str) -> str:
 
 
 def left_behind(node: Node, us: str) -> bool:
-    """Whether somebody uncordoned a node of ours, and our taint still keeps work away."""
-    return not node.spec.unschedulable and node.metadata.annotations.owner == us and _our_taint(node) is not None
+    """Whether somebody uncordoned a node, and our taint still keeps work away, or a person's reason that we wrote for them stays.
+
+    The reason would be shown as that of whoever cordons the node next.
+    """
+    notes = node.metadata.annotations
+    ours = notes.owner == us and _our_taint(node) is not None
+    theirs = not notes.owner and notes.reason.startswith(THEIR_PREFIX)
+    return not node.spec.unschedulable and (ours or theirs)
 
 
 def hold_patch(node: Node, us: str, reason: str, at: str) -> dict[str, Any]:

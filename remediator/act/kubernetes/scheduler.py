@@ -199,7 +199,7 @@ class KubernetesScheduler:
         return True
 
     def _sweep(self, nodes: list[Node]) -> None:
-        """Where a person uncordoned a node of ours, take our taint away too: it would keep work off unseen."""
+        """Where a person uncordoned a node, take away what we wrote there: our taint would keep work off unseen."""
         for node in [n for n in nodes if left_behind(n, self._options.owner)][:SWEPT_AT_ONCE]:
 
             def change(now: Node) -> dict[str, Any] | Outcome:
@@ -209,7 +209,7 @@ class KubernetesScheduler:
 
             if time.monotonic() > self._until:
                 return
-            outcome = self._change(node.key, change, "an operator lifted our hold: our taint is gone too")
+            outcome = self._change(node.key, change, "an operator lifted the hold: what we wrote there is gone too")
             log.info("%s: %s", node.key, outcome.detail)
 
     def _change(self, node: str, change: Callable[[Node], dict[str, Any] | Outcome], done: str) -> Outcome:

@@ -186,3 +186,19 @@ def test_no_marks_whatsoever_confuse_us_and_lifting_removes_ours_alone(
         taint["key"] for taint in dirt if taint["key"] != names.TAINT
     ]
     assert not any(key.startswith(names.PREFIX) for key in after["metadata"]["annotations"])
+
+
+def test_a_persons_cordon_through_us_is_theirs_and_leaves_nothing_behind() -> None:
+    for before in (FREE, held()):
+        thing = patches.merge(before, holding.hold_patch_for(read(before), "by kim: a fan"))
+        hold = holding.describe(read(thing), US)
+        assert (hold.schedulable, hold.owner, hold.reason) == (False, Owner.OPERATOR, "by kim: a fan")
+        assert not holding.left_behind(read(thing), US)
+        lifted = patches.merge(thing, {"spec": {"unschedulable": None}})  # past us
+        assert holding.describe(read(lifted), US).schedulable is True
+        assert holding.left_behind(read(lifted), US)
+        clean = patches.merge(lifted, holding.lift_patch(read(lifted)))
+        assert not holding.left_behind(read(clean), US)
+        assert clean["metadata"]["annotations"] == {"site": "keeps"}
+        again = patches.merge(clean, {"spec": {"unschedulable": True}})
+        assert holding.describe(read(again), US).reason != "by kim: a fan"
