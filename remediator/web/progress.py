@@ -25,8 +25,10 @@ def doing(incident: IncidentView, answer: Answer | None = None, rule: str = "") 
         ((n, step) for n, step in enumerate(steps, 1) if step.state != StepState.SUCCEEDED.value), (0, None)
     )
     if now is None:
-        if incident.outcome or steps:
-            return incident.outcome or f"all {len(steps)} steps are done"
+        if incident.outcome:
+            return incident.outcome if incident.outcome != incident.title else "waits until a person has looked"
+        if steps:
+            return f"all {len(steps)} steps are done"
         words = "nothing is planned" if answer is None else _ANSWERS[answer]
         return f"{words} (rule {rule})" if rule else words
     words = f"step {place} of {len(steps)}, {now.state}: {now.text}"

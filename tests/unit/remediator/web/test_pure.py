@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remediator.model.places import Places
-from remediator.model.records import NodeRecord
+from remediator.model.records import Answer, NodeRecord
 from remediator.model.rules import NodeState
 from remediator.model.views import Awaited, IncidentView, StepView
 from remediator.model.views_telemetry import SeriesView
@@ -155,6 +155,24 @@ def test_progress_in_one_line() -> None:
     assert doing(incident(awaits=(Awaited("x", "cordon n"),))) == "waits for approval: cordon n"
     assert doing(incident(("cordon", "succeeded"))) == "all 1 steps are done"
     assert doing(incident()) == "nothing is planned"
+    assert doing(incident(outcome="t")) == "waits until a person has looked"
+    assert doing(incident(), Answer.HOLD, "gpu-lost") == "would act, and a guard holds it back (rule gpu-lost)"
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("gpu-1", "/nodes/gpu-1"),
+        ("rack:r1", "/nodes?place=rack%3Ar1"),
+        ("job:a/b?<", "/jobs/a/b%3F%3C"),
+        ("cluster:breaker", ""),
+    ],
+)
+def test_what_an_incident_is_about_is_a_link_that_exists(name: str, path: str) -> None:
+    macros = rendering._environment().get_template("macros.html.j2").make_module({"when": str})
+    html = str(macros.node_link(name)).strip()  # type: ignore[attr-defined]  # made by the template
+    assert html.startswith(f'<a class="name{" job" if "job:" in name else ""}" href="{path}"' if path else "<span")
+    assert "<" not in html[1:].replace("</a>", "").replace("</span>", "")
 
 
 @pytest.mark.parametrize(("at", "says"), [(None, "–"), (1e300, "1e+300 s"), (0.0, "1970-01-01 00:00:00Z")])
