@@ -35,6 +35,8 @@ def drawn(blocks: Iterable[Block], *, wide: bool = False, color: bool = True, wi
     before: Block | None = None
     with console.capture() as page:
         for block in blocks:
+            if isinstance(block, Rows) and not block.items and not block.empty:
+                continue  # as in a pipe: what has nothing to say takes no lines
             if before is not None and not (isinstance(block, Line) and isinstance(before, Line)):
                 console.print()
             if isinstance(block, Rows) and len(block.items) > ROWS_FITTED_MAX:

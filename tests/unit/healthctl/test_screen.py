@@ -171,3 +171,9 @@ def test_watching_on_a_terminal_draws_in_place_and_ends_well(watched: list[str])
         finally:
             process.kill()
             os.close(ours)
+
+
+def test_a_table_with_nothing_to_say_takes_no_lines_anywhere() -> None:
+    blocks: list[Block] = [Line("before"), Rows((), COLUMNS), Line("after")]
+    assert plain(blocks).split() == ["before", "after"]
+    assert STYLE.sub("", drawn(blocks, width=80)).splitlines() == plain(blocks).splitlines()
