@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from urllib.request import OpenerDirector
 
 ANSWER_DEADLINE_S = 30.0
+LATER = (408, 429)  # asked too slowly, too often: worth another try
 SERVER_VARIABLE = "HEALTHCTL_SERVER"
 CA_VARIABLE = "HEALTHCTL_CA_FILE"
 TOKEN_VARIABLE = "HEALTHCTL_TOKEN_FILE"  # noqa: S105 - a variable's name
@@ -115,7 +116,7 @@ class Server:
             problem = Problem(error=str(answer.reason) or "no reason given")
         said = "; ".join(part for part in (problem.error, problem.detail, problem.todo) if part)
         words = f"{self._url}: {answer.code}: {said}"
-        if answer.code >= 500:
+        if answer.code >= 500 or answer.code in LATER:
             return Unreachable(words)
         if answer.code == 401 and not problem.todo:
             words += f"; give another token with --token-file or {TOKEN_VARIABLE}"

@@ -92,11 +92,13 @@ def test_what_is_broken_is_told_hostile_words_steer_nothing_and_a_person_s_cordo
     deadline = time.monotonic() + 60
     while (well := healthctl("status")).exit_code:  # until the scheduler has been asked
         assert time.monotonic() < deadline, well.stdout
+        time.sleep(0.3)
     assert (well.exit_code, well.stdout.splitlines()[0].startswith("default is well")) == (0, True), well.stdout
 
     assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=report("n1", fallen())).status_code == 200
     while "by rule gpu-lost" not in (broken := healthctl("status")).stdout:
         assert time.monotonic() < deadline, broken.stdout
+        time.sleep(0.3)
     assert broken.exit_code == 1, broken.stderr
     for told in ("1 open incident", "broken    n1: xid/79", "by rule gpu-lost", "healthctl nodes hold n1 'WHY'"):
         assert told in broken.stdout

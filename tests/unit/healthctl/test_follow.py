@@ -14,11 +14,11 @@ import msgspec
 
 from remediator.model.views import EventList, EventView
 
-PAUSE_AT = 3
+PAUSES = {3: 503, 5: 429}  # the answer's number, and what it is instead
 
 
 class Growing(BaseHTTPRequestHandler):
-    """An audit log with one new event in each answer; its third answer is an outage."""
+    """An audit log with one new event in each answer; now and then it is away, or asked too often."""
 
     answered = count(1)
 
@@ -28,7 +28,7 @@ class Growing(BaseHTTPRequestHandler):
         body = msgspec.json.encode(
             EventList((EventView(after + 1, 0.0, "k", "a", "t"),) if "wait_s" in self.path else ())
         )
-        self.send_response(503 if number == PAUSE_AT else 200)
+        self.send_response(PAUSES.get(number, 200))
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -67,6 +67,7 @@ def test_follow_outlasts_an_outage_misses_nothing_and_leaves_quietly(
             assert seqs == [1, 2, 3, 4]
             process.send_signal(signal.SIGINT)
             assert "503" in process.stderr.readline()
+            assert "429" in process.stderr.readline()
             assert process.wait(30) == 0
         finally:
             process.kill()
