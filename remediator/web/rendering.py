@@ -36,6 +36,16 @@ DONE: Mapping[str, str] = {
     "uncordon": "The uncordon is on its way to the scheduler.",
     "retire": "Retired: the node is no part of the cluster any more.",
     "unretire": "The node is taken back, on probation.",
+    "acknowledge": "You look after it.",
+    "note": "The note is written.",
+    "approve": "Approved: it is done as soon as guards and budgets agree.",
+    "resolve": "Resolved: the incident is closed.",
+    "reopen": "Reopened: it is decided upon anew.",
+    "cancel": "Cancelled; the rest of its plan is left to people.",
+    "mode": "The mode is set.",
+    "breaker": "The breaker is reset: nodes may be isolated again.",
+    "silence": "Silenced. The system acts all the same.",
+    "silence-end": "The silence has ended: people are told again.",
 }
 
 # state → the sign that stands beside its colour

@@ -81,7 +81,7 @@ class Visit:
         """Whether the API has a route for this."""
         return inside.find(method, path) is not None
 
-    async def ask(self, path: str, kind: type[T], **query: str | float) -> T:
+    async def ask(self, path: str, kind: type[T], /, **query: str | float) -> T:
         """What the API answers to GET, as this person.
 
         Raises:
@@ -89,7 +89,7 @@ class Visit:
         """
         return msgspec.json.decode((await self.answer(path, **query)).body, type=kind)
 
-    async def answer(self, path: str, **query: str | float) -> Response:
+    async def answer(self, path: str, /, **query: str | float) -> Response:
         """The same as it came, with its headers, and whatever it is.
 
         Raises:
@@ -97,7 +97,7 @@ class Visit:
         """
         return await inside.call(self.request, self.identity, "GET", path, query)
 
-    async def tell(self, path: str, body: msgspec.Struct | None = None, **headers: str) -> Response:
+    async def tell(self, path: str, body: msgspec.Struct | None = None, /, **headers: str) -> Response:
         """POST to the API, as this person; durable when it returns. Of headers' names, ``_`` stands for ``-``.
 
         Raises:

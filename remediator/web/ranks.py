@@ -1,0 +1,192 @@
+"""A job's ranks as people can look at them, be they eight or a hundred thousand: who needs longer than its peers. Pure.
+
+A rank's *own* time is its step without communication: in lockstep all steps take equally long, and the slow rank is the one that
+does not wait. It is compared within its pipeline stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median, median_low
+
+import msgspec
+
+from remediator.model.views_jobs import JobRank
+from remediator.web.heat import counting
+from vocabulary.wire import RankStatus
+
+RANK_CELLS_MAX, CELLS_MAX = 1024, 1600
+COLUMNS = 64
+LEVELS = (0.02, 0.05, 0.1, 0.2)  # share above the stage's median at which the next colour begins
+NOT_TOLD, NOT_ALIVE = "u", "d"
+SLOWEST_SHOWN = 20
+SAMPLE = 512  # ranks whose windows are drawn
+WINDOWS_SHOWN = 12
+
+
+class Cell(msgspec.Struct, frozen=True, gc=False):
+    """What one square stands for: `own` seconds of its slowest rank, `excess` as a share of its stage's median."""
+
+    label: str
+    column: int
+    line: int
+    level: str
+    own: float | None = None
+    excess: float | None = None
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """One pipeline stage (-1: the job tells none) in words and squares. Times are seconds, None where nobody tells."""
+
+    number: int
+    ranks: int
+    dead: int
+    nodes: int
+    own: float | None
+    slowest: float | None
+    slowest_rank: int | None
+    slowest_node: str
+    cells: tuple[Cell, ...]
+    lines: int
+
+
+class Slow(msgspec.Struct, frozen=True):
+    """One rank that needs longer than its stage's median."""
+
+    rank: int
+    node: str
+    stage: int
+    own: float
+    excess: float
+    step: int
+    phase: str
+    at: float  # UTC s
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """All of it. `unit` says what a square is."""
+
+    unit: str
+    stages: tuple[Stage, ...]
+    slowest: tuple[Slow, ...]
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Steps `first` to `last` over the ranks that told of them; seconds."""
+
+    first: int
+    last: int
+    ranks: int
+    step: float
+    slowest: float
+    own: float
+
+
+def own_s(rank: RankStatus) -> float | None:
+    """Seconds a step without communication; None where it is not told."""
+    step = rank.step_median or rank.step_seconds
+    return max(0.0, step - rank.sections_median.get("communication", 0.0)) if step > 0 else None
+
+
+def picture(ranks: Sequence[JobRank]) -> Picture:
+    """The squares and the words."""
+    by_stage: dict[int, list[JobRank]] = {}
+    for each in ranks:
+        by_stage.setdefault(each.status.pipeline_stage, []).append(each)
+    nodes = sorted({each.node for each in ranks}, key=counting)
+    pairs = sum(len({each.node for each in here}) for here in by_stage.values())
+    per_cell = 0 if len(ranks) <= RANK_CELLS_MAX else -(-pairs // CELLS_MAX)
+    place = {name: n // per_cell for n, name in enumerate(nodes)} if per_cell else {}
+    slow: list[Slow] = []
+    stages = [_stage(number, by_stage[number], place, slow) for number in sorted(by_stage)]
+    slow.sort(key=lambda each: (-each.excess, each.rank))
+    unit = "a rank" if not per_cell else "a node" if per_cell == 1 else f"{per_cell} nodes"
+    return Picture(unit, tuple(stages), tuple(slow[:SLOWEST_SHOWN]))
+
+
+def windows(ranks: Sequence[JobRank]) -> list[Window]:
+    """The newest windows of steps, oldest first, over a sample of the ranks."""
+    told: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for each in ranks[:: max(1, -(-len(ranks) // SAMPLE))]:
+        for window in each.status.windows:
+            own = window.step_s - (window.communication_s or 0.0)
+            told.setdefault((window.first, window.size), []).append((window.step_s, max(0.0, own)))
+    newest = sorted(told)[-WINDOWS_SHOWN:]
+    return [
+        Window(
+            first,
+            first + size - 1,
+            len(told[first, size]),
+            median(step for step, _ in told[first, size]),
+            max(step for step, _ in told[first, size]),
+            median(own for _, own in told[first, size]),
+        )
+        for first, size in newest
+    ]
+
+
+def level(excess: float) -> str:
+    """The colour's number, 0 for as fast as the others.
+
+    >>> [level(e) for e in (-0.5, 0.0, 0.03, 0.07, 0.15, 3.0)]
+    ['0', '0', '1', '2', '3', '4']
+    """
+    return str(sum(excess >= edge for edge in LEVELS))
+
+
+def _stage(number: int, here: list[JobRank], place: dict[str, int], slow: list[Slow]) -> Stage:
+    told = [(own, each) for each in here if each.status.alive and (own := own_s(each.status)) is not None]
+    middle = median_low([own for own, _ in told]) if told else None
+    worst = max(told, key=lambda pair: pair[0]) if told else None
+    if middle:
+        slow += [_slow(each, own, own / middle - 1) for own, each in told if own / middle - 1 >= LEVELS[0]]
+    groups: dict[object, list[JobRank]] = {}
+    for each in here:
+        groups.setdefault(place[each.node] if place else each.status.rank, []).append(each)
+    cells = [
+        _cell(n, groups[key], middle) for n, key in enumerate(sorted(groups, key=lambda key: (str(type(key)), key)))
+    ]
+    return Stage(
+        number=number,
+        ranks=len(here),
+        dead=sum(not each.status.alive for each in here),
+        nodes=len({each.node for each in here}),
+        own=middle,
+        slowest=worst[0] if worst else None,
+        slowest_rank=worst[1].status.rank if worst else None,
+        slowest_node=worst[1].node if worst else "",
+        cells=tuple(cells),
+        lines=-(-len(cells) // COLUMNS),
+    )
+
+
+def _slow(each: JobRank, own: float, excess: float) -> Slow:
+    rank = each.status
+    return Slow(rank.rank, each.node, rank.pipeline_stage, own, excess, rank.step, rank.phase, rank.at)
+
+
+def _cell(n: int, group: list[JobRank], middle: float | None) -> Cell:
+    own = max([own for each in group if (own := own_s(each.status)) is not None], default=None)
+    dead = sum(not each.status.alive for each in group)
+    excess = own / middle - 1 if own is not None and middle else None
+    shown = NOT_ALIVE if dead else NOT_TOLD if excess is None else level(excess)
+    return Cell(_label(group, dead), n % COLUMNS, n // COLUMNS, shown, own, excess)
+
+
+def _label(group: list[JobRank], dead: int) -> str:
+    names = list(dict.fromkeys(each.node for each in group))
+    who = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    what = f"rank {group[0].status.rank} on {who}" if len(group) == 1 else f"{who}, {len(group)} ranks"
+    return f"{what}, {dead} not alive" if dead else what
+
+
+def curve(points: Iterable[float], low: float, high: float, width: float, height: float) -> str:
+    """An SVG path through values that stand equally far apart.
+
+    >>> curve([1.0, 2.0], 1.0, 2.0, 100, 10)
+    'M0.0 10.0L100.0 0.0'
+    """
+    values = list(points)
+    apart, room = width / max(1, len(values) - 1), high - low or 1.0
+    spots = [f"{n * apart:.1f} {height - (value - low) / room * height:.1f}" for n, value in enumerate(values)]
+    return "M" + "L".join(spots) if spots else ""
