@@ -90,9 +90,10 @@ class Row(msgspec.Struct, frozen=True):
     broken: int
 
 
-def look(
-    records: Iterable[NodeRecord], health: Callable[[str], str], wanted: Wanted, by: str
-) -> list[tuple[str, list[Seen]]]:
+Groups = list[tuple[str, list[Seen]]]
+
+
+def look(records: Iterable[NodeRecord], health: Callable[[str], str], wanted: Wanted, by: str) -> Groups:
     """The nodes that are wanted, by the place they share, both in the order in which people count."""
     found: dict[str, list[Seen]] = {}
     for record in records:

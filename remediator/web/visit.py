@@ -47,6 +47,7 @@ class Visit:
         self.form = form
         self.now = self.service.clock.wall()
         self._links = tuple(links)
+        self._status: StatusView | None = None
 
     @property
     def service(self) -> Service:
@@ -97,6 +98,12 @@ class Visit:
         """
         return await inside.call(self.request, self.identity, "GET", path, query)
 
+    async def status(self) -> StatusView:
+        """The cluster in one look; asked once for a page."""
+        if self._status is None:
+            self._status = await self.ask("/v1/status", StatusView)
+        return self._status
+
     async def tell(self, path: str, body: msgspec.Struct | None = None, /, **headers: str) -> Response:
         """POST to the API, as this person; durable when it returns. Of headers' names, ``_`` stands for ``-``.
 
@@ -119,7 +126,7 @@ class Visit:
         return RedirectResponse(target, 303, rendering.HEADERS)
 
     async def _around(self, title: str, now: float) -> dict[str, Any]:
-        status = await self.ask("/v1/status", StatusView)
+        status = await self.status()
         here = self.request.url.path
         return {
             **bare(self.request, title, now),

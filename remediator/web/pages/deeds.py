@@ -6,7 +6,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from remediator.api.service import Refusal
-from remediator.model.views import HoldWish, NodeView, StatusView, Words
+from remediator.model.views import HoldWish, NodeView, Words
 from remediator.model.views_jobs import JobView
 from remediator.web.deeds import DEEDS, Deed
 from remediator.web.visit import Visit
@@ -51,7 +51,7 @@ def _deed(visit: Visit) -> Deed:
 
 async def _form(visit: Visit, deed: Deed, wrong: str = "", code: int = 200) -> Response:
     node = await visit.ask(f"/v1/nodes/{visit.node}", NodeView)
-    status = await visit.ask("/v1/status", StatusView)
+    status = await visit.status()
     jobs = []
     for name in node.jobs:
         try:

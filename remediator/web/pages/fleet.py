@@ -15,6 +15,7 @@ from remediator.model.records import Answer, Incident, IncidentState
 from remediator.model.views_work import AwaitingList
 from remediator.web import heat
 from remediator.web.progress import doing
+from remediator.web.recent import Recent
 from remediator.web.rendering import HEADERS
 from remediator.web.visit import Visit
 
@@ -95,5 +96,10 @@ def _words(wanted: heat.Wanted) -> dict[str, str]:
     return {name: word for name, word in words.items() if word} | ({"broken": "1"} if wanted.broken else {})
 
 
-def _groups(visit: Visit, wanted: heat.Wanted, by: str) -> list[tuple[str, list[heat.Seen]]]:
-    return heat.look(visit.service.engine.snapshot.nodes.values(), visit.health, wanted, by)
+def _groups(visit: Visit, wanted: heat.Wanted, by: str) -> heat.Groups:
+    state = visit.request.app.state
+    if not hasattr(state, "fleet_looked_at"):
+        state.fleet_looked_at = Recent(visit.service.clock.monotonic)
+    looked_at: Recent[heat.Groups] = state.fleet_looked_at
+    records = visit.service.engine.snapshot.nodes.values()
+    return looked_at.get((wanted, by), lambda: heat.look(records, visit.health, wanted, by))

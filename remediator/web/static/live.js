@@ -2,8 +2,9 @@
 import { countAges } from "./ages.js";
 import { morph } from "./morph.js";
 
-const PAUSE_MS = 1500; // between two fetches, at least; and so many times as long as the last one took
-const TIMES_AS_LONG = 5;
+const PAUSE_MS = 3000; // between two fetches, at least; and so many times as long as the last one took
+const TIMES_AS_LONG = 20; // many may look, and the one that answers also decides
+const SOON_MS = 1500;
 const GATHER_MS = 300; // lines of the log come in groups
 const ANYWAY_MS = 20000; // what has no line in the log changes too: a node that falls silent
 const STALE_MS = 45000;
@@ -66,7 +67,7 @@ export async function refresh() {
   earliest = Date.now() + Math.max(PAUSE_MS, (Date.now() - begun) * TIMES_AS_LONG);
   mark();
   const awaited = document.querySelector("[data-soon]") !== null && (awaits -= 1) > 0;
-  plan(failed ? earliest + FAILED_MS : awaited ? earliest : Date.now() + ANYWAY_MS);
+  plan(failed ? earliest + FAILED_MS : awaited ? Date.now() + SOON_MS : Date.now() + ANYWAY_MS);
 }
 
 function show(fresh) {
@@ -119,7 +120,7 @@ export function startLive() {
   follow(path);
   plan(Date.now() + ANYWAY_MS);
   setInterval(mark, 1000);
-  if (document.querySelector("[data-soon]") !== null) plan(Date.now() + PAUSE_MS); // something was asked for that comes later
+  if (document.querySelector("[data-soon]") !== null) plan(Date.now() + SOON_MS); // something was asked for that comes later
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) unfollow();
     else {

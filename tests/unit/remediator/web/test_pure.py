@@ -18,6 +18,7 @@ from remediator.model.views import Awaited, IncidentView, StepView
 from remediator.model.views_telemetry import SeriesView
 from remediator.web import blocks, heat, origin, plots, rendering
 from remediator.web.progress import doing, to_come
+from remediator.web.recent import FRESH_S, KEPT_MAX, Recent
 
 NAMES = st.text("abc-019", min_size=1, max_size=8)
 RECORDS = st.dictionaries(
@@ -200,3 +201,18 @@ def test_no_block_is_lost_by_being_said_together(sentences: list[str]) -> None:
     said = [words for block in blocks.folded(sentences) for words in (block.several or (block.text,))]
     assert set(said) >= {words for words in sentences if words.startswith("inc-")}
     assert len(blocks.folded(sentences)) <= len(set(sentences)) or not sentences
+
+
+def test_what_is_dear_is_worked_out_once_a_second() -> None:
+    now, worked = [0.0], []
+    recent: Recent[int] = Recent(lambda: now[0])
+
+    def work(key: str) -> int:
+        return recent.get(key, lambda: len(worked.append(key) or worked))  # type: ignore[func-returns-value]  # counts
+
+    assert [work("a"), work("a"), work("b"), work("a")] == [1, 1, 2, 1]
+    now[0] = FRESH_S
+    assert work("a") == 3
+    for n in range(KEPT_MAX):
+        work(str(n))
+    assert work("a") == len(worked)  # what is kept is bounded
