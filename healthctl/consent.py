@@ -47,7 +47,11 @@ class Consent:
         if self._dry_run:
             screen.say(f"nothing was done: this is what '{what}' would touch")
             return False
-        if not click.confirm(f"{clean(what)}?", default=False):
+        try:
+            agreed = click.confirm(f"{clean(what)}?", default=False)
+        except click.Abort:  # Ctrl-C, or the terminal is gone
+            agreed = False
+        if not agreed:
             raise Failure("nothing was done")
         return True
 

@@ -87,6 +87,7 @@ class Redrawn(Screen):
     def __init__(self, form: Form, *, color: bool, every_s: float) -> None:
         super().__init__(form, color=color)
         self._every_s = every_s
+        self._last = ""  # what was drawn last, with its time
 
     def repeat(self, draw: Callable[[], object]) -> None:
         """Draw for ever; an outage is said and waited out. Ctrl-C is how this ends, and no failure."""
@@ -99,19 +100,28 @@ class Redrawn(Screen):
             time.sleep(self._every_s)
 
     def _say_trouble(self, trouble: Unreachable) -> None:
-        words = f"{moment(time.time())}  {clean(trouble.message)}; trying again every {self._every_s:g} s"
-        if self.is_terminal and not self.is_document:
-            self._write(f"! {words}")
+        """On a terminal above what was known last, which is from before."""
+        words = f"{clean(trouble.message)}; trying again every {self._every_s:g} s"
+        if self._in_place:
+            since = f"\n\nas of {self._last}" if self._last else ""
+            self._draw(f"! {moment(time.time())}: {words}{since}")
         else:
-            click.echo(f"healthctl: {words}", err=True)
+            click.echo(f"healthctl: {moment(time.time())}: {words}", err=True)
 
     def _write(self, text: str) -> None:
-        if self.is_terminal and not self.is_document:
-            text = in_place(f"{moment(time.time())}, every {self._every_s:g} s\n\n{text}")
-            click.echo(text, nl=False, color=True)
-            sys.stdout.flush()
+        if self._in_place:
+            self._last = f"{moment(time.time())}, every {self._every_s:g} s\n\n{text}"
+            self._draw(self._last)
         else:
             super()._write(text)
+
+    @property
+    def _in_place(self) -> bool:
+        return self.is_terminal and not self.is_document
+
+    def _draw(self, text: str) -> None:
+        click.echo(in_place(text), nl=False, color=True)
+        sys.stdout.flush()
 
 
 def in_place(text: str) -> str:

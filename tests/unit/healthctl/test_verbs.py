@@ -65,7 +65,7 @@ def test_what_only_stops_or_says_something_is_done_at_once(asking: Run, verb: st
     assert [posted for posted, _ in POSTED] == [path]
 
 
-@pytest.mark.parametrize(("answer", "code", "posted"), [(b"y\n", 0, 1), (b"n\n", 3, 0), (b"\n", 3, 0)])
+@pytest.mark.parametrize(("answer", "code", "posted"), [(b"y\n", 0, 1), (b"n\n", 3, 0), (b"\n", 3, 0), (b"\x04", 3, 0)])
 def test_at_a_terminal_a_person_is_asked(
     serve: Callable[..., str], token_file: Path, answer: bytes, code: int, posted: int
 ) -> None:
