@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from remediator.act.webhooks.telling import Telling
 from remediator.api.fleet_metrics import SHOWN_MAX, fleet
 from remediator.decide.budget import Budget
 from remediator.engine import Snapshot
@@ -170,3 +172,18 @@ def test_the_mode_on_the_page_is_the_one_in_force(tmp_path: Path) -> None:
         assert 'remediator_mode{mode="observe"} 1.0' in centre.call("GET", "/metrics").body.decode()
     finally:
         centre.close()
+
+
+def test_the_page_of_a_centre_that_has_just_begun(golden: Callable[[str, str], None], tmp_path: Path) -> None:
+    centre = Inside(tmp_path, alerts=Telling(webhooks=("http://127.0.0.1:9/",)))
+    try:
+        page = centre.call("GET", "/metrics").body.decode()
+    finally:
+        centre.close()
+    of_the_fleet = set(re.findall(r"^# TYPE (\S+)", page_of(snapshot()), re.MULTILINE))
+    rows = []
+    for row in page.partition("# HELP remediator_audit_events_total")[0].splitlines():  # the counters are shown above
+        name = re.match(r"(?:# (?:HELP|TYPE) )?(\w+)", row)
+        if name is not None and name[1] not in of_the_fleet:
+            rows.append(re.sub(r"^(remediator_batch_age_seconds) .*", r"\1 0.0", row))
+    golden("remediator/centre.prom", "".join(f"{row}\n" for row in rows))
