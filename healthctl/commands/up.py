@@ -8,6 +8,7 @@ import shlex
 import signal
 import socket
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from healthctl.exits import Exit, Failure, extra
 from healthctl.output import clean, facts
 
 if TYPE_CHECKING:
+    from healthctl.doctor.advice import Advice
     from healthctl.up.home import Home, Ports
     from remediator.model.views import NodeView, StatusView
 
@@ -83,6 +85,7 @@ def _run(home: Home, url: str, node: str, over: threading.Event, *, known: bool)
     from healthctl.server import Server
     from healthctl.supervised.programs import ProgramError, Programs
     from healthctl.up.cluster import OneMachine
+    from healthctl.up.lacking import has_gpus, lacking
     from remediator.model.views import StatusView
 
     click.echo(f"starting in {home.path}{', which has a history' if known else ''} …", err=True)
@@ -91,10 +94,11 @@ def _run(home: Home, url: str, node: str, over: threading.Event, *, known: bool)
         try:
             machine.start()
             server = Server(url, home.token_file.read_text().strip())
-            found = machine.first_word(server, node)
+            missing = list(lacking(home.healthd_config))  # while they start
+            found = machine.first_word(server, node, with_gpus=has_gpus(missing))
             if found is not None:
                 click.echo(_page(home, url, found, _mode(server.get("/v1/status", StatusView))))
-                _lacking(home)
+                _tell(missing)
                 click.echo("\nCtrl-C ends both.")
             for sentence in machine.watch():
                 click.echo(f"healthctl: {clean(sentence)}", err=True)
@@ -139,13 +143,11 @@ def _page(home: Home, url: str, node: NodeView, mode: str) -> str:
 def _gpus(node: NodeView) -> str:
     names = sorted({gpu.name for gpu in node.gpus})
     count = len(node.gpus)
-    return f"{count} GPU{'' if count == 1 else 's'} ({', '.join(names)})" if count else "no GPU seen yet"
+    return f"{count} GPU{'' if count == 1 else 's'} ({', '.join(names)})" if count else "no GPU told of"
 
 
-def _lacking(home: Home) -> None:
-    from healthctl.up.lacking import lacking
-
-    for advice in lacking(home.healthd_config):
+def _tell(missing: Iterable[Advice]) -> None:
+    for advice in missing:
         click.echo(f"\n{clean(f'{advice.state.value}: {advice.part}: {advice.found}')}")
         for text in (advice.why, advice.todo):
             if text:

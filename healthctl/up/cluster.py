@@ -16,7 +16,7 @@ from healthctl.up.home import Home
 from remediator.model.views import NodeView
 
 READY_DEADLINE_S = 60.0
-SETTLE_S = 10.0  # a driver may take seconds to start; until then nobody knows what this node is
+SETTLE_S = 20.0  # a driver may take seconds to start; until then nobody knows what this node is
 LOOK_S = 0.2
 RESTARTS_MAX, WITHIN_S = 5, 60.0
 PROGRAMS = ("remediator", "healthd")
@@ -45,8 +45,8 @@ class OneMachine:
             argv = [sys.executable, "-m", *module[name], "--config", str(config[name])]
             self._programs.start(name, argv, env=env, restart=True)
 
-    def first_word(self, server: Server, node: str) -> NodeView | None:
-        """The node as the centre sees it once it has reported; None if we are to end before.
+    def first_word(self, server: Server, node: str, *, with_gpus: bool) -> NodeView | None:
+        """The node as the centre sees it once it has reported, its GPUs too where it has some; None if we are to end before.
 
         Raises:
             Failure: a program does not stay up, or nothing was reported in time; names the log.
@@ -63,7 +63,8 @@ class OneMachine:
                 found = None  # it does not listen yet, or has not heard of the node
             if found is not None and found.last_seen is not None:
                 heard_at = heard_at or time.monotonic()
-                if found.health != "unknown" or found.findings or time.monotonic() > heard_at + SETTLE_S:
+                whole = bool(found.gpus) and found.health != "unknown"
+                if whole or not with_gpus or time.monotonic() > heard_at + SETTLE_S:
                     return found
             if heard_at is None and time.monotonic() > deadline:
                 raise Failure(f"{node} did not report within {READY_DEADLINE_S:g} s; look into {self._home.log_dir}")

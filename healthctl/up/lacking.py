@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from healthctl.doctor.advice import Advice, State, absent
@@ -20,3 +20,8 @@ def lacking(healthd_config: Path) -> Iterator[Advice]:
     if importlib.util.find_spec("torch") is None:
         why = "without it no preflight runs, so nothing can prove a GPU fit"
         yield absent("PyTorch", "not installed beside healthctl", why, "pip install 'gpu-healthd[preflight]'")
+
+
+def has_gpus(advice: Sequence[Advice]) -> bool:
+    """Whether the driver answered and knows a GPU, as far as what is lacking tells."""
+    return not any(a.part == "NVML" or (a.part == "GPUs" and a.state is State.ABSENT) for a in advice)

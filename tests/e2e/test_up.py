@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from healthctl.supervised.supervisor import descendants
-from tests.e2e.healthd_node import eventually
+from tests.e2e.healthd_node import eventually, fake_nvml
 
 HEALTHCTL = [sys.executable, "-m", "healthctl"]
 DEADLINE_S = 90
@@ -25,11 +25,11 @@ DEADLINE_S = 90
 class Up:
     """One `healthctl up`, its words, and the programs below it."""
 
-    def __init__(self, place: Path, *options: str) -> None:
+    def __init__(self, place: Path, *options: str, **variables: str) -> None:
         self.directory = place / "state"
         self.said = place / "said"
         argv = [*HEALTHCTL, "up", "--dir", str(self.directory), "--node", "alone", *options]
-        env = {key: value for key, value in os.environ.items() if not key.startswith("HEALTHCTL_")}
+        env = {key: value for key, value in os.environ.items() if not key.startswith("HEALTHCTL_")} | variables
         with self.said.open("wb") as out:
             self.process = subprocess.Popen(argv, stdout=out, stderr=out, env=env)
 
@@ -60,8 +60,8 @@ def bring_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
     place = tmp_path_factory.mktemp("u")
     ups: list[Up] = []
 
-    def start(*options: str) -> Up:
-        ups.append(Up(place, *options))
+    def start(*options: str, **variables: str) -> Up:
+        ups.append(Up(place, *options, **variables))
         return ups[-1]
 
     yield start
@@ -71,7 +71,9 @@ def bring_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
 
 
 @pytest.mark.timeout(3 * DEADLINE_S)
-def test_a_machine_comes_up_as_a_cluster_of_one_and_goes_on_where_it_ended(bring_up: Callable[..., Up]) -> None:
+def test_a_machine_comes_up_as_a_cluster_of_one_and_goes_on_where_it_ended(
+    bring_up: Callable[..., Up], nvml_library: Path, tmp_path: Path
+) -> None:
     first = bring_up()
     url, token_file = first.variable("HEALTHCTL_SERVER"), Path(first.variable("HEALTHCTL_TOKEN_FILE"))
     assert requests.get(f"{url}/healthz", timeout=20).ok
@@ -95,11 +97,14 @@ def test_a_machine_comes_up_as_a_cluster_of_one_and_goes_on_where_it_ended(bring
     assert first.end() == 0, first.said.read_text()
     eventually(lambda: not [pid for pid in below if Path(f"/proc/{pid}").exists()], "everything below it ended")
 
-    again = bring_up()
+    (tmp_path / "libnvidia-ml.so.1").symlink_to(nvml_library)  # by now a driver was installed
+    fake_nvml().write_scenario(tmp_path / "scenario", ["gpus 8"])
+    again = bring_up(LD_LIBRARY_PATH=str(tmp_path), FAKE_NVML_SCENARIO=str(tmp_path / "scenario"))
     assert Path(again.variable("HEALTHCTL_TOKEN_FILE")).read_text() == token
     status = json.loads(again.ask("status", "-o", "json").stdout)
     assert status["epoch"] == 2, "the same database, the next term"
     assert "recommend, set by" in again.said.read_text(), "it says what is, not what is usual"
+    assert "8 GPUs" in again.said.read_text()
     assert again.end(signal.SIGTERM) == 0
 
 
