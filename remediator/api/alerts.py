@@ -30,6 +30,7 @@ from remediator.store.deliveries import DeliveryStore
 
 ALERTS_LISTED, ALERTS_MAX = 200, 1000
 SILENCED = "silenced"
+SILENCES_MAX = 1000
 
 
 async def show(request: Request) -> Response:
@@ -94,6 +95,9 @@ async def silence(request: Request) -> Response:
         raise Refusal(400, f"'until' is {wish.until:.0f}, and that is over", "give UTC seconds that are to come")
     if not wish.text.strip():
         raise Refusal(400, "the reason is empty", 'send {"text": …}: others will want to know')
+    known = silences(service.engine.snapshot.standing)
+    if len(known) >= SILENCES_MAX:
+        raise Refusal(409, f"there are {len(known)} silences already", "end some, or use wider patterns")
     admit(service)
     named = "\x1f".join((actor, wish.match, wish.kinds, repr(wish.until), wish.text))
     name = f"sil-{hashlib.sha256(named.encode()).hexdigest()[:10]}"

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from remediator.api.access import NAME_MAX
 from remediator.api.render import action_view, event_view
 from remediator.api.render_jobs import NOWHERE, gpu_key, gpus, job, jobs
 from remediator.api.render_watch import lemons, stragglers
@@ -68,6 +69,8 @@ async def show_gpus(request: Request) -> Response:
         after = gpu_key(text) if text else NOWHERE
     except ValueError:
         raise Refusal(400, f"after is {text!r}", "give the last GPU's NODE/INDEX, like gpu-17/3") from None
+    if len(pattern) > NAME_MAX:
+        raise Refusal(400, f"node is longer than {NAME_MAX} characters", "no node has so long a name")
     plain = not set("*?[") & set(pattern)
     if plain and pattern not in service.engine.snapshot.nodes:
         raise Refusal(404, f"no node {pattern} has ever reported", "see 'healthctl nodes list'")

@@ -23,9 +23,10 @@ from remediator.model.inputs import (
     SilenceEnded,
 )
 from remediator.model.plan import Mode
-from remediator.model.records import Action, ActionState, IncidentState
+from remediator.model.records import Action, ActionState, Answer, IncidentState
 from remediator.model.standing import MODE, AlertSilence, ModeSaid
 from remediator.pipeline import handle
+from remediator.replay import replayed
 from remediator.standing import silenced, silences
 from remediator.state import ClusterState
 from remediator.store.journal import Journal
@@ -305,6 +306,15 @@ def test_killed_anywhere_people_s_words_stand_and_nothing_is_done_twice(database
     assert not [
         action for action in expected[1].values() if action.verb in (CORDON, UNCORDON) and not action.state.final
     ]
+
+
+def test_the_record_replayed_gives_the_same_decisions() -> None:
+    rules, state, made = settings(mode=Mode.RECOMMEND), ClusterState(), []
+    for item in TOLD:
+        handle(state, item, rules)
+        made += state.take_changes().decisions.values()
+    assert replayed(TOLD, rules) == made
+    assert [decision.answer for decision in made] == [Answer.ACT]
 
 
 def test_an_order_that_is_cancelled_leaves_the_others_of_its_job_too() -> None:

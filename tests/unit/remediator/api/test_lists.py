@@ -220,6 +220,7 @@ def test_what_blocks_is_told_in_words(centre: Inside) -> None:
         ("/v1/gpus?node=n2", 404),
         ("/v1/gpus?node=n*", 200),
         ("/v1/gpus?limit=0", 400),
+        (f"/v1/gpus?node={'*a' * 200}", 400),
         ("/v1/gpus?after=n1/x", 400),
         ("/v1/jobs/none", 404),
         ("/v1/actions?state=odd", 400),
