@@ -127,7 +127,7 @@ def test_every_kind_that_can_be_reported_is_there_with_an_answer() -> None:
         if check not in {"xid", "sxid"}:
             assert kind in documented or (kind.endswith("/*") and check in checks), kind
     text = (FOLDER / "findings.md").read_text()
-    rows = re.findall(r"^\| `([a-z_0-9]+/[a-z_0-9*]+)` \|.* \| (.*?) \|$", text, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z_0-9]+/[a-z_0-9*-]+)` \|.* \| (.*?) \|$", text, re.MULTILINE)
     assert len(rows) > 150
     assert [kind for kind, rule in rows if not rule] == []
     assert all(f"| `{rule.name}` |" in text for rule in policy.rules)

@@ -16,6 +16,7 @@ from healthctl.known_kinds import known_kinds
 from healthd.grammar.families import FAMILIES
 from remediator.decide.match import FITS, misfit_of_finding, names
 from remediator.decide.policy import Policy, Rule
+from remediator.detect.stragglers.verdict import Kind as Straggler
 from remediator.playbook.load import SHIPPED, load_policy
 from tools.reference.markdown import code, head, joined, prose, table
 from vocabulary.catalogue_file import load_catalogue
@@ -37,14 +38,17 @@ ABOUT = (
     ),
 )
 _ROW = re.compile(r"^\| (?P<kinds>`[a-z].*?) \| (?P<says>.*?) \| .* \|$", re.MULTILINE)
-_SEVERITY = re.compile(r"\b(fatal|error|warning|info|unclassified)\b(?:: )?")
+_SEVERITY = re.compile(
+    r"(?:^|(?<=\()|(?<=else )|(?<=: ))(fatal|error|warning|info|unclassified)\b(?=:|$| if|,|\)|;)(?:: )?"
+)
+_NAMES_A_NODE = (Severity.WARNING, Severity.ERROR)  # as an error once a second witness agrees
 
 
 class Kind(NamedTuple):
     """One kind as it is documented."""
 
     name: str
-    severity: Severity
+    severities: tuple[Severity, ...]
     meaning: str
 
 
@@ -52,7 +56,7 @@ def page() -> str:
     """docs/reference/findings.md."""
     policy = load_policy([SHIPPED])
     lines = [*head("Findings", *ABOUT), "## Kinds", ""]
-    rows = [[code(k.name), k.severity.value, prose(k.meaning), _answers(policy, k)] for k in kinds()]
+    rows = [[code(k.name), _words(k.severities), prose(k.meaning), _answer(policy, k)] for k in kinds()]
     lines += table(["finding", "severity", "meaning", "rule"], rows)
     lines += ["## The driver's numbers", ""]
     lines += table(["finding", "severity", "rule"], _numbers(policy))
@@ -78,17 +82,43 @@ def kinds() -> list[Kind]:
 def _of_grammar() -> Iterator[Kind]:
     for family in FAMILIES:
         for form in (form for form in family.forms if not form.clears):
-            yield Kind(f"{family.check}/{form.code}", form.severity, form.summary)
+            yield Kind(f"{family.check}/{form.code}", (form.severity,), form.summary)
 
 
 def _of_centre() -> Iterator[Kind]:
-    yield Kind("node/silent", Severity.WARNING, "the centre has not heard of the node for silence.after_s")
-    yield Kind("preflight/failed", Severity.ERROR, "a preflight that no order asked for failed")
-    yield Kind("preflight/inconclusive", Severity.INFO, "such a preflight came to no conclusion")
-    yield Kind("preflight/misconfigured", Severity.INFO, "such a preflight lacks what a person must put right")
-    yield Kind("straggler/*", Severity.WARNING, "a rank, node, stage or link slows a job; the code says which")
-    yield Kind("hang/*", Severity.ERROR, "a job stands still; the code says why")
-    yield Kind("lemon/*", Severity.WARNING, "a node fails jobs again and again although its checks pass")
+    yield Kind("node/silent", (Severity.WARNING,), "the centre has not heard of the node for `silence.after_s`")
+    yield Kind("preflight/failed", (Severity.ERROR,), "a preflight that no order asked for failed")
+    yield Kind("preflight/inconclusive", (Severity.INFO,), "such a preflight came to no conclusion")
+    yield Kind("preflight/misconfigured", (Severity.INFO,), "such a preflight lacks what a person must put right")
+    for kind, meaning in _SLOW.items():
+        recorded = () if kind in {Straggler.NODE, Straggler.GPU} else (Severity.INFO,)
+        named = _NAMES_A_NODE if kind in _CULPRITS else ()
+        yield Kind(f"straggler/{kind.value}", (*recorded, *named), meaning)
+    yield Kind("hang/stuck_compute", _NAMES_A_NODE, "a job stands still: a rank has not arrived where the others wait")
+    yield Kind("hang/dead_rank", _NAMES_A_NODE, "a job stands still: a rank died")
+    yield Kind(
+        "hang/network", (Severity.WARNING,), "a job stands still: all ranks are in a collective that does not end"
+    )
+    yield Kind("hang/nobody", (Severity.WARNING,), "a job stands still, and no single rank can be named")
+    yield Kind("lemon/watched", (Severity.INFO,), "a node fails more often than chance explains; it is watched")
+    yield Kind("lemon/suspected", (Severity.WARNING,), "a node is likely a lemon: it should be tested")
+    yield Kind(
+        "lemon/confirmed", (Severity.ERROR,), "a node is almost surely a lemon: it should be repaired or replaced"
+    )
+
+
+_CULPRITS = {Straggler.NODE, Straggler.GPU, Straggler.LINK, Straggler.HOST_IO}
+_SLOW = {
+    Straggler.NODE: "a node slows a job; an error where its own findings agree and leaving pays",
+    Straggler.GPU: "the same, one GPU",
+    Straggler.LINK: "the same, a link; recorded where it cannot be told whose",
+    Straggler.HOST_IO: "a node waits for data; recorded where all of a job's do",
+    Straggler.STAGE: "a stage has more work than the others; no node is to blame",
+    Straggler.DATA: "ranks work on sequences of unequal length; no node is to blame",
+    Straggler.GC: "ranks collect garbage, one after the other; no node is to blame",
+    Straggler.APPLICATION: "the program keeps single ranks from their work; no node is to blame",
+    Straggler.GLOBAL: "all ranks became slower at once; no node is to blame",
+}
 
 
 def _of_checks() -> Iterator[Kind]:
@@ -103,15 +133,15 @@ def _of_checks() -> Iterator[Kind]:
             for word in group:
                 check, _, after = word.partition("/") if "/" in word else (check, "", word)
                 if check and after and check not in by_line and check not in {"xid", "sxid", "preflight"}:
-                    yield Kind(f"{check}/{after.replace('N', '*')}", _severity(said, says), _meaning(said, check))
+                    yield Kind(f"{check}/{after.replace('N', '*')}", _severities(said, says), _meaning(said, check))
 
 
-def _severity(said: str, says: list[str]) -> Severity:
-    """The one that is named here, or else the last that was named before, in the same row."""
+def _severities(said: str, says: list[str]) -> tuple[Severity, ...]:
+    """Those that are named here, or else the last that was named before, in the same row."""
     for text in (said, *reversed(says[: says.index(said)])):
-        found = _SEVERITY.search(text)
+        found = {Severity(word) for word in _SEVERITY.findall(text)}
         if found:
-            return Severity(found[1])
+            return tuple(each for each in Severity if each in found)
     raise ValueError(f"{HEALTHD.name}: no severity in {said!r}")
 
 
@@ -129,19 +159,29 @@ def _about(check: str) -> str:
 
 
 def _numbers(policy: Policy) -> Iterator[list[str]]:
-    known = known_kinds(load_catalogue())
-    for kind, severities in known.items():
-        if kind.startswith("xid/"):
-            ordered = sorted(severities, key=list(Severity).index)
-            answers = dict.fromkeys(_answers(policy, Kind(kind, severity, "")) for severity in ordered)
-            yield [code(kind), ", ".join(severity.value for severity in ordered), " or ".join(answers)]
+    for name, found in known_kinds(load_catalogue()).items():
+        if name.startswith("xid/"):
+            kind = Kind(name, tuple(each for each in Severity if each in found), "")
+            yield [code(name), _words(kind.severities), _answer(policy, kind)]
 
 
-def _answers(policy: Policy, kind: Kind) -> str:
+def _words(severities: tuple[Severity, ...]) -> str:
+    return ", ".join(severity.value for severity in severities)
+
+
+def _answer(policy: Policy, kind: Kind) -> str:
+    """Which rule answers; where that depends on the severity, for each."""
+    answers = {severity: _answers(policy, kind.name, severity) for severity in kind.severities}
+    if len(set(answers.values())) == 1:
+        return next(iter(answers.values()))
+    return "; ".join(f"{severity.value}: {answer}" for severity, answer in answers.items())
+
+
+def _answers(policy: Policy, kind: str, severity: Severity) -> str:
     """The rule that answers, after those that answer before it on a condition."""
     before: list[str] = []
     for rule in policy.rules:
-        if not names(rule.match, kind.name) or not any(_fits(rule, kind, part) for part in ComponentKind):
+        if not names(rule.match, kind) or not any(_fits(rule, kind, severity, part) for part in ComponentKind):
             continue
         if rule.match.unconditional and not rule.match.components:
             shown = [code(rule.name), *([f"({', '.join(map(code, before))})"] if before else [])]
@@ -150,16 +190,16 @@ def _answers(policy: Policy, kind: Kind) -> str:
     return f"({', '.join(map(code, before))})" if before else ""
 
 
-def _fits(rule: Rule, kind: Kind, part: ComponentKind) -> bool:
+def _fits(rule: Rule, kind: str, severity: Severity, part: ComponentKind) -> bool:
     """Whether the rule may answer such a finding, whatever evidence it asks for."""
-    check, _, what = kind.name.partition("/")
+    check, _, what = kind.partition("/")
     finding = Finding(
         id="f",
         node="n",
         component=Component(part, name="c"),
         check=check,
         code=what,
-        severity=kind.severity,
+        severity=severity,
         summary="",
         first_seen=0.0,
         last_seen=0.0,
