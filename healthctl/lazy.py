@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from healthctl.exits import Failure
 
-EXTRAS = "remediator,analyze,preflight,nvhcd"
+EXTRAS = "remediator,analyze,preflight,nvhcd,terminal"
 
 
 class LazyGroup(click.Group):
@@ -36,6 +36,17 @@ class LazyGroup(click.Group):
             raise Failure(f"'{cmd_name}' needs the module {error.name}, which is not here; {todo}") from error
         assert isinstance(command, click.Command)  # noqa: S101 - the tables are ours
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; who mistypes is told what is near."""
+        if args and args[0] not in self.table and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], self.table, 3)
+            ctx.fail(f"No such command '{args[0]}'." + (f" Did you mean {' or '.join(near)}?" if near else ""))
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Commands by the table, without importing any of them; then options."""

@@ -89,6 +89,10 @@ def test_help_lists_every_command_and_the_exit_codes(healthctl: Run) -> None:
 
 def test_an_unknown_command_is_wrong_usage(healthctl: Run) -> None:
     assert healthctl("bogus").exit_code == 2
+    mistyped = healthctl("statsu")
+    assert (mistyped.exit_code, mistyped.stdout) == (2, "")
+    assert "Did you mean status?" in mistyped.stderr
+    assert "Did you mean" not in healthctl("\x1b[2J").stderr
 
 
 def test_the_version_is_that_of_the_package(healthctl: Run) -> None:
