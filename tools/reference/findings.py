@@ -110,8 +110,8 @@ def _of_centre() -> Iterator[Kind]:
 _CULPRITS = {Straggler.NODE, Straggler.GPU, Straggler.LINK, Straggler.HOST_IO}
 _SLOW = {
     Straggler.NODE: "a node slows a job; an error where its own findings agree and leaving pays",
-    Straggler.GPU: "the same, one GPU",
-    Straggler.LINK: "the same, a link; recorded where it cannot be told whose",
+    Straggler.GPU: "one GPU slows a job; an error where its node's own findings agree and leaving pays",
+    Straggler.LINK: "a link slows a job; recorded where it cannot be told whose",
     Straggler.HOST_IO: "a node waits for data; recorded where all of a job's do",
     Straggler.STAGE: "a stage has more work than the others; no node is to blame",
     Straggler.DATA: "ranks work on sequences of unequal length; no node is to blame",
