@@ -15,6 +15,7 @@ from remediator.model.records import Decision
 from remediator.store.database import words_of
 from remediator.store.export import Line, exported
 from remediator.store.journal import Journal, StoreError
+from remediator.store.upgrade import is_current
 
 
 class Record:
@@ -68,7 +69,10 @@ def opened(place: str) -> Iterator[Record]:
         return
     try:
         with contextlib.closing(Journal(place, create=False)) as journal:
-            journal.prepare()
+            with journal.engine.connect() as db:
+                if not is_current(db):  # to read a record must not change it
+                    todo = "start this version's remediator on it once, or work on a copy that it was started on"
+                    raise Failure(f"{journal.url}: an older version wrote it; {todo}")
             yield Record(str(journal.url), lambda: exported(journal.engine, 0.0))
     except (StoreError, SQLAlchemyError) as error:
         raise Failure(words_of(error), Exit.USAGE) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,6 +104,11 @@ def test_where_there_is_nothing_to_replay_it_says_so(healthctl: Run, tmp_path: P
     config = tmp_path / "remediator.yaml"
     config.write_text(f"database: sqlite:///{tmp_path}/r.db\n")
     assert healthctl("replay", "--config", str(config)).exit_code == 2
+    (tmp_path / "r.db").touch()
+    done = healthctl("replay", "--config", str(config))
+    assert (done.exit_code, "an older version wrote it" in done.output) == (3, True)
+    with contextlib.closing(sqlite3.connect(tmp_path / "r.db")) as db:
+        assert db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,), "to read it makes no tables"
     with journal_of(config) as journal:
         journal.prepare()
     done = healthctl("replay", "--config", str(config))
