@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from healthctl.exits import Exit, Failure
 from healthd.launcher.backend import Backend, BackendError
 from healthd.launcher.gate import DEFAULT_SOCKET
 from healthd.launcher.job import Job
@@ -142,7 +143,7 @@ def launch(*, backend: str, node_names: str, events: Path | None, command: tuple
             shape["max_restarts"] = 0  # the Job's controller starts the next attempt, perhaps on another node
         sys.exit(Launcher(_job(command, chosen.nodes(), **shape), chosen, journal, clock).run())
     except BackendError as error:
-        raise click.ClickException(str(error)) from error
+        raise Failure(str(error), Exit.PROBLEM) from error
 
 
 def _job(  # the rest of the options, by name
