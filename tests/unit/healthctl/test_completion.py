@@ -8,10 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import click
 import pytest
 from click.testing import Result
+from hypothesis import given
+from hypothesis import strategies as st
 
 from healthctl import completing
 from healthctl.commands.completion import SHELLS
@@ -96,6 +99,17 @@ def test_names_of_nodes_come_from_the_server(centre: SmallCentre) -> None:
 def test_incidents_come_with_their_titles_and_nothing_steers_the_terminal(centre: SmallCentre) -> None:
     (only,) = ask("inc", completing.incident_ids)
     assert (only.value, only.help) == ("inc-1", "bad\\x1b[2J")
+
+
+LETTERS = "-.0189AZ_az"
+names = st.text(LETTERS, min_size=1, max_size=8)
+
+
+@given(names, st.text(LETTERS, max_size=4), names)
+def test_the_server_is_asked_from_just_before_the_first_name_that_fits(begin: str, rest: str, other: str) -> None:
+    before = unquote(completing._before(begin))
+    assert before < begin + rest, "every name that fits comes after it"
+    assert other < before or other >= begin or other.startswith(begin), "and none that does not fit lies between"
 
 
 @pytest.mark.parametrize("server", ["", "ftp://x", "http://127.0.0.1:9", "http://[", "no url"])
