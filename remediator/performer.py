@@ -10,6 +10,7 @@ import contextlib
 import logging
 import queue
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from remediator.act.deeds import Deeds
@@ -60,6 +61,7 @@ class Performer:
         self._poll_busy_s = poll_busy_s
         self._attempted: dict[str, int] = {}  # action → number of the attempt last begun
         self._seen: dict[str, NodeHold] = {}
+        self._said: Mapping[str, object] = {}  # of the whole cluster, as last seen
         self._spoken = Spoken()
         self._lock = threading.Lock()
         self._holds = ThreadPoolExecutor(WORKERS, thread_name_prefix="hold")
@@ -104,6 +106,9 @@ class Performer:
         """Start whatever is planned, due and not under way."""
         if self._engine is None or self._stopping.is_set():
             return
+        if snapshot.standing != self._said:
+            self._said = snapshot.standing
+            self._deeds.wake()
         now = self._clock.wall()
         for action in snapshot.actions.values():
             if action.order is None and not action.state.final and action.not_before <= now < action.deadline:

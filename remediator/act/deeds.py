@@ -51,6 +51,11 @@ class Deeds:
         """How attempts to tell each receiver ended in this term, by its name."""
         return {} if self._outbox is None else self._outbox.counts()
 
+    def wake(self) -> None:
+        """What people may be told is another than before."""
+        if self._outbox is not None:
+            self._outbox.wake()
+
     def do(self, action: Action, message: Message, kinds: tuple[str, ...] = ()) -> Outcome:
         """One attempt. Ends within the hook's own deadline; an alert is done once it is durably on its way.
 

@@ -107,7 +107,7 @@ async def silence(request: Request) -> Response:
 
 
 async def end(request: Request) -> Response:
-    """`POST /v1/alerts/silences/{id}/end`: what waits is told within seconds."""
+    """`POST /v1/alerts/silences/{id}/end`: what waits is told at once."""
     service, name = service_of(request), request.path_params["silence"]
     words = await message_of(request, Words, WORDS_BYTES_MAX)
     if name not in {each.id for each in silences(service.engine.snapshot.standing)}:

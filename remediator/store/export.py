@@ -46,6 +46,7 @@ def _tables(since: float) -> list[tuple[Table, Any]]:
         (schema.occurrences, schema.occurrences.c.at >= since),
         (schema.evidence, schema.evidence.c.at >= since),
         (schema.inputs, schema.inputs.c.at >= since),
+        (schema.standing, None),
         (schema.set_aside, schema.set_aside.c.at >= since),
         (schema.audit, schema.audit.c.at >= since),
     ]

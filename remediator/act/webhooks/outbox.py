@@ -70,6 +70,11 @@ class Outbox:
         """How attempts to tell each receiver ended in this term, by its name."""
         return {name: dict(courier.counts) for name, courier in self._couriers.items()}
 
+    def wake(self) -> None:
+        """Let every courier look again: a silence began, or has ended."""
+        for courier in list(self._couriers.values()):
+            courier.wake()
+
     def put(self, message: Message, kinds: tuple[str, ...] = ()) -> dict[str, float]:
         """Write it down for everybody it concerns. Returns their names, and until when quiet hours keep each (0: not).
 

@@ -18,8 +18,10 @@ from remediator.main import main
 from remediator.model.evidence import EvidenceEntry
 from remediator.model.inputs import Tick
 from remediator.model.occurrence import Occurrence
-from remediator.model.records import Action, AuditEvent, Decision, Incident, IncidentState
+from remediator.model.plan import Mode
+from remediator.model.records import Action, ActionState, AuditEvent, Decision, Incident, IncidentState
 from remediator.model.records import Answer as Said
+from remediator.model.standing import MODE, ModeSaid
 from remediator.state import ClusterState
 from remediator.store import audit, schema
 from remediator.store.evidence import EvidenceStore
@@ -64,6 +66,12 @@ def a_case(state: ClusterState, name: str, opened: float, closed: float | None) 
     state.changes.actions[action.id] = action
 
 
+def by_hand(state: ClusterState, name: str, planned: float, *, done: bool) -> None:
+    """What a person had done in the scheduler."""
+    action = Action(id=name, incident="", decision="", node="n1", verb="cordon_by_hand", planned_at=planned, deadline=0)
+    state.put_action(msgspec.structs.replace(action, state=ActionState.SUCCEEDED) if done else action)
+
+
 @pytest.fixture
 def filled(database: str) -> tuple[Journal, int]:
     journal, state = Journal(database), ClusterState()
@@ -73,6 +81,9 @@ def filled(database: str) -> tuple[Journal, int]:
     a_case(state, "lasting", old, NOW - DAY_S)
     a_case(state, "open", old, None)
     a_case(state, "new", NOW - 2 * DAY_S, NOW - DAY_S)
+    for name, planned, done in (("hand-old", old, True), ("hand-new", NOW - DAY_S, True), ("hand-open", old, False)):
+        by_hand(state, name, planned, done=done)
+    state.put_standing(MODE, ModeSaid(Mode.OBSERVE, "ann", old))
     state.put_finding(finding("orphan", old))
     state.put_finding(finding("asserted", old, active=True))
     for at in (old, NOW - DAY_S):
@@ -107,7 +118,8 @@ def test_only_what_is_old_and_over_is_forgotten(filled: tuple[Journal, int]) -> 
     assert ids(journal, schema.incidents) == ["lasting", "new", "open"]
     assert ids(journal, schema.findings) == ["asserted", "f-lasting", "f-new", "f-open"]
     assert ids(journal, schema.decisions, "incident") == ["lasting", "new", "open"]
-    assert ids(journal, schema.actions, "incident") == ["lasting", "new", "open"]
+    assert ids(journal, schema.actions, "incident") == ["", "", "lasting", "new", "open"]
+    assert ids(journal, schema.actions)[:2] == ["hand-new", "hand-open"]
     assert ids(journal, schema.evidence, "incident") == ["new"]
     assert (count(journal, schema.occurrences), count(journal, schema.inputs)) == (1, 1)
     assert journal.count_set_aside() == 1
@@ -116,6 +128,9 @@ def test_only_what_is_old_and_over_is_forgotten(filled: tuple[Journal, int]) -> 
     assert (found.broken, found.cut, found.events) == ("", 700, 705)
     after = journal.load()
     assert after.incidents == before.incidents
+    assert after.standing == before.standing != {}
+    assert after.actions == before.actions
+    assert "hand-open" in after.actions
     assert after.findings.keys() == {"asserted", "f-open"} < before.findings.keys(), "what is present is all there"
     journal.close()
 
