@@ -1,0 +1,195 @@
+"""How long the pages about incidents, jobs and work take: 12 500 nodes, one job with 100 000 ranks, a long audit log.
+
+Usage: bench/web_work_pages.py [--nodes N] [--times N] [--lines N] [--stay]
+
+As bench/web_pages.py, with which it shares the fleet. Every rank tells its newest windows of steps; one node is slow; the faults
+of a hundred nodes wait for approval. With --stay it goes on serving and says where.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import requests
+from msgspec.structs import replace
+from remediator_load import DICE, GPUS
+from web_pages import BUDGET_MS, Looked
+
+from remediator.model.records import AuditEvent
+from remediator.store import audit
+from remediator.store.journal import Journal
+from vocabulary.wire import RankStatus, Report, StepWindow, decode, encode
+
+JOB = "llama-405b"
+STAGES, WINDOWS, WINDOW_STEPS = 16, 8, 8
+LINES_AT_ONCE = 10_000
+DECIDED_S = 60.0
+
+
+class Working(Looked):
+    """A fleet on which one job runs everywhere."""
+
+    def __init__(self, place: Path, nodes: int, lines: int) -> None:
+        super().__init__(place, nodes)
+        self.config.write_text(self.config.read_text().replace("mode: recommend", "mode: approve"))
+        self.begun = time.time()
+        journal = Journal(f"sqlite:///{self.database}")
+        for start in range(0, lines, LINES_AT_ONCE):
+            with journal.engine.begin() as db:
+                audit.append(db, [self._line(n) for n in range(start, min(lines, start + LINES_AT_ONCE))], 1)
+        journal.close()
+
+    def _line(self, n: int) -> AuditEvent:
+        kind = ("node_state", "decision", "action")[n % 3]
+        node = self.names[n % len(self.names)]
+        return AuditEvent(at=self.begun - 1e6 + n, kind=kind, text=f"{node}: something happened", node=node)
+
+    def _again(self, name: str) -> bytes:
+        if name not in self.bodies:
+            super()._again(name)
+            report = decode(self.bodies[name], Report)
+            self.bodies[name] = encode(replace(report, ranks=self._ranks(name)))
+        return super()._again(name)
+
+    def _ranks(self, name: str) -> tuple[RankStatus, ...]:
+        number, count = int(name[4:]), len(self.names)
+        own = 0.9 + 0.001 * (number % 7) + (0.3 if number == count // 3 else 0.0)
+        return tuple(
+            RankStatus(
+                job=JOB,
+                attempt=0,
+                rank=number * GPUS + g,
+                world=count * GPUS,
+                pid=1000 + g,
+                step=4096,
+                phase="step",
+                at=self.begun,
+                step_seconds=1.25,
+                section="backward",
+                step_median=1.25,
+                sections_median={"data": 0.01, "communication": 1.25 - own},
+                gpu=f"GPU-{name}-{g:04}-aaaa-bbbb",
+                pipeline_stage=number * STAGES // count,
+                tensor_group=number,
+                data_group=g,
+                windows=tuple(
+                    StepWindow(
+                        4032 + n * WINDOW_STEPS,
+                        WINDOW_STEPS,
+                        WINDOW_STEPS,
+                        1.25 + 0.01 * (n % 3),
+                        None,
+                        None,
+                        1.25 - own,
+                    )
+                    for n in range(WINDOWS)
+                ),
+            )
+            for g in range(GPUS)
+        )
+
+
+def pages(fleet: Working, incident: str) -> list[str]:
+    """What is measured."""
+    return [
+        "/incidents",
+        "/incidents?state=closed",
+        f"/incidents/{incident}",
+        f"/incidents/{incident}/deeds/approve",
+        "/work",
+        "/work?state=all",
+        "/jobs",
+        f"/jobs/{JOB}",
+        "/stragglers",
+        "/lemons",
+        "/alerts",
+        "/audit",
+        "/audit?kind=there-is-none",
+        f"/audit?node={fleet.names[5]}",
+        "/control",
+    ]
+
+
+def measure(fleet: Working, times: int) -> bool:
+    """Print the table. Returns whether every page keeps to the budget."""
+    url = f"http://127.0.0.1:{fleet.port}"
+    with requests.Session() as person:
+        login = person.post(f"{url}/login", {"token": fleet.token, "next": "/"}, headers={"Origin": url}, timeout=30)
+        login.raise_for_status()
+        found = _decided(fleet, url)
+        incident = str(found[0]["incident"])
+        print(f"{len(found)} wait for approval")
+        print("| page | p50 ms | p95 ms | most ms | KiB |\n|---|---|---|---|---|")
+        worst = 0.0
+        for path in pages(fleet, incident):
+            took, size = [], 0
+            for _ in range(times):
+                begun = time.perf_counter()
+                answer = person.get(url + path, timeout=30)
+                size = len(answer.content)
+                took.append((time.perf_counter() - begun) * 1000)
+                assert answer.status_code == 200, (path, answer.status_code, answer.text[-400:])
+            p95 = statistics.quantiles(took, n=20)[18]
+            worst = max(worst, p95)
+            shown = path.replace(incident, "ID")
+            print(f"| `{shown}` | {statistics.median(took):.0f} | {p95:.0f} | {max(took):.0f} | {size / 1024:.0f} |")
+    return worst <= BUDGET_MS
+
+
+def _decided(fleet: Working, url: str) -> list[dict[str, object]]:
+    """What waits for approval, once all that is broken was decided upon."""
+    known, deadline = {"Authorization": f"Bearer {fleet.token}"}, time.monotonic() + DECIDED_S
+    while True:
+        found: list[dict[str, object]] = requests.get(f"{url}/v1/awaiting", headers=known, timeout=30).json()[
+            "awaiting"
+        ]
+        if len(found) >= len(fleet.broken) // 3 or (found and time.monotonic() > deadline):
+            return found
+        if time.monotonic() > deadline:
+            raise OSError("nothing waits for approval")
+        time.sleep(0.5)
+
+
+def main() -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=12_500)
+    parser.add_argument("--times", type=int, default=40)
+    parser.add_argument("--lines", type=int, default=300_000)
+    parser.add_argument("--stay", action="store_true")
+    asked = parser.parse_args()
+    DICE.seed(time.time_ns())  # another port than a run beside this one
+    with tempfile.TemporaryDirectory() as folder:
+        fleet = Working(Path(folder), asked.nodes, asked.lines)
+        fleet.start()
+        time.sleep(1)  # until it has read who the nodes are
+        try:
+            asyncio.run(fleet.all_report())
+            if fleet.failed:
+                print(f"reports that failed: {fleet.failed}")
+            time.sleep(2)
+            kept = measure(fleet, asked.times) if asked.times else True
+            if asked.stay:
+                print(f"http://127.0.0.1:{fleet.port}/ with the token {fleet.token}", flush=True)
+                while fleet.process is not None and fleet.process.poll() is None:
+                    time.sleep(1)
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            fleet.stop()
+    print("every page keeps to the budget" if kept else f"OVER BUDGET: more than {BUDGET_MS:g} ms")
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except OSError as error:
+        print(f"not on this machine: {error}")
+        sys.exit(3)
