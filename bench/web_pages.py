@@ -3,6 +3,8 @@
 Usage: bench/web_pages.py [--nodes N] [--times N] [--stay]
 
 The remediator has the first core for itself. 12 500 pretended nodes have reported, a hundred of them a fault; jobs run on all.
+"Processor" is the remediator's processor time for each page, whatever else it did meanwhile included: on a machine that others use
+as well, the figure to go by. Between two requests lies a pause, so that nothing is answered from what was just worked out.
 With --stay it goes on serving and says where, for a look at the pages with a browser; the nodes then go on reporting.
 """
 
@@ -34,6 +36,8 @@ BUDGET_MS = 300.0
 BROKEN = 100
 RACK, SWITCH = 8, 64
 AT_ONCE = 64
+PAUSE_S = 1.05  # longer than pages share what they know
+SETTLES_S = 20.0  # a fleet that has just come is judged first
 
 
 class Looked(Fleet):
@@ -153,19 +157,22 @@ def measure(fleet: Looked, times: int) -> bool:
         url = f"http://127.0.0.1:{fleet.port}"
         login = person.post(f"{url}/login", {"token": fleet.token, "next": "/"}, headers={"Origin": url}, timeout=30)
         login.raise_for_status()
-        print("| page | p50 ms | p95 ms | most ms | KiB |\n|---|---|---|---|---|")
+        print("| page | p50 ms | p95 ms | most ms | processor ms | KiB |\n|---|---|---|---|---|---|")
         worst = 0.0
         for path in pages(fleet):
-            took, size = [], 0
+            took, size, before = [], 0, fleet.usage().cpu_s
             for _ in range(times):
                 begun = time.perf_counter()
                 answer = person.get(url + path, timeout=30)
                 size = len(answer.content)
                 took.append((time.perf_counter() - begun) * 1000)
+                time.sleep(PAUSE_S)
                 assert answer.status_code == 200, (path, answer.status_code, answer.text[-400:])
             p95 = statistics.quantiles(took, n=20)[18]
             worst = max(worst, p95)
-            print(f"| `{path}` | {statistics.median(took):.0f} | {p95:.0f} | {max(took):.0f} | {size / 1024:.0f} |")
+            processor_ms = (fleet.usage().cpu_s - before) / times * 1000
+            p50 = statistics.median(took)
+            print(f"| `{path}` | {p50:.0f} | {p95:.0f} | {max(took):.0f} | {processor_ms:.0f} | {size / 1024:.0f} |")
     return worst <= BUDGET_MS
 
 
@@ -173,7 +180,7 @@ def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=12_500)
-    parser.add_argument("--times", type=int, default=40)
+    parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--stay", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -184,7 +191,7 @@ def main() -> int:
             asyncio.run(fleet.all_report())
             if fleet.failed:
                 print(f"reports that failed: {fleet.failed}")
-            time.sleep(2)
+            time.sleep(SETTLES_S)
             fleet.tell_telemetry(next(iter(fleet.broken)))
             kept = measure(fleet, asked.times) if asked.times else True
             if asked.stay:

@@ -21,6 +21,7 @@ from remediator.web import inside, origin, rendering, static
 from remediator.web.blocks import folded
 from remediator.web.fields import fields_of
 from remediator.web.people import Person
+from remediator.web.recent import FRESH_S
 from vocabulary.health import Health
 
 T = TypeVar("T")
@@ -47,7 +48,6 @@ class Visit:
         self.form = form
         self.now = self.service.clock.wall()
         self._links = tuple(links)
-        self._status: StatusView | None = None
 
     @property
     def service(self) -> Service:
@@ -99,10 +99,14 @@ class Visit:
         return await inside.call(self.request, self.identity, "GET", path, query)
 
     async def status(self) -> StatusView:
-        """The cluster in one look; asked once for a page."""
-        if self._status is None:
-            self._status = await self.ask("/v1/status", StatusView)
-        return self._status
+        """The cluster in one look; everybody who looks within a second sees the same, unless something was decided since."""
+        state, snapshot, now = self.request.app.state, self.service.engine.snapshot, self.service.clock.monotonic()
+        kept: tuple[object, float, StatusView] | None = getattr(state, "status_seen", None)
+        if kept is not None and kept[0] is snapshot and now - kept[1] < FRESH_S:
+            return kept[2]
+        seen = await self.ask("/v1/status", StatusView)
+        state.status_seen = (snapshot, now, seen)
+        return seen
 
     async def tell(self, path: str, body: msgspec.Struct | None = None, /, **headers: str) -> Response:
         """POST to the API, as this person; durable when it returns. Of headers' names, ``_`` stands for ``-``.

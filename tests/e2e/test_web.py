@@ -10,6 +10,9 @@ import pytest
 from browser import MISSING, Browser
 from real_centre import Centre
 
+from remediator.model.credentials import Role
+from remediator.store.journal import Journal
+from remediator.store.tokens import Tokens
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
@@ -23,8 +26,11 @@ GPU = Component(ComponentKind.GPU, "GPU-1", "0000:3b:00.0", 0)
 
 @pytest.fixture(scope="module")
 def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
-    centre = Centre(tmp_path_factory.mktemp("centre"))
-    centre.tokens["vic"] = centre.issue("--viewer", "vic")
+    place = tmp_path_factory.mktemp("centre")
+    centre = Centre(place)
+    journal = Journal(f"sqlite:///{place}/r.db")
+    centre.tokens["vic"] = Tokens(journal.engine).issue(Role.VIEWER, "vic", time.time())
+    journal.close()
     centre.start()
     report(centre, "n1", 1)
     report(centre, "n2", 1, EVIL, job=f"job-{EVIL}")

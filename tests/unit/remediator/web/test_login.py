@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from remediator.config import ConfigError, load_config
 from remediator.door import Limits, Proxy, ProxyRoles, Tls, WebDoor
 from remediator.model.credentials import Identity, Role
 from remediator.store.sessions import Sessions
@@ -202,3 +203,21 @@ def test_a_link_from_another_site_is_asked_once_more(shared: Inside) -> None:
     assert answer.status == 200
     assert b'http-equiv="refresh"' in answer.body
     assert b"<script>" not in answer.body
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("web: {proxy: {addresses: [0.0.0.0/0], roles: {}}}", "everybody could name themselves"),
+        ("web: {proxy: {addresses: [], roles: {}}}", "addresses is empty"),
+        ("web: {proxy: {addresses: [10.0.0.300], roles: {}}}", "10.0.0.300"),
+        ("web: {proxy: {addresses: [10.0.0.5]}}", "roles"),
+        ("web: {url: 'javascript:x'}", "https?"),
+        ("web: {session_hours: 3}", "did you mean 'session_h'"),
+    ],
+)
+def test_a_door_that_would_stand_open_is_refused_at_start(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        load_config(path)

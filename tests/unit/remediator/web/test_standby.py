@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.requests import Request
 
+from remediator.api.front import Front
+from remediator.api.service import Wakeups
 from remediator.config import Config
 from remediator.store import whereabouts
 from remediator.store.journal import Journal
 from remediator.store.whereabouts import Whereabouts
+from remediator.web import static
 from remediator.web.app import Web
 
 
@@ -46,3 +50,33 @@ def test_without_a_leader_or_a_database_it_still_answers(tmp_path: Path, journal
     empty.close()
     assert status == 503
     assert "/healthz" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "accept", "status", "kind"),
+    [
+        ("/nodes", "text/html,*/*", 503, "text/html"),
+        ("/v1/status", "application/json", 503, "application/json"),
+        (static.path_of("pages.css"), "text/css", 200, "text/css"),
+    ],
+)
+def test_a_browser_gets_a_page_and_a_program_gets_json(path: str, accept: str, status: int, kind: str) -> None:
+    front = Front(Wakeups(), Web(Config()))
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"accept", accept.encode())],
+    }
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(front(scope, receive, send))
+    assert sent[0]["status"] == status
+    assert dict(sent[0]["headers"])[b"content-type"].decode().startswith(kind)
