@@ -54,7 +54,8 @@ class Working(Looked):
         if name not in self.bodies:
             super()._again(name)
             report = decode(self.bodies[name], Report)
-            self.bodies[name] = encode(replace(report, ranks=self._ranks(name)))
+            ranks = () if name in self.broken else self._ranks(name)  # faults in one job would be the job's
+            self.bodies[name] = encode(replace(report, ranks=ranks))
         return super()._again(name)
 
     def _ranks(self, name: str) -> tuple[RankStatus, ...]:
@@ -143,7 +144,7 @@ def measure(fleet: Working, times: int) -> bool:
 
 
 def _decided(fleet: Working, url: str) -> list[dict[str, object]]:
-    """What waits for approval, once all that is broken was decided upon."""
+    """What waits for approval, once a third of what is broken does."""
     known, deadline = {"Authorization": f"Bearer {fleet.token}"}, time.monotonic() + DECIDED_S
     while True:
         found: list[dict[str, object]] = requests.get(f"{url}/v1/awaiting", headers=known, timeout=30).json()[

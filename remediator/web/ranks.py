@@ -11,7 +11,6 @@ from statistics import median, median_low
 
 import msgspec
 
-from remediator.model.views_jobs import JobRank
 from remediator.web.heat import counting
 from vocabulary.wire import RankStatus
 
@@ -24,15 +23,18 @@ SAMPLE = 512  # ranks whose windows are drawn
 WINDOWS_SHOWN = 12
 
 
+Seat = tuple[str, RankStatus]  # a node, and a rank there
+_Told = tuple[float, str, RankStatus]  # seconds a step without communication, node, rank
+_UNTOLD = -1.0
+
+
 class Cell(msgspec.Struct, frozen=True, gc=False):
-    """What one square stands for: `own` seconds of its slowest rank, `excess` as a share of its stage's median."""
+    """One square: what it stands for, in words, and its colour."""
 
     label: str
     column: int
     line: int
     level: str
-    own: float | None = None
-    excess: float | None = None
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -82,20 +84,21 @@ class Window(msgspec.Struct, frozen=True):
     own: float
 
 
-def own_s(rank: RankStatus) -> float | None:
-    """Seconds a step without communication; None where it is not told."""
-    step = rank.step_median or rank.step_seconds
-    return max(0.0, step - rank.sections_median.get("communication", 0.0)) if step > 0 else None
-
-
-def picture(ranks: Sequence[JobRank]) -> Picture:
-    """The squares and the words."""
-    by_stage: dict[int, list[JobRank]] = {}
-    for each in ranks:
-        by_stage.setdefault(each.status.pipeline_stage, []).append(each)
-    nodes = sorted({each.node for each in ranks}, key=counting)
-    pairs = sum(len({each.node for each in here}) for here in by_stage.values())
+def picture(ranks: Sequence[Seat]) -> Picture:
+    """The squares and the words. Few words of Python for each rank: there are a hundred thousand."""
+    by_stage: dict[int, list[_Told]] = {}
+    for node, rank in ranks:
+        step = rank.step_median or rank.step_seconds
+        own = step - rank.sections_median.get("communication", 0.0) if step > 0 and rank.alive else _UNTOLD
+        told = (own, node, rank)
+        stage = by_stage.get(rank.pipeline_stage)
+        if stage is None:
+            by_stage[rank.pipeline_stage] = [told]
+        else:
+            stage.append(told)
+    pairs = sum(len({node for _, node, _ in here}) for here in by_stage.values())
     per_cell = 0 if len(ranks) <= RANK_CELLS_MAX else -(-pairs // CELLS_MAX)
+    nodes = sorted({node for node, _ in ranks}, key=counting) if per_cell else []
     place = {name: n // per_cell for n, name in enumerate(nodes)} if per_cell else {}
     slow: list[Slow] = []
     stages = [_stage(number, by_stage[number], place, slow) for number in sorted(by_stage)]
@@ -104,11 +107,11 @@ def picture(ranks: Sequence[JobRank]) -> Picture:
     return Picture(unit, tuple(stages), tuple(slow[:SLOWEST_SHOWN]))
 
 
-def windows(ranks: Sequence[JobRank]) -> list[Window]:
+def windows(ranks: Sequence[Seat]) -> list[Window]:
     """The newest windows of steps, oldest first, over a sample of the ranks."""
     told: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    for each in ranks[:: max(1, -(-len(ranks) // SAMPLE))]:
-        for window in each.status.windows:
+    for _, rank in ranks[:: max(1, -(-len(ranks) // SAMPLE))]:
+        for window in rank.windows:
             own = window.step_s - (window.communication_s or 0.0)
             told.setdefault((window.first, window.size), []).append((window.step_s, max(0.0, own)))
     newest = sorted(told)[-WINDOWS_SHOWN:]
@@ -134,49 +137,58 @@ def level(excess: float) -> str:
     return str(sum(excess >= edge for edge in LEVELS))
 
 
-def _stage(number: int, here: list[JobRank], place: dict[str, int], slow: list[Slow]) -> Stage:
-    told = [(own, each) for each in here if each.status.alive and (own := own_s(each.status)) is not None]
-    middle = median_low([own for own, _ in told]) if told else None
-    worst = max(told, key=lambda pair: pair[0]) if told else None
-    if middle:
-        slow += [_slow(each, own, own / middle - 1) for own, each in told if own / middle - 1 >= LEVELS[0]]
-    groups: dict[object, list[JobRank]] = {}
+def _stage(number: int, here: list[_Told], place: dict[str, int], slow: list[Slow]) -> Stage:
+    told = [own for own, _, _ in here if own > _UNTOLD]
+    middle = median_low(told) if told else None
+    worst = max(here, key=lambda each: each[0])
+    if middle and middle > 0:
+        limit = middle * (1 + LEVELS[0])
+        slow += sorted([_slow(each, middle) for each in here if each[0] >= limit], key=lambda each: -each.excess)[
+            :SLOWEST_SHOWN
+        ]
+    groups: dict[int, list[_Told]] = {}
     for each in here:
-        groups.setdefault(place[each.node] if place else each.status.rank, []).append(each)
-    cells = [
-        _cell(n, groups[key], middle) for n, key in enumerate(sorted(groups, key=lambda key: (str(type(key)), key)))
-    ]
+        key = place[each[1]] if place else each[2].rank
+        group = groups.get(key)
+        if group is None:
+            groups[key] = [each]
+        else:
+            group.append(each)
+    cells = [_cell(n, groups[key], middle) for n, key in enumerate(sorted(groups))]
     return Stage(
         number=number,
         ranks=len(here),
-        dead=sum(not each.status.alive for each in here),
-        nodes=len({each.node for each in here}),
+        dead=sum(not rank.alive for _, _, rank in here),
+        nodes=len({node for _, node, _ in here}),
         own=middle,
-        slowest=worst[0] if worst else None,
-        slowest_rank=worst[1].status.rank if worst else None,
-        slowest_node=worst[1].node if worst else "",
+        slowest=worst[0] if told else None,
+        slowest_rank=worst[2].rank if told else None,
+        slowest_node=worst[1] if told else "",
         cells=tuple(cells),
         lines=-(-len(cells) // COLUMNS),
     )
 
 
-def _slow(each: JobRank, own: float, excess: float) -> Slow:
-    rank = each.status
-    return Slow(rank.rank, each.node, rank.pipeline_stage, own, excess, rank.step, rank.phase, rank.at)
+def _slow(told: _Told, middle: float) -> Slow:
+    own, node, rank = told
+    return Slow(rank.rank, node, rank.pipeline_stage, own, own / middle - 1, rank.step, rank.phase, rank.at)
 
 
-def _cell(n: int, group: list[JobRank], middle: float | None) -> Cell:
-    own = max([own for each in group if (own := own_s(each.status)) is not None], default=None)
-    dead = sum(not each.status.alive for each in group)
-    excess = own / middle - 1 if own is not None and middle else None
+def _cell(n: int, group: list[_Told], middle: float | None) -> Cell:
+    own = max([own for own, _, _ in group])
+    dead = sum([not rank.alive for _, _, rank in group])
+    excess = own / middle - 1 if own > _UNTOLD and middle else None
     shown = NOT_ALIVE if dead else NOT_TOLD if excess is None else level(excess)
-    return Cell(_label(group, dead), n % COLUMNS, n // COLUMNS, shown, own, excess)
+    words = _label(group, dead)
+    if own > _UNTOLD:
+        words += f": {own:.3g} s" + (f", {excess:+.0%}" if excess is not None else "")
+    return Cell(words, n % COLUMNS, n // COLUMNS, shown)
 
 
-def _label(group: list[JobRank], dead: int) -> str:
-    names = list(dict.fromkeys(each.node for each in group))
-    who = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-    what = f"rank {group[0].status.rank} on {who}" if len(group) == 1 else f"{who}, {len(group)} ranks"
+def _label(group: list[_Told], dead: int) -> str:
+    first, last = group[0][1], group[-1][1]
+    who = first if first == last else f"{first} to {last}"
+    what = f"rank {group[0][2].rank} on {who}" if len(group) == 1 else f"{who}, {len(group)} ranks"
     return f"{what}, {dead} not alive" if dead else what
 
 

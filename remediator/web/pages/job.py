@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from msgspec.structs import replace
 from starlette.responses import Response
 
-from remediator.api import render_jobs
 from remediator.api.service import Refusal, Service
-from remediator.model.views_jobs import JobView
+from remediator.model.views_jobs import JobList, JobView
 from remediator.model.views_watch import StragglerList
 from remediator.web import ranks
+from remediator.web.heat import counting
 from remediator.web.plots import HEIGHT, WIDTH, number
 from remediator.web.visit import Visit
 
@@ -21,7 +20,6 @@ FINDINGS_SHOWN = 50
 
 
 class _Drawn(NamedTuple):
-    job: JobView
     dead: int
     picture: ranks.Picture
     windows: list[ranks.Window]
@@ -32,9 +30,13 @@ class _Drawn(NamedTuple):
 
 async def show(visit: Visit) -> Response:
     """The page. A hundred thousand ranks are looked at away from the loop, and never sent through JSON."""
-    drawn = await asyncio.to_thread(_draw, visit.service, visit.request.path_params["job"])
+    name = visit.request.path_params["job"]
+    told = await visit.ask("/v1/jobs", JobList)
+    job = next((each for each in told.jobs if each.job == name), None)
+    if job is None:
+        raise Refusal(404, f"no node holds a rank of job {name}", "see the list of jobs: it may have ended")
+    drawn = await asyncio.to_thread(_draw, visit.service, job)
     found = (await visit.ask("/v1/stragglers", StragglerList)).stragglers
-    job = drawn.job
     return await visit.page(
         "job.html.j2",
         title=f"Job {job.job}",
@@ -47,11 +49,14 @@ async def show(visit: Visit) -> Response:
     )
 
 
-def _draw(service: Service, name: str) -> _Drawn:
-    job = render_jobs.job(service.engine.snapshot, service.roster, name)
-    if job is None:
-        raise Refusal(404, f"no node holds a rank of job {name}", "see the list of jobs: it may have ended")
-    picture, told = ranks.picture(job.ranks), ranks.windows(job.ranks)
+def _draw(service: Service, job: JobView) -> _Drawn:
+    name, attempt = job.job, job.attempt
+    seats: list[ranks.Seat] = []
+    for node in sorted(job.nodes, key=counting):
+        entry = service.roster.get(node)
+        if entry is not None:
+            seats += [(node, rank) for rank in entry.ranks if rank.job == name and rank.attempt == attempt]
+    picture, told = ranks.picture(seats), ranks.windows(seats)
     dead = sum(stage.dead for stage in picture.stages)
     rows = {
         "slowest rank": [window.slowest for window in told],
@@ -59,8 +64,9 @@ def _draw(service: Service, name: str) -> _Drawn:
         "median without communication": [window.own for window in told],
     }
     values = [value for row in rows.values() for value in row] or [0.0]
-    low, high = 0.0, max(values) * 1.08 or 1.0
+    room = (max(values) - min(values)) * 0.1 or max(values) * 0.05 or 0.5
+    low, high = max(0.0, min(values) - room), max(values) + room
     curves = (
         [(words, ranks.curve(row, low, high, WIDTH, HEIGHT)) for words, row in rows.items()] if len(told) > 1 else []
     )
-    return _Drawn(replace(job, ranks=()), dead, picture, told, curves, number(low), number(high))
+    return _Drawn(dead, picture, told, curves, number(low), number(high))

@@ -12,7 +12,7 @@ from remediator.engine import Snapshot
 from remediator.model.plan import Step, StepRun, Verb
 from remediator.model.records import Incident, JobRef, NodeRecord
 from remediator.model.views import ActionView, DecisionView, IncidentView, StatusView
-from remediator.model.views_jobs import JobRank, JobView
+from remediator.model.views_jobs import JobView
 from remediator.web import ranks
 from remediator.web.blast import blast
 from remediator.web.timeline import lapse, timeline
@@ -21,10 +21,12 @@ from vocabulary.wire import RankStatus, StepWindow
 AT = 1_700_000_000.0
 
 
-def rank(number: int, node: str, own: float = 1.0, stage: int = -1, *, alive: bool = True, **more: object) -> JobRank:
+def rank(
+    number: int, node: str, own: float = 1.0, stage: int = -1, *, alive: bool = True, **more: object
+) -> ranks.Seat:
     told: dict[str, object] = {"step_median": 2.0, "sections_median": {"communication": 2.0 - own}} | more
     status = RankStatus("a", 0, number, 8, 1, 5, "step", AT, alive=alive, pipeline_stage=stage, **told)  # type: ignore[arg-type]  # fields
-    return JobRank(node, status)
+    return node, status
 
 
 def test_an_incident_reads_in_the_order_in_which_things_happened() -> None:
@@ -95,7 +97,7 @@ def test_every_rank_has_a_square(told: list[tuple[int, float, bool]]) -> None:
 
 
 def test_windows_of_many_ranks_are_laid_side_by_side() -> None:
-    def of(number: int, step_s: float) -> JobRank:
+    def of(number: int, step_s: float) -> ranks.Seat:
         return rank(number, "n", windows=(StepWindow(8, 8, 8, step_s, None, None, 0.25), StepWindow(0, 8, 8, 1.0)))
 
     first, second = ranks.windows([of(0, 1.0), of(1, 2.0), of(2, 1.0)])

@@ -1,0 +1,196 @@
+"""The pages about incidents, jobs and work in a real browser, served by a real remediator in mode `approve`."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+from browser import MISSING, Browser
+from real_centre import Centre
+
+from vocabulary.finding import Finding, Severity, finding_id
+from vocabulary.health import Health
+from vocabulary.identity import Component, ComponentKind
+from vocabulary.wire import FindingChange, Gpu, RankStatus, Report, StepWindow, encode
+
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+
+EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\x1b]0;owned\x07{{7*7}}"
+JOB = "train/llama 70b"
+
+
+@pytest.fixture(scope="module")
+def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
+    centre = Centre(tmp_path_factory.mktemp("centre"))
+    centre.config.write_text(centre.config.read_text().replace("mode: act", "mode: approve"))
+    centre.start()
+    report(centre, "n1", 1)
+    report(centre, "n2", 1, EVIL)
+    yield centre
+    if centre.process is not None and centre.process.poll() is None:
+        centre.end(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def browser(centre: Centre) -> Iterator[Browser]:
+    browser = Browser(centre.url)
+    browser.log_in(centre.tokens["ann"])
+    yield browser
+    browser.close()
+
+
+def report(centre: Centre, node: str, seq: int, summary: str = "") -> None:
+    """Eight ranks of a job, one of them slow; with a summary, also a fault."""
+    now = time.time()
+    gpu = Component(ComponentKind.GPU, "GPU-0", "0000:3b:00.0", 0)
+    fault = Finding(
+        id=finding_id(node, "row_remap", "pending", gpu, "o"),
+        node=node,
+        check="row_remap",
+        code="pending",
+        component=gpu,
+        severity=Severity.ERROR,
+        summary=summary,
+        first_seen=now - 5,
+        last_seen=now,
+        origin="o",
+    )
+    first = 0 if node == "n1" else 8
+    message = Report(
+        version=1,
+        node=node,
+        boot_id="b",
+        agent="a",
+        seq=seq,
+        sent_at=now,
+        ttl_s=600,
+        health=Health.UNHEALTHY if summary else Health.HEALTHY,
+        changes=(FindingChange(1, fault),) if summary else (),
+        active=(fault,) if summary else (),
+        gpus=tuple(Gpu(g, f"GPU-{g}", f"0000:{g:02x}:00.0", "NVIDIA H100") for g in range(8)),
+        ranks=tuple(
+            RankStatus(
+                job=JOB,
+                attempt=0,
+                rank=first + g,
+                world=16,
+                pid=1,
+                step=640,
+                phase="step",
+                at=now,
+                step_median=1.0,
+                sections_median={"communication": 0.05 if first + g == 3 else 0.3},
+                pipeline_stage=first // 8,
+                gpu=f"GPU-{g}",
+                windows=tuple(StepWindow(8 * n, 8, 8, 1.0 + 0.01 * n, None, None, 0.3) for n in range(4)),
+            )
+            for g in range(8)
+        ),
+    )
+    assert centre.call("POST", f"/v1/nodes/{node}/report", node, data=encode(message)).ok
+
+
+def incident_of(centre: Centre) -> str:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        found = centre.call("GET", "/v1/awaiting", "ann").json()["awaiting"]
+        if found:
+            return str(found[0]["incident"])
+        time.sleep(0.05)
+    raise AssertionError("nothing waits for approval")
+
+
+PAGES = [
+    "/incidents",
+    "/incidents/{incident}",
+    "/incidents/{incident}/deeds/approve",
+    "/work",
+    "/jobs",
+    "/jobs/train/llama%2070b",
+    "/stragglers",
+    "/lemons",
+    "/alerts",
+    "/audit",
+    "/control",
+]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_shuts_nobody_out_and_breaks_no_rule(browser: Browser, centre: Centre, path: str) -> None:
+    incident = incident_of(centre)
+    browser.complaints()
+    for theme in ("light", "dark"):
+        media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        browser.go(path.replace("{incident}", incident))
+        browser.find("h1")
+        browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        assert browser.barriers() == []
+    assert "owned" not in browser.driver.title
+    assert browser.complaints() == []
+    assert browser.all("main img, main script") == []
+
+
+def test_hostile_words_are_shown_as_they_are(browser: Browser, centre: Centre) -> None:
+    browser.go(f"/incidents/{incident_of(centre)}")
+    browser.see("#timeline", "<script>document.title='owned'</script>")
+    browser.see("#findings", "\\x1b]0;owned\\x07{{7*7}}")
+
+
+def test_the_slow_rank_stands_out(browser: Browser) -> None:
+    browser.go("/jobs/train/llama%2070b")
+    browser.see("#slowest", "+36 %")
+    assert browser.run("return document.querySelectorAll('svg.ranks rect').length") == 16
+    (worst,) = browser.all("svg.ranks rect.q4")
+    assert "rank 3 on n1" in str(browser.run("return arguments[0].textContent", worst))
+
+
+def test_the_log_grows_by_itself_while_a_note_is_being_written(browser: Browser, centre: Centre) -> None:
+    incident = incident_of(centre)
+    browser.go(f"/incidents/{incident}")
+    browser.see("#live", "live")
+    browser.run("document.querySelector('#note').open = true")
+    browser.find("#note-text").send_keys("half a thou")
+    answer = centre.call("POST", f"/v1/incidents/{incident}/notes", "ann", json={"text": "said elsewhere"})
+    assert answer.ok
+    browser.see("#timeline", "said elsewhere")  # it came by itself
+    browser.find("#note-text").send_keys("ght")
+    assert browser.find("#note-text").get_attribute("value") == "half a thought"
+    browser.find("#note button").click()
+    browser.see(".done", "The note is written")
+    browser.see("#say", "half a thought")
+    browser.go("/audit?kind=note")
+    browser.see("#list", "half a thought")
+
+
+def test_automation_is_stopped_with_one_button_and_let_go_again(browser: Browser, centre: Centre) -> None:
+    browser.go("/")
+    browser.find("#live:not([hidden])")
+    browser.find("body").send_keys("gm")
+    browser.see("h1", "Mode and breaker")
+    browser.find("#stop-text").send_keys("something is odd")
+    browser.find(".stopper button").click()
+    browser.see(".done", "The mode is set")
+    browser.see("#mode .now-mode", "observe")
+    assert centre.call("GET", "/v1/status", "ann").json()["mode"] == "observe"
+    browser.go("/jobs")
+    browser.see("#blocked", "something is odd")  # on every page, who stopped it and why
+    browser.go("/control")
+    browser.find("input[name=mode][value='']").click()
+    browser.find("section[aria-labelledby=change-title] button").click()
+    browser.see("#mode .now-mode", "approve")
+
+
+def test_a_plan_is_approved_after_a_look_at_whom_it_hits(browser: Browser, centre: Centre) -> None:
+    incident = incident_of(centre)
+    browser.go("/work")
+    browser.see("#awaiting", "1 of its 2 nodes, 16 ranks in all")
+    browser.find("#awaiting a.grave").click()
+    browser.see("main", "Whom it hits")
+    browser.find("main form button.grave").click()
+    browser.see(".done", "Approved")
+    browser.see("#now", "The plan")
+    browser.see("#timeline", "by rule")
+    assert centre.call("GET", f"/v1/incidents/{incident}", "ann").json()["state"] in {"acting", "waiting"}
