@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -22,24 +21,25 @@ NAMES_REMEMBERED = 1 << 16
 GROUPINGS = ("rack", "switch", "partition", NOT_GROUPED, *(kind for kind in KINDS if kind in {"image", "driver"}))
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NUMBERS = re.compile(r"(\d+)")
-_GOOD_STATES = frozenset({NodeState.HEALTHY.value, NodeState.RETIRED.value})
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
-    """One node, as far as pictures and lists need it."""
+    """One node, as far as pictures and lists need it: `state` is where it stands in its life."""
 
     record: NodeRecord
     health: str
+    state: str
 
-    @property
-    def state(self) -> str:
-        """Where it stands in its life."""
-        return self.record.state.value
+    @classmethod
+    def of(cls, record: NodeRecord, health: str) -> Seen:
+        """A node by its record, and its own word."""
+        return cls(record, health, str.__str__(record.state))  # `.value` takes ten times as long, and there are 12 500
 
     @property
     def well(self) -> bool:
         """Whether nothing about it wants attention."""
-        return self.state in _GOOD_STATES and (self.health == Health.HEALTHY.value or self.state != "healthy")
+        state, health = self.state, self.health
+        return (state == "healthy" and health == "healthy") or state == "retired"
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -95,10 +95,11 @@ Groups = list[tuple[str, list[Seen]]]
 
 def look(records: Iterable[NodeRecord], health: Callable[[str], str], wanted: Wanted, by: str) -> Groups:
     """The nodes that are wanted, by the place they share, both in the order in which people count."""
+    everybody = wanted == Wanted()
     found: dict[str, list[Seen]] = {}
     for record in records:
-        seen = Seen(record, health(record.node))
-        if wanted.fits(seen):
+        seen = Seen.of(record, health(record.node))
+        if everybody or wanted.fits(seen):
             found.setdefault(_place(record, by), []).append(seen)
     for nodes in found.values():
         nodes.sort(key=lambda seen: counting(seen.record.node))
@@ -127,8 +128,8 @@ def rows(groups: Iterable[tuple[str, list[Seen]]]) -> list[Row]:
         Row(
             name,
             len(nodes),
-            _counts(STATES, (seen.state for seen in nodes)),
-            _counts(HEALTHS, (seen.health for seen in nodes)),
+            _counts(STATES, [seen.state for seen in nodes]),
+            _counts(HEALTHS, [seen.health for seen in nodes]),
             sum(not seen.well for seen in nodes),
         )
         for name, nodes in groups
@@ -154,6 +155,6 @@ def _place(record: NodeRecord, by: str) -> str:
     return places[0] if places else ""
 
 
-def _counts(words: Iterable[str], there: Iterable[str]) -> tuple[tuple[str, int], ...]:
-    counted = Counter(there)
-    return tuple((word, counted[word]) for word in words if counted[word])
+def _counts(words: Iterable[str], there: list[str]) -> tuple[tuple[str, int], ...]:
+    kinds = set(there)
+    return tuple((word, there.count(word)) for word in words if word in kinds)

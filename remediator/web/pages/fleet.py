@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from hashlib import sha256
 from urllib.parse import urlencode
 
@@ -32,8 +33,7 @@ async def show(visit: Visit) -> Response:
     incidents = sorted(visit.service.engine.snapshot.incidents.values(), key=lambda i: (_urgency(i), -i.opened_at))
     shown = [(incident_view(i), i) for i in incidents[:INCIDENTS_SHOWN]]
     awaiting = (await visit.ask("/v1/awaiting", AwaitingList)).awaiting
-    groups = await asyncio.to_thread(_groups, visit, wanted, by)
-    rows = await asyncio.to_thread(heat.rows, groups)
+    rows = await asyncio.to_thread(_rows, visit, wanted, by)
     return await visit.page(
         "fleet.html.j2",
         title="Fleet",
@@ -96,10 +96,26 @@ def _words(wanted: heat.Wanted) -> dict[str, str]:
     return {name: word for name, word in words.items() if word} | ({"broken": "1"} if wanted.broken else {})
 
 
+def _rows(visit: Visit, wanted: heat.Wanted, by: str) -> list[heat.Row]:
+    return _lately(visit).rows.get((wanted, by), lambda: heat.rows(_groups(visit, wanted, by)))
+
+
 def _groups(visit: Visit, wanted: heat.Wanted, by: str) -> heat.Groups:
-    state = visit.request.app.state
-    if not hasattr(state, "fleet_looked_at"):
-        state.fleet_looked_at = Recent(visit.service.clock.monotonic)
-    looked_at: Recent[heat.Groups] = state.fleet_looked_at
     records = visit.service.engine.snapshot.nodes.values()
-    return looked_at.get((wanted, by), lambda: heat.look(records, visit.health, wanted, by))
+    return _lately(visit).groups.get((wanted, by), lambda: heat.look(records, visit.health, wanted, by))
+
+
+class _Lately:
+    """What was found out just now, for all who look."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.rows: Recent[list[heat.Row]] = Recent(now)
+        self.groups: Recent[heat.Groups] = Recent(now)
+
+
+def _lately(visit: Visit) -> _Lately:
+    state = visit.request.app.state
+    if not hasattr(state, "fleet_lately"):
+        state.fleet_lately = _Lately(visit.service.clock.monotonic)
+    found: _Lately = state.fleet_lately
+    return found

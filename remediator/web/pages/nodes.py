@@ -51,7 +51,7 @@ async def show(visit: Visit) -> Response:
 def _list(visit: Visit, wanted: heat.Wanted, after: str) -> _Listed:
     snapshot = visit.service.engine.snapshot
     names = sorted(
-        name for name, record in snapshot.nodes.items() if wanted.fits(heat.Seen(record, visit.health(name)))
+        name for name, record in snapshot.nodes.items() if wanted.fits(heat.Seen.of(record, visit.health(name)))
     )
     shown = [name for name in names if name > after][: ON_A_PAGE + 1]
     more = shown[ON_A_PAGE - 1] if len(shown) > ON_A_PAGE else ""

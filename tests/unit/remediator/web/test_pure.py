@@ -76,7 +76,7 @@ def test_groups_stand_in_the_order_in_which_people_count() -> None:
 )
 def test_what_is_asked_for_is_found(wanted: heat.Wanted, *, fits: bool) -> None:
     record = NodeRecord("gpu-17", state=NodeState.SUSPECT, places=Places(rack="r1"))
-    assert wanted.fits(heat.Seen(record, "healthy")) is fits
+    assert wanted.fits(heat.Seen.of(record, "healthy")) is fits
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_is_asked_for_is_found(wanted: heat.Wanted, *, fits: bool) -> None:
     ],
 )
 def test_who_is_well_is_not_among_the_broken(state: NodeState, word: str, *, well: bool) -> None:
-    seen = heat.Seen(NodeRecord("n", state=state), word)
+    seen = heat.Seen.of(NodeRecord("n", state=state), word)
     assert heat.Wanted(broken=True).fits(seen) is not well
 
 
