@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Mapping
 
 import msgspec
 
 from remediator.decide.policy import Rule
 from remediator.engine import Snapshot
-from remediator.model.records import Incident
+from remediator.model.records import Incident, JobRef
 from remediator.model.views import StatusView
-from remediator.model.views_jobs import JobView
+from remediator.roster import Roster
 
 NODES_NAMED = 20
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """One job: how many of its nodes are among those concerned."""
+    """One job: how many of its nodes are among those concerned; `world` ranks, 0 where nobody tells."""
 
     job: str
     attempt: int
@@ -40,21 +41,31 @@ def concerned(incident: Incident) -> tuple[str, ...]:
     return incident.members if incident.wide else (incident.node,)
 
 
+def crews(snapshot: Snapshot) -> Counter[JobRef]:
+    """On how many nodes each job is."""
+    return Counter(ref for record in snapshot.nodes.values() for ref in record.jobs)
+
+
 def blast(
-    incident: Incident, rules: Mapping[str, Rule], snapshot: Snapshot, jobs: Collection[JobView], status: StatusView
+    incident: Incident,
+    rules: Mapping[str, Rule],
+    status: StatusView,
+    snapshot: Snapshot,
+    roster: Roster,
+    crew: Mapping[JobRef, int],
 ) -> Blast:
-    """What is to come, by the plan where there is one, else by the rule."""
+    """What is to come, by the plan where there is one, else by the rule. `crew` is what `crews` says of the snapshot."""
     nodes, rule = concerned(incident), rules.get(incident.rule)
     planned = tuple(tuple(str(run.step) for run in stage) for stage in incident.plan)
     stages = planned or (tuple(tuple(map(str, stage)) for stage in rule.stages) if rule is not None else ())
     isolates = rule is not None and rule.isolates
     records = [snapshot.nodes[name] for name in nodes if name in snapshot.nodes]
-    here = {ref.job for record in records for ref in record.jobs}
-    hits = [
-        Hit(job.job, job.attempt, len(set(job.nodes) & set(nodes)), len(job.nodes), job.world)
-        for job in jobs
-        if job.job in here
-    ]
+    hit = Counter(ref for record in records for ref in record.jobs)
+    world: dict[JobRef, int] = {}
+    for record in records:
+        entry = roster.get(record.node)
+        for rank in entry.ranks if entry is not None else ():
+            world[JobRef(rank.job, rank.attempt)] = rank.world
+    hits = [Hit(ref.job, ref.attempt, hit[ref], crew.get(ref, hit[ref]), world.get(ref, 0)) for ref in sorted(hit)]
     more = sum(not record.held for record in records) if isolates else 0
-    level = (status.isolated, status.isolated + more, status.isolated_max)
-    return Blast(stages, nodes, isolates, tuple(hits), level)
+    return Blast(stages, nodes, isolates, tuple(hits), (status.isolated, status.isolated + more, status.isolated_max))

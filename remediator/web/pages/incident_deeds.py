@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from remediator.api.service import Refusal
 from remediator.model.views import Approval, IncidentView, StatusView, Words
-from remediator.model.views_jobs import JobList
-from remediator.web.blast import NODES_NAMED, blast
+from remediator.web.blast import NODES_NAMED, blast, crews
 from remediator.web.incident_deeds import DEEDS, Deed
 from remediator.web.visit import Visit
 
@@ -61,9 +62,10 @@ async def _form(visit: Visit, deed: Deed, wrong: str = "", code: int = 200) -> R
     known = service.engine.snapshot.incidents.get(name)
     hits = None
     if known is not None and deed.word == "approve":
-        jobs = (await visit.ask("/v1/jobs", JobList)).jobs
+        snapshot, rules = service.engine.snapshot, service.engine.settings.policy.by_name
+        crew = await asyncio.to_thread(crews, snapshot)
         status = await visit.ask("/v1/status", StatusView)
-        hits = blast(known, service.engine.settings.policy.by_name, service.engine.snapshot, jobs, status)
+        hits = blast(known, rules, status, snapshot, service.roster, crew)
     return await visit.page(
         "incident_deed.html.j2",
         title=f"{deed.title} {name}",

@@ -17,15 +17,35 @@ from remediator.web.visit import Visit
 
 NODES_SHOWN = 200
 FINDINGS_SHOWN = 50
+FRESH_S = 3.0
 
 
 class _Drawn(NamedTuple):
+    at: float  # UTC s
     dead: int
     picture: ranks.Picture
     windows: list[ranks.Window]
     curves: list[tuple[str, str]]  # its name and path
     low: str
     high: str
+
+
+class Drawings:
+    """What is dear to work out, worked out once for all who look within `FRESH_S`. For the one thread of the event loop."""
+
+    def __init__(self) -> None:
+        self._one_at_a_time = asyncio.Lock()
+        self._kept: dict[tuple[str, int], tuple[float, _Drawn]] = {}
+
+    async def get(self, service: Service, job: JobView) -> _Drawn:
+        """The pictures of a job."""
+        key = (job.job, job.attempt)
+        async with self._one_at_a_time:
+            now = service.clock.monotonic()
+            self._kept = {name: kept for name, kept in self._kept.items() if now - kept[0] < FRESH_S}
+            if key not in self._kept:
+                self._kept[key] = now, await asyncio.to_thread(_draw, service, job)
+            return self._kept[key][1]
 
 
 async def show(visit: Visit) -> Response:
@@ -35,7 +55,7 @@ async def show(visit: Visit) -> Response:
     job = next((each for each in told.jobs if each.job == name), None)
     if job is None:
         raise Refusal(404, f"no node holds a rank of job {name}", "see the list of jobs: it may have ended")
-    drawn = await asyncio.to_thread(_draw, visit.service, job)
+    drawn = await _drawings(visit).get(visit.service, job)
     found = (await visit.ask("/v1/stragglers", StragglerList)).stragglers
     return await visit.page(
         "job.html.j2",
@@ -47,6 +67,14 @@ async def show(visit: Visit) -> Response:
         findings=job.findings[:FINDINGS_SHOWN],
         sampled=ranks.SAMPLE,
     )
+
+
+def _drawings(visit: Visit) -> Drawings:
+    state = visit.request.app.state
+    if not hasattr(state, "drawings"):
+        state.drawings = Drawings()
+    drawings: Drawings = state.drawings
+    return drawings
 
 
 def _draw(service: Service, job: JobView) -> _Drawn:
@@ -69,4 +97,4 @@ def _draw(service: Service, job: JobView) -> _Drawn:
     curves = (
         [(words, ranks.curve(row, low, high, WIDTH, HEIGHT)) for words, row in rows.items()] if len(told) > 1 else []
     )
-    return _Drawn(dead, picture, told, curves, number(low), number(high))
+    return _Drawn(service.clock.wall(), dead, picture, told, curves, number(low), number(high))

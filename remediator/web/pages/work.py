@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from remediator.model.plan import Verb
 from remediator.model.views import StatusView, Words
-from remediator.model.views_jobs import JobList
 from remediator.model.views_work import ActionList, AwaitingList, AwaitingView
-from remediator.web.blast import NODES_NAMED, Blast, blast
+from remediator.web.blast import NODES_NAMED, Blast, blast, crews
 from remediator.web.timeline import lapse
 from remediator.web.visit import Visit
 
@@ -53,12 +54,12 @@ async def _hits(visit: Visit, awaiting: tuple[AwaitingView, ...]) -> list[tuple[
     if not awaiting:
         return []
     snapshot, rules = visit.service.engine.snapshot, visit.service.engine.settings.policy.by_name
-    jobs = (await visit.ask("/v1/jobs", JobList)).jobs
+    crew = await asyncio.to_thread(crews, snapshot)
     status = await visit.ask("/v1/status", StatusView)
     found = []
     for each in awaiting:
         incident = snapshot.incidents.get(each.incident)
         if incident is not None:  # else it was closed between the two questions
-            hits = blast(incident, rules, snapshot, jobs, status)
+            hits = blast(incident, rules, status, snapshot, visit.service.roster, crew)
             found.append((each, hits, incident.state.value in {"open", "waiting"}))
     return found

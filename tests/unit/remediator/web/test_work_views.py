@@ -12,9 +12,9 @@ from remediator.engine import Snapshot
 from remediator.model.plan import Step, StepRun, Verb
 from remediator.model.records import Incident, JobRef, NodeRecord
 from remediator.model.views import ActionView, DecisionView, IncidentView, StatusView
-from remediator.model.views_jobs import JobView
+from remediator.roster import Roster
 from remediator.web import ranks
-from remediator.web.blast import blast
+from remediator.web.blast import blast, crews
 from remediator.web.timeline import lapse, timeline
 from vocabulary.wire import RankStatus, StepWindow
 
@@ -110,9 +110,8 @@ def test_whom_it_hits_counts_jobs_and_the_budget() -> None:
     incident = Incident(id="i", node="rack:r1", title="t", opened_at=AT, wide=True, members=("n1", "n2"), plan=plan)
     nodes = {name: NodeRecord(node=name, jobs=(JobRef("a", 0),)) for name in ("n1", "n2", "n3")}
     snapshot = Snapshot(nodes=nodes, findings={}, incidents={}, actions={}, holds={})
-    jobs = [JobView("a", 0, 24, 24, ("n1", "n2", "n3")), JobView("b", 0, 8, 8, ("n9",))]
     status = StatusView("c", "1", "act", 1, "p", AT, 3, {}, {}, 1, 2, 0, 0, "ok")
-    hits = blast(incident, {}, snapshot, jobs, status)
+    hits = blast(incident, {}, status, snapshot, Roster(), crews(snapshot))
     assert hits.stages == (("drain",), ("preflight: gate",))
     assert hits.nodes == ("n1", "n2")
     assert [(hit.job, hit.nodes_hit, hit.nodes) for hit in hits.jobs] == [("a", 2, 3)]
