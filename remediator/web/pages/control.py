@@ -15,10 +15,10 @@ _Word = Literal["observe", "recommend", "approve", "act", ""]
 MODES = {
     "act": "The system does by itself what the playbooks say, within guards and budgets.",
     "approve": "Each new plan waits for a person's word. Plans under way go on.",
-    "recommend": "It shows what it would do and does nothing to nodes or jobs; people are told. Of a plan under way, no further step begins, "
-    "except tests and giving nodes back.",
-    "observe": "It writes down what it would do, and starts nothing new, not even telling people. Of a plan under way, no further step begins, "
-    "except tests, giving nodes back and telling people.",
+    "recommend": "It shows what it would do and does nothing to nodes or jobs; people are told. Set by a person, it also keeps "
+    "further steps of plans under way from beginning, except tests and giving nodes back.",
+    "observe": "It writes down what it would do, and starts nothing new, not even telling people. Set by a person, it also keeps "
+    "further steps of plans under way from beginning, except tests, giving nodes back and telling people.",
 }
 
 

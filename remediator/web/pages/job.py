@@ -14,8 +14,10 @@ from remediator.web import ranks
 from remediator.web.heat import counting
 from remediator.web.plots import HEIGHT, WIDTH, number
 from remediator.web.visit import Visit
+from vocabulary.health import Health
 
 NODES_SHOWN = 200
+FOLDED = 40  # more nodes are shown on a click
 FINDINGS_SHOWN = 50
 FRESH_S = 3.0
 
@@ -63,10 +65,16 @@ async def show(visit: Visit) -> Response:
         job=job,
         drawn=drawn,
         stragglers=[each for each in found if (each.job, each.attempt) == (job.job, job.attempt)],
-        nodes=[(name, visit.health(name)) for name in job.nodes[:NODES_SHOWN]],
+        nodes=_worst_first(visit, job)[:NODES_SHOWN],
+        folded=FOLDED,
         findings=job.findings[:FINDINGS_SHOWN],
         sampled=ranks.SAMPLE,
     )
+
+
+def _worst_first(visit: Visit, job: JobView) -> list[tuple[str, str]]:
+    healths = [(name, visit.health(name)) for name in sorted(job.nodes, key=counting)]
+    return sorted(healths, key=lambda pair: pair[1] == Health.HEALTHY.value)
 
 
 def _drawings(visit: Visit) -> Drawings:
