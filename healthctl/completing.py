@@ -1,8 +1,13 @@
-"""Names for a shell that completes: from the server if it answers at once, else none. Never a word of an error."""
+"""Names for a shell that completes: from the server if it answers at once, else none. Never a word of an error.
+
+What is offered becomes part of a line that a shell runs: only names that mean nothing to a shell are.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 from typing import TypeVar
 
 import click
@@ -11,6 +16,8 @@ from click.shell_completion import CompletionItem
 
 DEADLINE_S = 0.7  # a person waits with a finger on the tab key
 SHOWN_MAX = 100
+ANSWER_BYTES_MAX = 1 << 22
+_INCIDENT_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 
 T = TypeVar("T")
 
@@ -34,8 +41,11 @@ class _Incidents(msgspec.Struct):
 
 def node_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's signature
     """Nodes whose names begin so, by name."""
+    from vocabulary.identity import NODE_NAME
+
     found = _ask(ctx, f"/v1/nodes?limit={SHOWN_MAX}&after={_before(incomplete)}", _Nodes)
-    return [each.node for each in found.nodes if each.node.startswith(incomplete)] if found else []
+    names = [each.node for each in found.nodes] if found else []
+    return [name for name in names if name.startswith(incomplete) and NODE_NAME.fullmatch(name)]
 
 
 def incident_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - same
@@ -43,8 +53,9 @@ def incident_ids(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     from healthctl.output import clean
 
     found = _ask(ctx, "/v1/incidents", _Incidents)
-    fitting = [each for each in found.incidents if each.id.startswith(incomplete)] if found else []
-    return [CompletionItem(each.id, help=clean(each.title)) for each in fitting[:SHOWN_MAX] if each.id.isprintable()]
+    known = [each for each in found.incidents if _INCIDENT_ID.fullmatch(each.id)] if found else []
+    fitting = [each for each in known if each.id.startswith(incomplete)]
+    return [CompletionItem(each.id, help=clean(each.title)) for each in fitting[:SHOWN_MAX]]
 
 
 def _before(text: str) -> str:
@@ -56,20 +67,18 @@ def _before(text: str) -> str:
 
 def _ask(ctx: click.Context, path: str, kind: type[T]) -> T | None:
     """The answer, or None for whatever reason."""
-    import ssl
-    from urllib.request import Request, urlopen
+    from urllib.request import Request
+
+    from healthctl.http_door import opener
 
     try:
-        url = ctx.params.get("url") or os.environ["HEALTHCTL_SERVER"]
+        url = str(ctx.params.get("url") or os.environ["HEALTHCTL_SERVER"]).rstrip("/")
         token_file = ctx.params.get("token_file") or os.environ["HEALTHCTL_TOKEN_FILE"]
         ca_file = ctx.params.get("ca_file") or os.environ.get("HEALTHCTL_CA_FILE")
-        if not str(url).startswith(("http://", "https://")):
-            return None
-        with open(token_file, encoding="ascii") as file:  # noqa: PTH123 - whatever was given
-            headers = {"Authorization": f"Bearer {file.read().strip()}"}
-        trust = ssl.create_default_context(cafile=ca_file) if str(url).startswith("https:") else None
-        request = Request(f"{str(url).rstrip('/')}{path}", headers=headers)  # noqa: S310 - http(s) alone, above
-        with urlopen(request, timeout=DEADLINE_S, context=trust) as answer:  # noqa: S310 - same
-            return msgspec.json.decode(answer.read(), type=kind)
+        headers = {"Authorization": f"Bearer {Path(token_file).read_text('ascii').strip()}"}
+        door = opener(url, Path(ca_file) if ca_file else None)
+        with door.open(Request(f"{url}{path}", headers=headers), timeout=DEADLINE_S) as answer:  # noqa: S310 - `opener` looked at the scheme
+            content = answer.read(ANSWER_BYTES_MAX)
+        return msgspec.json.decode(content, type=kind)
     except Exception:  # noqa: BLE001 - a shell that completes is no place for errors
         return None

@@ -19,8 +19,8 @@ CONNECT_DEADLINE_S = 5.0
 
 class _Connection(http.client.HTTPConnection):
     def connect(self) -> None:
-        """Within its own deadline; answers have the caller's."""
-        self.timeout, deadline_s = CONNECT_DEADLINE_S, self.timeout
+        """Within its own deadline, or the caller's if that is shorter; answers have the caller's."""
+        self.timeout, deadline_s = min(CONNECT_DEADLINE_S, self.timeout or CONNECT_DEADLINE_S), self.timeout
         super().connect()
         self.sock.settimeout(deadline_s)
 
@@ -28,7 +28,7 @@ class _Connection(http.client.HTTPConnection):
 class _SecureConnection(http.client.HTTPSConnection):
     def connect(self) -> None:
         """The same, TLS included."""
-        self.timeout, deadline_s = CONNECT_DEADLINE_S, self.timeout
+        self.timeout, deadline_s = min(CONNECT_DEADLINE_S, self.timeout or CONNECT_DEADLINE_S), self.timeout
         super().connect()
         self.sock.settimeout(deadline_s)
 

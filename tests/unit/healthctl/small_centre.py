@@ -12,12 +12,16 @@ from vocabulary.wire import Problem
 
 
 class SmallCentre:
-    """Answers `answers[path]` to whoever asks; 404 elsewhere, 204 to what is sent where nothing is said."""
+    """Answers `answers[path]` to whoever asks; 404 elsewhere, 204 to what is sent where nothing is said.
+
+    Once `leads_to` is a URL, everybody who asks is sent there.
+    """
 
     def __init__(self) -> None:
         self.answers: dict[str, msgspec.Struct] = {}
         self.heard: list[tuple[str, object]] = []
         self.asked: list[str] = []
+        self.leads_to = ""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"centre": self}))
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -35,6 +39,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
         self.centre.asked.append(self.path)
+        if self.centre.leads_to:
+            self.send_response(302)
+            self.send_header("Location", f"{self.centre.leads_to}{self.path}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         answer = self.centre.answers.get(path)
         self._say(404, Problem(f"nothing at {path}")) if answer is None else self._say(200, answer)
 

@@ -68,15 +68,43 @@ def test_commands_are_completed_without_loading_them() -> None:
     assert not HEAVY & set(json.loads(done.stderr))
 
 
+# What a shell, or the terminal below it, would act upon.
+EVIL = (
+    "1;touch${IFS}x;",
+    "$(id)",
+    "`id`",
+    "a b",
+    "a|b",
+    "a&b",
+    "a>b",
+    "'",
+    '"',
+    "\\",
+    "*",
+    "~",
+    "!1",
+    "\n2",
+    "\x1b]0;t\x07",
+    "\u202e",
+    "é",
+)
+
+
 @pytest.fixture
 def centre(monkeypatch: pytest.MonkeyPatch, token_file: Path) -> Iterator[SmallCentre]:
     found = SmallCentre()
     found.answers = {
         "/v1/nodes": NodeList(
-            tuple(NodeView(name, "healthy", "healthy", 0.0, "", 0.0) for name in ("gpu-1", "gpu-10", "x"))
+            tuple(
+                NodeView(name, "healthy", "healthy", 0.0, "", 0.0)
+                for name in ("gpu-1", "gpu-10", *(f"gpu-{end}" for end in EVIL), "x")
+            )
         ),
         "/v1/incidents": IncidentList(
-            (IncidentView("inc-1", "n", "open", "bad\x1b[2J", 0.0), IncidentView("inc-\n2", "n", "open", "evil", 0.0))
+            tuple(
+                IncidentView(each, "n", "open", "bad\x1b[2J", 0.0)
+                for each in ("inc-1", *(f"inc-{end}" for end in EVIL))
+            )
         ),
     }
     monkeypatch.setenv("HEALTHCTL_SERVER", found.url)
@@ -99,6 +127,23 @@ def test_names_of_nodes_come_from_the_server(centre: SmallCentre) -> None:
 def test_incidents_come_with_their_titles_and_nothing_steers_the_terminal(centre: SmallCentre) -> None:
     (only,) = ask("inc", completing.incident_ids)
     assert (only.value, only.help) == ("inc-1", "bad\\x1b[2J")
+
+
+def test_a_token_never_follows_where_an_answer_leads(monkeypatch: pytest.MonkeyPatch, centre: SmallCentre) -> None:
+    front = SmallCentre()
+    front.leads_to = centre.url
+    monkeypatch.setenv("HEALTHCTL_SERVER", front.url)
+    try:
+        assert ask("gpu") == []
+    finally:
+        front.close()
+    assert (len(front.asked), centre.asked) == (1, [])
+
+
+def test_an_answer_without_an_end_is_not_read_to_its_end(centre: SmallCentre) -> None:
+    title = "x" * completing.ANSWER_BYTES_MAX
+    centre.answers["/v1/incidents"] = IncidentList((IncidentView("inc-1", "n", "open", title, 0.0),))
+    assert ask("inc", completing.incident_ids) == []
 
 
 LETTERS = "-.0189AZ_az"
