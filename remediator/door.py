@@ -85,7 +85,7 @@ class WebDoor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True  # false: no pages, only the API
     session_h: Annotated[float, msgspec.Meta(gt=0, le=24 * 31)] = 12.0  # how long a login lasts
     url: Annotated[str, msgspec.Meta(pattern="^(https?://.+)?$", max_length=150)] = (
-        ""  # where people reach this replica; while it leads, the others' pages link to it
+        ""  # where people reach this replica; the others' pages link to it; with https:// a login is kept for https alone
     )
     proxy: Proxy | None = None  # none: people log in here
 

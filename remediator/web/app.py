@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from urllib.parse import urlencode
 
@@ -26,16 +27,25 @@ from remediator.web.visit import Link, Visit, bare, form_of
 
 log = logging.getLogger(__name__)
 
+STANDBY_FRESH_S = 3.0  # so long the leader's whereabouts are good for all who ask; anybody may ask
 ABROAD = frozenset({"cross-site", "same-site"})  # the browser keeps the session back on a link from another site
 
 
 class Web:
     """The routes of one replica."""
 
-    def __init__(self, config: Config, leader: Callable[[], Whereabouts | None] = lambda: None) -> None:
-        """`leader` says where the leader is, and may raise what the database raises."""
+    def __init__(
+        self,
+        config: Config,
+        leader: Callable[[], Whereabouts | None] = lambda: None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`leader` says where the leader is, and may raise what the database raises; `now` is monotonic, in seconds."""
         self._config = config
         self._leader = leader
+        self._now = now
+        self._one_at_a_time = asyncio.Lock()
+        self._found: tuple[float, Whereabouts | None] | None = None
         self._links = tuple(Link(page.path, page.nav, page.key) for page in PAGES if page.nav)
         self.always: Sequence[BaseRoute] = (static.ROUTE,)
         self.leading: Sequence[BaseRoute] = (
@@ -47,13 +57,20 @@ class Web:
 
     async def standing_by(self, request: Request, word: str) -> Response:
         """Where to go instead."""
-        try:
-            where = await asyncio.to_thread(self._leader)
-        except SQLAlchemyError:
-            where = None
-        values = {**bare(request, "Standing by", 0.0), "cluster": self._config.cluster, "word": word, "leader": where}
+        values = {**bare(request, "Standing by", 0.0), "cluster": self._config.cluster, "word": word}
+        values["leader"] = await self._whereabouts()
         headers = {**rendering.HEADERS, "retry-after": "5"}
         return Response(rendering.render("standby.html.j2", values), 503, headers, media_type="text/html")
+
+    async def _whereabouts(self) -> Whereabouts | None:
+        async with self._one_at_a_time:
+            if self._found is None or self._now() - self._found[0] >= STANDBY_FRESH_S:
+                try:
+                    where = await asyncio.to_thread(self._leader)
+                except SQLAlchemyError:
+                    where = None
+                self._found = self._now(), where
+            return self._found[1]
 
     def _route(self, page: Page) -> Route:
         async def guarded(request: Request) -> Response:

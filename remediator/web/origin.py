@@ -18,7 +18,11 @@ def same_origin(fetch_site: str | None, origin: str | None, hosts: frozenset[str
     """
     if fetch_site is not None:
         return fetch_site == "same-origin"
-    return origin is not None and bool(netloc := urlsplit(origin).netloc) and netloc in hosts
+    try:
+        netloc = urlsplit(origin or "").netloc
+    except ValueError:  # anybody may send anything
+        return False
+    return bool(netloc) and netloc in hosts
 
 
 def csrf_token(secret: str) -> str:

@@ -76,10 +76,12 @@ async def _by_session(request: Request, service: Service, secret: str) -> Person
 
 
 def is_secure(request: Request) -> bool:
-    """Whether the browser's connection is encrypted, to us or to the proxy that says so."""
+    """Whether the browser's connection is encrypted: to us, to the proxy that says so, or by the address people come by."""
     config = service_of(request).config
+    if config.tls is not None or config.web.url.startswith("https://"):
+        return True
     by_proxy = proxy.speaks(config.web.proxy, address(request))
-    return config.tls is not None or (by_proxy and request.headers.get("x-forwarded-proto", "") == "https")
+    return by_proxy and request.headers.get("x-forwarded-proto", "") == "https"
 
 
 def cookie_name(request: Request) -> str:

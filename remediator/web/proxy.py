@@ -30,7 +30,7 @@ def speaks(proxy: Proxy | None, address: str) -> bool:
 
 def identity(proxy: Proxy, users: Sequence[str], groups: Sequence[str]) -> Identity | None:
     """Whom the proxy's headers name; None where they name nobody, several, or somebody without a role here."""
-    name = users[0].strip() if len(users) == 1 else ""
+    name = users[0].strip() if len(users) == 1 and len(groups) <= 1 else ""
     if not name or len(name) > NAME_MAX or not name.isprintable():
         return None
     theirs = {EVERYBODY, *(group.strip() for line in groups for group in line.split(",") if group.strip())}

@@ -115,6 +115,8 @@ FROM = [
     ({"origin": "http://centre:15180", **HOST}, True),
     ({"origin": "http://evil.example", **HOST}, False),
     ({"origin": "null", **HOST}, False),
+    ({"origin": "http://[", **HOST}, False),
+    ({"origin": "http://[v1.x]y", **HOST}, False),
     ({"origin": "http://centre:15180", "sec-fetch-site": "cross-site", **HOST}, False),
     ({"origin": "http://evil.example", "x-forwarded-host": "evil.example", **HOST}, False),  # not by a proxy of ours
     ({}, False),
@@ -162,6 +164,18 @@ def test_under_tls_the_session_travels_encrypted_alone(tmp_path: Path) -> None:
         centre.close()
 
 
+def test_where_people_come_by_tls_the_session_travels_encrypted_alone(tmp_path: Path) -> None:
+    centre = Inside(tmp_path, web=WebDoor(url="https://centre.example"))
+    try:
+        browser = Browser(centre)
+        cookie = browser.post("/login", {"token": centre.token["ann"], "next": "/"}).headers["set-cookie"]
+        assert cookie.startswith("__Host-gpu-healthd=")
+        assert "secure" in cookie.lower()
+        assert browser.get("/").status == 200
+    finally:
+        centre.close()
+
+
 ANN = {"x-forwarded-user": "ann@example.org", "x-forwarded-groups": "staff,oncall"}
 
 
@@ -185,6 +199,7 @@ def test_what_a_proxy_says_twice_it_does_not_say(behind: Inside) -> None:
     assert proxy is not None
     assert identity(proxy, ["ann", "root"], ["root"]) is None
     assert identity(proxy, [], ["root"]) is None
+    assert identity(proxy, ["ann"], ["staff", "root"]) is None
     assert identity(proxy, ["a\x00"], ["root"]) is None
     assert identity(Proxy(addresses=("10.0.0.1",), roles=ProxyRoles(viewer=("staff",))), ["ann"], ["other"]) is None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 from starlette.requests import Request
 
 from remediator.api.front import Front
@@ -50,6 +51,35 @@ def test_without_a_leader_or_a_database_it_still_answers(tmp_path: Path, journal
     empty.close()
     assert status == 503
     assert "/healthz" in text
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_many_who_ask_at_once_are_one_question_to_the_database(*, away: bool) -> None:
+    asked: list[float] = []
+    now = 100.0
+
+    def leader() -> Whereabouts | None:
+        asked.append(now)
+        if away:
+            raise OperationalError("select", {}, Exception("away"))
+        return Whereabouts("host-a", "0.0.0.0:15180", "")
+
+    web = Web(Config(cluster="c1"), leader, lambda: now)
+
+    async def all_at_once() -> set[int]:
+        scope = {"type": "http", "method": "GET", "path": "/nodes", "headers": [], "query_string": b""}
+        answers = await asyncio.gather(*(web.standing_by(Request(scope), "x") for _ in range(50)))
+        return {answer.status_code for answer in answers}
+
+    async def twice() -> None:
+        nonlocal now
+        assert await all_at_once() == {503}
+        assert asked == [100.0]
+        now += 60.0
+        assert await all_at_once() == {503}
+        assert asked == [100.0, 160.0]
+
+    asyncio.run(twice())
 
 
 @pytest.mark.parametrize(
