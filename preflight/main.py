@@ -68,7 +68,15 @@ def cli() -> None:
     help="Where it is kept what is usual.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
 )
 @click.option("--tell", "telling", is_flag=True, help="Hand the document to this node's healthd; by root.")
-@click.option("--socket", "path", default=SOCKET, show_default=True, help="healthd's UNIX socket; may hold {node}.")
+@click.option(
+    "--socket",
+    "path",
+    envvar="HEALTHD_SOCKET",
+    default=SOCKET,
+    show_default=True,
+    show_envvar=True,
+    help="healthd's UNIX socket; may hold {node}.",
+)
 def run(  # noqa: PLR0913 - one for each option
     *,
     level: str,

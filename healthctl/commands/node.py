@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,23 @@ from healthctl.node_check.answer import Answer, NoAnswerError, ask
 from healthctl.node_check.forms import CRITICAL, FORMS, OK, UNKNOWN, WARNING, Judgement
 
 SOCKET = "/run/gpu-healthd/healthd.sock"
+
+
+def _here(_context: click.Context, _option: click.Parameter, path: str) -> str:
+    """A template serves a whole cluster: which node this is, only this machine knows."""
+    return path.replace("{node}", os.environ.get("HEALTHD_NODE") or socket.gethostname())
+
+
+socket_option = click.option(
+    "--socket",
+    "path",
+    envvar="HEALTHD_SOCKET",
+    default=SOCKET,
+    show_default=True,
+    show_envvar=True,
+    callback=_here,
+    help="healthd's UNIX socket; may hold {node}.",
+)
 AGAIN_S = 0.5
 
 
@@ -33,7 +52,7 @@ def node() -> None:
 
 
 @node.command(cls=NagiosCommand)
-@click.option("--socket", "path", default=SOCKET, show_default=True, help="healthd's UNIX socket.")
+@socket_option
 @click.option("--type", "form", type=click.Choice(list(FORMS)), default="nagios", show_default=True, help="Who asks.")
 @click.option("--check", "only", multiple=True, metavar="GLOB", help="Count only these findings, as check/code.")
 @click.option("--ignore", multiple=True, metavar="GLOB", help="Do not count these findings.")
@@ -104,7 +123,7 @@ def check(  # noqa: PLR0913 - one for each option
 
 
 @node.command()
-@click.option("--socket", "path", default=SOCKET, show_default=True, help="healthd's UNIX socket.")
+@socket_option
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there, not to standard output.")
 @click.option(
     "--timeout",

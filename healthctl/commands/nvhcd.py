@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from healthctl.commands.node import AGAIN_S, SOCKET, judge
+from healthctl.commands.node import AGAIN_S, judge, socket_option
 from healthctl.exits import Failure
 from healthctl.node_check.answer import NoAnswerError, ask
 from healthctl.node_check.forms import UNKNOWN, Judgement
@@ -27,7 +27,7 @@ DEADLINE_S = 2.0
     show_default=True,
     help="Where the launcher asks.",
 )
-@click.option("--socket", "path", default=SOCKET, show_default=True, help="healthd's UNIX socket.")
+@socket_option
 @click.option(
     "--on-unknown", type=click.Choice(["fail", "pass"]), default="fail", show_default=True, help="What 'not known' is."
 )

@@ -52,7 +52,15 @@ Seconds = click.FloatRange(0.5, 86_400)
 @click.option("--inject", multiple=True, metavar="FAULT", help=f"Commit a fault, to see that it is named: {FORMS}.")
 @click.option("--exclude-file", type=click.Path(path_type=Path), metavar="FILE", help="Rank 0 writes the nodes to leave out there, with commas.")  # fmt: skip
 @click.option("--tell", "telling", is_flag=True, help="A culprit tells its own healthd; by root.")
-@click.option("--socket", "path", default=SOCKET, show_default=True, help="healthd's UNIX socket; may hold {node}.")
+@click.option(
+    "--socket",
+    "path",
+    envvar="HEALTHD_SOCKET",
+    default=SOCKET,
+    show_default=True,
+    show_envvar=True,
+    help="healthd's UNIX socket; may hold {node}.",
+)
 @click.option(
     "-o",
     "--output",

@@ -76,6 +76,15 @@ def test_the_verdict_as_nagios_wants_it(
     assert (done.exit_code, done.stdout.partition(" | age=")[0]) == (code, says)
 
 
+def test_the_environment_may_say_where_the_socket_is_on_each_node(
+    healthctl: Run, answering: Answer_, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = answering(verdict())
+    monkeypatch.setenv("HEALTHD_SOCKET", str(path).replace("healthd.sock", "{node}.sock"))
+    monkeypatch.setenv("HEALTHD_NODE", "healthd")
+    assert healthctl("node", "check").exit_code == 0
+
+
 @pytest.mark.parametrize(
     "answer",
     [
