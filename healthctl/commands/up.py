@@ -31,10 +31,10 @@ def _default_dir() -> Path:
 
 
 @click.command(
-    epilog="Example: healthctl up --dir /tmp/try. Exit codes: 0 ended by Ctrl-C, 2 wrong usage, 3 it cannot be brought up."
+    epilog="Example: healthctl up --dir ~/try. Exit codes: 0 ended by Ctrl-C, 2 wrong usage, 3 it cannot be brought up."
 )
 @click.option("--dir", "directory", type=click.Path(file_okay=False, path_type=Path),
-              help="Keep everything there.  [default: ~/.local/state/gpu-healthd]")  # fmt: skip
+              help="Keep everything there, for you alone.  [default: ~/.local/state/gpu-healthd]")  # fmt: skip
 @click.option("--node", help="What this machine is called.  [default: its host name]")
 @click.option("--port", type=click.IntRange(1, 65535),
               help=f"Of the page and the API.  [default: {REMEDIATOR_PORT}, or a free one]")  # fmt: skip
@@ -51,6 +51,7 @@ def up(directory: Path | None, node: str | None, port: int | None, *, accept_inj
         name = require_node_name(node or socket.gethostname())
     except ValueError as error:
         raise Failure(f"--node: {error}", Exit.USAGE) from None
+    os.umask(0o077)  # also for the programs that we start
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())

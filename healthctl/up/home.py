@@ -11,6 +11,7 @@ from typing import IO, Any
 import msgspec
 
 from healthctl.exits import Failure
+from healthctl.up.private import FILE_MODE, FOLDER_MODE, distrusted, make_if_missing, write_new
 
 SOCKET_PATH_MAX = 107  # of a UNIX socket, in bytes
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - trainers' pages are memory-backed files; healthd checks owner and mode
@@ -39,6 +40,7 @@ class Home:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.log_dir = path / "log"
+        self._database_file = path / "remediator.db"
         self.remediator_config = path / "remediator.yaml"
         self.healthd_config = path / "healthd.yaml"
         self.token_file = path / "tokens" / "admin"
@@ -49,24 +51,27 @@ class Home:
     @property
     def database(self) -> str:
         """Its URL."""
-        return f"sqlite:///{self.path / 'remediator.db'}"
+        return f"sqlite:///{self._database_file}"
 
     def prepare(self) -> bool:
         """Make the directory, for us alone. Whether there was one with a history.
 
         Raises:
-            Failure: it cannot be made, or its path is too long for a socket.
+            Failure: it cannot be made, its path is too long for a socket, or it is not ours alone.
         """
         if len(os.fsencode(self.socket)) > SOCKET_PATH_MAX:
             raise Failure(f"{self.path}: too long a path for a UNIX socket; give a shorter --dir")
         try:
             for folder in (self.path, self.token_file.parent):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                if trouble := distrusted(folder, os.geteuid()):
+                    raise Failure(trouble)
+            make_if_missing(self._database_file)
+            return self._database_file.stat().st_size > 0
         except OSError as error:
             raise Failure(
-                f"{error.filename or self.path}: cannot be made: {error.strerror}; give another --dir"
+                f"{error.filename or self.path}: cannot be used: {error.strerror}; give another --dir"
             ) from None
-        return (self.path / "remediator.db").exists()
 
     def take(self) -> IO[str]:
         """Keep every other `up` out of this directory, as long as what is returned stays open.
@@ -75,7 +80,8 @@ class Home:
             Failure: another one is up, and where; or the directory cannot be written.
         """
         try:
-            lock = (self.path / "up.lock").open("a+")
+            way = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.fdopen(os.open(self.path / "up.lock", way, FILE_MODE), "a+")
         except OSError as error:
             raise Failure(f"{error.filename}: cannot be written: {error.strerror}; give another --dir") from None
         try:
@@ -125,4 +131,4 @@ class Home:
 
 def _write(path: Path, config: dict[str, Any]) -> None:
     """JSON is YAML."""
-    path.write_text(f"# Written by 'healthctl up' at each start.\n{json.dumps(config, indent=2)}\n")
+    write_new(path, f"# Written by 'healthctl up' at each start.\n{json.dumps(config, indent=2)}\n")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from healthctl.exits import Failure
 from healthctl.up.home import Home
+from healthctl.up.private import write_new
 from remediator.model.credentials import Role
 from remediator.store.journal import Journal, StoreError
 from remediator.store.tokens import Tokens
@@ -37,10 +38,7 @@ def _provide(tokens: Tokens, role: Role, name: str, file: Path) -> None:
         known = tokens.identify(file.read_text().strip())
         if known is not None and (known.role, known.name) == (role, name):
             return
-    aside = file.with_suffix(".new")
-    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:  # noqa: PTH123 - for its mode
-        out.write(f"{tokens.issue(role, name, time.time(), actor='healthctl up')}\n")
-    aside.replace(file)
+    write_new(file, f"{tokens.issue(role, name, time.time(), actor='healthctl up')}\n")
 
 
 def _me() -> str:
