@@ -14,7 +14,7 @@ from healthctl.credentials.place import Credentials, credentials_options, fittin
 from healthctl.duration import Duration
 from healthctl.exits import Exit, Failure
 from healthctl.listing import ListsByDefault
-from healthctl.output import Cell, Column, Rows, Tone, moment
+from healthctl.output import Cell, Column, Rows, Tone, clean, moment
 from healthctl.screen import Screen, output_options
 from remediator.model.credentials import Role, TokenList, TokenView, misfit
 
@@ -127,7 +127,7 @@ def revoke(credentials: Credentials, token_id: str | None, **names: str | None) 
         known = fitting(credentials.all(), *_one(names, "an ID or "), time.time())
     for each in known:
         credentials.revoke(each.id)
-        click.echo(f"revoked {each.id}, {each.role.value} {each.name}")
+        click.echo(clean(f"revoked {each.id}, {each.role.value} {each.name}"))
 
 
 def _one(names: dict[str, str | None], else_: str = "") -> tuple[Role, str]:

@@ -140,3 +140,32 @@ def test_over_the_api_the_same_is_sent(centre: SmallCentre, healthctl: Run, toke
         ("/v1/tokens/rotate", {"role": "node", "name": "n1", "overlap_s": 86400.0, "expires_s": None}),
         ("/v1/tokens/abc/revoke", None),
     ]
+
+
+@pytest.mark.parametrize(
+    "said", ["ghd_x\x1b]0;pwn\x07\x1b[2J\u202e", "ghd_", "hello", "ghd_a b", "ghd_a\nrm -rf", "ghd_é"]
+)
+@pytest.mark.parametrize("asked", [["issue", "--viewer", "v"], ["join", "gpu-*"], ["rotate", "--viewer", "v"]])
+def test_what_a_server_says_instead_of_a_token_is_neither_shown_nor_kept(
+    centre: SmallCentre, healthctl: Run, token_file: Path, tmp_path: Path, said: str, asked: list[str]
+) -> None:
+    centre.answers |= {f"POST /v1/tokens{path}": NewToken(said) for path in ("", "/rotate")}
+    out = tmp_path / "out"
+    for where in ([], ["--out", str(out)]):
+        done = healthctl("token", *asked, *where, HEALTHCTL_SERVER=centre.url, HEALTHCTL_TOKEN_FILE=str(token_file))
+        assert (done.exit_code, done.stdout) == (3, "")
+        assert "no token" in done.stderr
+        assert done.stderr.removesuffix("\n").isprintable()
+    assert not out.exists()
+
+
+def test_names_of_tokens_that_end_cannot_steer_a_terminal(
+    centre: SmallCentre, healthctl: Run, token_file: Path
+) -> None:
+    done = healthctl("token", "revoke", "abc", HEALTHCTL_SERVER=centre.url, HEALTHCTL_TOKEN_FILE=str(token_file))
+    assert done.stdout == "revoked abc, viewer page\\x1b[2J\n"
+
+
+def test_an_id_that_no_token_has_cannot_steer_a_terminal(centre: SmallCentre, healthctl: Run, token_file: Path) -> None:
+    done = healthctl("token", "revoke", "\x1b[2J", HEALTHCTL_SERVER=centre.url, HEALTHCTL_TOKEN_FILE=str(token_file))
+    assert (done.exit_code, "\x1b" in done.output) == (3, False)
