@@ -137,7 +137,7 @@ class Centre:
         Raises:
             Unreachable, Denied, Rejected: it could not be had.
         """
-        return self._decoded(self._call("GET", f"/v1/jobs/{quote(job, safe='')}/hazard", b"", of_node=False), JobHazard)
+        return self._decoded(self._call("GET", f"/v1/hazard/{quote(job, safe='')}", b"", of_node=False), JobHazard)
 
     def close(self) -> None:
         """Close the connection."""

@@ -14,7 +14,7 @@ class NodeRisk(msgspec.Struct, frozen=True):
 
 
 class JobHazard(msgspec.Struct, frozen=True, kw_only=True):
-    """`GET /v1/jobs/{job}/hazard`. `per_s` is the failures per second of the whole job; true for `valid_s` from `at` on (UTC seconds)."""
+    """`GET /v1/hazard/{job}`. `per_s` is the failures per second of the whole job; true for `valid_s` from `at` on (UTC seconds)."""
 
     job: str
     attempt: int

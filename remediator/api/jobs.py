@@ -87,7 +87,7 @@ class Board:
 
 
 async def hazard(request: Request) -> Response:
-    """`GET /v1/jobs/{job}/hazard`: for people, and for the nodes that hold its ranks."""
+    """`GET /v1/hazard/{job}`: for people, and for the nodes that hold its ranks."""
     identity, service = who(request), service_of(request)
     job: str = request.path_params["job"]
     node = identity.name if identity.role is Role.NODE else None

@@ -104,7 +104,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         None,
         "The bundle that an order asked for.",
     ),
-    _get("/v1/jobs/{job:path}/hazard", Access.JOB, jobs.hazard, JobHazard, "How likely a job's nodes are to fail."),
+    _get("/v1/hazard/{job:path}", Access.JOB, jobs.hazard, JobHazard, "How likely a job's nodes are to fail."),
     _get("/v1/jobs", _VIEWER, lists.show_jobs, JobList, "Every job with ranks, by name; without its ranks."),
     _get("/v1/jobs/{job:path}", _VIEWER, lists.show_job, JobView, "One job, with its ranks."),
     _get(

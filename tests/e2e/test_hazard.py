@@ -43,14 +43,14 @@ def test_operators_and_the_jobs_own_nodes_may_ask_for_its_hazard(centre: Centre)
     )  # fmt: skip
     assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=encode(report)).status_code == 200
     found = eventually(
-        lambda: (answer := centre.call("GET", "/v1/jobs/team%2Ftrain/hazard", "n1")).ok and answer.json(), "a hazard"
+        lambda: (answer := centre.call("GET", "/v1/hazard/team%2Ftrain", "n1")).ok and answer.json(), "a hazard"
     )
     assert (found["job"], found["nodes"]) == ("team/train", 1)
     assert 1 / found["per_s"] == pytest.approx(6500 * 3600)
-    assert centre.call("GET", "/v1/jobs/team%2Ftrain/hazard", "ann").json()["per_s"] == found["per_s"]
-    assert centre.call("GET", "/v1/jobs/team%2Ftrain/hazard", "n2").status_code == 403
-    assert centre.call("GET", "/v1/jobs/team%2Ftrain/hazard", "nobody").status_code == 401
-    assert centre.call("GET", "/v1/jobs/other/hazard", "ann").status_code == 404
+    assert centre.call("GET", "/v1/hazard/team%2Ftrain", "ann").json()["per_s"] == found["per_s"]
+    assert centre.call("GET", "/v1/hazard/team%2Ftrain", "n2").status_code == 403
+    assert centre.call("GET", "/v1/hazard/team%2Ftrain", "nobody").status_code == 401
+    assert centre.call("GET", "/v1/hazard/other", "ann").status_code == 404
 
 
 def test_a_rank_hears_it_through_its_node(make_node: Callable[..., Node], tiny: TinyCentre, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if not self._may():
             return
-        if self.path.startswith("/v1/jobs/"):
+        if self.path.startswith("/v1/hazard/"):
             job = unquote(self.path.split("/")[3])
             hazard = JobHazard(job=job, attempt=0, nodes=2, per_s=self.centre.hazard_per_s, at=time.time(), valid_s=900)
             self._reply(200, encode(hazard))

@@ -222,10 +222,10 @@ def test_a_copied_token_is_worth_nothing_anywhere_and_uses_up_nothing(place: Pat
     door = Door(place, tls, Limits(node_per_s=0.001, node_burst=2, unknown_per_s=0.001, unknown_burst=3))
     try:
         token = door.inside.token["n1"]
-        copied = [asked(door, place, path, token) for path in ("/v1/jobs/j/hazard", "/v1/nodes/n1/orders") * 2]
+        copied = [asked(door, place, path, token) for path in ("/v1/hazard/j", "/v1/nodes/n1/orders") * 2]
         assert copied == [403, 403, 403, 429]
         assert asked(door, place, "/v1/nodes/n1/orders", token, "n1") == 200
-        assert asked(door, place, "/v1/jobs/j/hazard", token, "n1") == 403  # it holds no rank of it
+        assert asked(door, place, "/v1/hazard/j", token, "n1") == 403  # it holds no rank of it
     finally:
         door.close()
 

@@ -109,16 +109,17 @@ def test_a_job_that_just_came_is_asked_about_at_once(centre: Inside, monkeypatch
     """Nodes and findings are sorted by job once in a while; who holds a rank need not wait for that."""
     monkeypatch.setattr(jobs, "STALE_S", 1e9)
     monkeypatch.setattr(jobs, "NEWS_S", 0.0)
-    for seq, job in ((2, "a"), (3, "b/1")):
+    for seq, job in ((2, "a"), (3, "b/1"), (4, "b/hazard")):
         assert centre.call("POST", "/v1/nodes/n1/report", "n1", report(seq=seq, ranks=(rank(job),))).status == 200
         deadline = time.monotonic() + 60
-        while centre.call("GET", f"/v1/jobs/{job}/hazard", "n1").status != 200:
+        while centre.call("GET", f"/v1/hazard/{job}", "n1").status != 200:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         for who, status in (("n1", 200), ("vic", 200), ("n2", 403)):
-            assert centre.call("GET", f"/v1/jobs/{job}/hazard", who).status == status
-    assert centre.call("GET", "/v1/jobs/a/hazard", "n1").status == 403  # it has left
-    assert centre.call("GET", "/v1/jobs/none/hazard", "vic").status == 404
+            assert centre.call("GET", f"/v1/hazard/{job}", who).status == status
+        assert centre.call("GET", f"/v1/jobs/{job}", "vic").json()["job"] == job  # whatever it is called
+    assert centre.call("GET", "/v1/hazard/a", "n1").status == 403  # it has left
+    assert centre.call("GET", "/v1/hazard/none", "vic").status == 404
 
 
 def test_a_number_that_is_no_events_is_refused(centre: Inside) -> None:
