@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from remediator.decide.policy import Rule
 from remediator.engine import Snapshot
-from remediator.model.records import Incident, JobRef
+from remediator.model.records import Incident, JobRef, NodeRecord
 from remediator.model.views import StatusView
 from remediator.roster import Roster
 
@@ -17,12 +17,13 @@ NODES_NAMED = 20
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """One job: how many of its nodes are among those concerned; `world` ranks, 0 where nobody tells."""
+    """One job: how many of its nodes, and of its living ranks, are concerned; `world` ranks in all, 0 where nobody tells."""
 
     job: str
     attempt: int
     nodes_hit: int
     nodes: int
+    ranks_hit: int
     world: int
 
 
@@ -46,6 +47,24 @@ def crews(snapshot: Snapshot) -> Counter[JobRef]:
     return Counter(ref for record in snapshot.nodes.values() for ref in record.jobs)
 
 
+def hits(records: Iterable[NodeRecord], roster: Roster, crew: Mapping[JobRef, int]) -> tuple[Hit, ...]:
+    """The jobs on these nodes, the largest first. `crew` is what `crews` says."""
+    nodes: Counter[JobRef] = Counter()
+    ranks: Counter[JobRef] = Counter()
+    world: dict[JobRef, int] = {}
+    for record in records:
+        nodes.update(record.jobs)
+        entry = roster.get(record.node)
+        for rank in entry.ranks if entry is not None else ():
+            ref = JobRef(rank.job, rank.attempt)
+            ranks[ref] += rank.alive
+            world[ref] = rank.world
+    found = [
+        Hit(ref.job, ref.attempt, nodes[ref], crew.get(ref, nodes[ref]), ranks[ref], world.get(ref, 0)) for ref in nodes
+    ]
+    return tuple(sorted(found, key=lambda hit: (-hit.world, -hit.nodes, hit.job, hit.attempt)))
+
+
 def blast(
     incident: Incident,
     rules: Mapping[str, Rule],
@@ -60,12 +79,11 @@ def blast(
     stages = planned or (tuple(tuple(map(str, stage)) for stage in rule.stages) if rule is not None else ())
     isolates = rule is not None and rule.isolates
     records = [snapshot.nodes[name] for name in nodes if name in snapshot.nodes]
-    hit = Counter(ref for record in records for ref in record.jobs)
-    world: dict[JobRef, int] = {}
-    for record in records:
-        entry = roster.get(record.node)
-        for rank in entry.ranks if entry is not None else ():
-            world[JobRef(rank.job, rank.attempt)] = rank.world
-    hits = [Hit(ref.job, ref.attempt, hit[ref], crew.get(ref, hit[ref]), world.get(ref, 0)) for ref in sorted(hit)]
     more = sum(not record.held for record in records) if isolates else 0
-    return Blast(stages, nodes, isolates, tuple(hits), (status.isolated, status.isolated + more, status.isolated_max))
+    return Blast(
+        stages,
+        nodes,
+        isolates,
+        hits(records, roster, crew),
+        (status.isolated, status.isolated + more, status.isolated_max),
+    )

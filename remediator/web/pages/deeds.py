@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from remediator.api.service import Refusal
+from remediator.api.service import Refusal, Service
 from remediator.model.views import HoldWish, NodeView, Words
-from remediator.model.views_jobs import JobView
+from remediator.web import blast
 from remediator.web.deeds import DEEDS, Deed
 from remediator.web.visit import Visit
 
+log = logging.getLogger(__name__)
+
 HOUR_S = 3600.0
 HOURS = (0, 1, 4, 8, 24, 72)  # 0: until it is released
+JOBS_SHOWN = 20
 
 
 async def ask(visit: Visit) -> Response:
@@ -52,22 +58,28 @@ def _deed(visit: Visit) -> Deed:
 async def _form(visit: Visit, deed: Deed, wrong: str = "", code: int = 200) -> Response:
     node = await visit.ask(f"/v1/nodes/{visit.node}", NodeView)
     status = await visit.status()
-    jobs = []
-    for name in node.jobs:
-        try:
-            jobs.append(await visit.ask(f"/v1/jobs/{name}", JobView))
-        except Refusal:  # its last rank left just now
-            continue
+    hits = await asyncio.to_thread(_hits, visit.service, node.node)
     return await visit.page(
         "deed.html.j2",
         title=f"{deed.title} {node.node}",
         status=code,
         deed=deed,
         node=node,
-        jobs=[(job, sum(rank.node == node.node for rank in job.ranks)) for job in jobs],
+        jobs=hits[:JOBS_SHOWN] if hits is not None else None,
+        more_jobs=len(hits or ()) - JOBS_SHOWN,
         isolated=status.isolated,
         isolated_max=status.isolated_max,
         hours=HOURS,
         wrong=wrong,
         text=visit.form.get("text", ""),
     )
+
+
+def _hits(service: Service, node: str) -> tuple[blast.Hit, ...] | None:
+    """The jobs that it hits; None where a fault of ours keeps that from being known: people may act all the same."""
+    try:
+        snapshot = service.engine.snapshot
+        return blast.hits([snapshot.nodes[node]], service.roster, blast.crews(snapshot))
+    except Exception:
+        log.exception("whom a deed on %s hits could not be worked out", node)
+        return None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from starlette.requests import Request
@@ -12,11 +14,15 @@ from starlette.requests import Request
 from remediator.api.service import Refusal
 from remediator.model.credentials import Identity, Role
 from remediator.model.views import HoldWish
+from remediator.web import blast
 from remediator.web.deeds import DEEDS
 from remediator.web.inside import call, find
+from remediator.web.pages.deeds import JOBS_SHOWN
 from tests.unit.remediator.api.inside import Inside
 from tests.unit.remediator.web.browsing import Browser
 from tests.unit.remediator.web.nodes_told import report
+from vocabulary.health import Health
+from vocabulary.wire import RankStatus, Report, encode
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +98,46 @@ def test_a_viewer_sees_no_buttons(told: Inside) -> None:
 def test_after_a_deed_only_words_of_ours_are_shown(told: Inside) -> None:
     page = Browser(told).log_in("vic").get("/nodes/n1?done=%3Cb%3Ehello").body.decode()
     assert "hello" not in page
+
+
+def test_a_job_is_named_whatever_it_is_called(tmp_path: Path) -> None:
+    centre = Inside(tmp_path)
+    try:
+        report(centre, "n1", job="llama/hazard")
+        report(centre, "n2", job="llama")
+        page = Browser(centre).log_in("ann").get("/nodes/n1/deeds/retire")
+        assert page.status == 200
+        assert b"llama/hazard" in page.body
+    finally:
+        centre.close()
+
+
+def test_of_thousands_of_jobs_the_largest_are_named_and_the_rest_counted(tmp_path: Path) -> None:
+    centre = Inside(tmp_path)
+    try:
+        now = time.time()
+        ranks = tuple(RankStatus(f"job-{n:04d}", 0, 0, n + 1, 1, 41, "step", now) for n in range(4096))
+        body = Report(
+            version=1, node="n1", boot_id="b", agent="a", seq=1, sent_at=now, ttl_s=600, health=Health.HEALTHY, ranks=ranks
+        )  # fmt: skip
+        assert centre.call("POST", "/v1/nodes/n1/report", "n1", encode(body)).status == 200
+        page = Browser(centre).log_in("ann").get("/nodes/n1/deeds/retire").body.decode()
+        assert page.count('href="/jobs/job-') == JOBS_SHOWN
+        assert "job-4095" in page
+        assert re.search(rf"and {4096 - JOBS_SHOWN}\b.* more jobs", page)
+    finally:
+        centre.close()
+
+
+@pytest.mark.parametrize("deed", ["hold", "retire"])
+def test_whom_it_hits_may_be_unknown_and_the_form_is_there(
+    told: Inside, monkeypatch: pytest.MonkeyPatch, deed: str
+) -> None:
+    def fails(*_: object) -> None:
+        raise KeyError("a fault of ours")
+
+    monkeypatch.setattr(blast, "hits", fails)
+    page = Browser(told).log_in("ann").get(f"/nodes/n1/deeds/{deed}").body.decode()
+    assert "could not be worked out" in page
+    assert "No job has ranks here" not in page
+    assert '<textarea id="text"' in page
