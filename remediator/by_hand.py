@@ -14,11 +14,11 @@ from remediator.decide.called import take_up
 from remediator.decide.hands import end, withdraw
 from remediator.decide.lifecycle import move
 from remediator.decide.plan import hand_over
-from remediator.holds import given_back
+from remediator.holds import WITHDRAWN_S, given_back
 from remediator.model.hold import THEIR_PREFIX
 from remediator.model.inputs import ActionCancelled, ByHand, HandWord
 from remediator.model.plan import ONLY_TELLING, Verb
-from remediator.model.records import Action, ActionState, AuditEvent, Facts, IncidentState
+from remediator.model.records import Action, ActionState, AuditEvent, Facts, IncidentState, NodeRecord
 from remediator.model.rules import NodeState
 from remediator.state import ClusterState
 
@@ -38,11 +38,9 @@ def said(state: ClusterState, item: ByHand) -> set[str]:
         return set()
     verb = _VERBS[item.word]
     what = f"{item.actor} {item.word.value}s {item.node}" + (f": {item.text}" if item.text else "")
-    open_ = [action for action in state.actions.values() if action.verb in BY_HAND and action.node == item.node]
-    if any(action.verb == verb and action.reason == what for action in open_):
+    if any(action.verb == verb and action.reason == what for action in under_way(state, item.node)):
         return set()  # it is being done
-    for action in open_:
-        state.put_action(replace(action, state=ActionState.CANCELLED, finished_at=item.at, detail=f"overtaken: {what}"))
+    overtaken(state, item.node, item.at, what)
     _audit(state, item, "by_hand", what, {"word": item.word.value})
     if item.word is HandWord.UNCORDON and node.held:
         state.put_node(move(node, NodeState.OPERATOR_HELD, item.at, what))
@@ -69,28 +67,53 @@ def said(state: ClusterState, item: ByHand) -> set[str]:
     return {item.node}
 
 
+def under_way(state: ClusterState, node: str) -> list[Action]:
+    """What people asked for by hand on a node, and nobody answered yet."""
+    return [action for action in state.actions.values() if action.verb in BY_HAND and action.node == node]
+
+
+def overtaken(state: ClusterState, node: str, now: float, why: str) -> None:
+    """A newer word ends what is left of an older one. It may be carried out all the same; the scheduler's next word says so."""
+    for action in under_way(state, node):
+        _end(state, replace(action, state=ActionState.CANCELLED, finished_at=now, detail=f"overtaken: {why}"), now)
+
+
 def ended(state: ClusterState, action: Action, now: float) -> None:
     """What the end of such an action says of whose the node is. What a cordon came to, the scheduler's next word says."""
     node = state.nodes.get(action.node)
-    if action.verb != UNCORDON or node is None or not node.held:
+    if action.verb not in BY_HAND or node is None or not node.held:
         return
-    if action.state is ActionState.SUCCEEDED:
+    if action.state is not ActionState.SUCCEEDED:
+        _still_ours(state, node, now, f"{action.reason}: {action.state.value}: {action.detail}")
+    elif action.verb == UNCORDON:
         given_back(state, replace(node, held=False, hold_confirmed_at=None), now, action.reason)
-    elif node.state is NodeState.OPERATOR_HELD and node.hands_off is None:
-        why = f"our hold still stands: {action.reason}: {action.state.value}: {action.detail}"
-        state.put_node(move(node, NodeState.QUARANTINED, now, why))
+    elif node.state is NodeState.OPERATOR_HELD:
+        state.put_node(replace(node, since=now, cause=action.reason))  # what was seen before says nothing of it
+
+
+def _still_ours(state: ClusterState, node: NodeRecord, now: float, why: str) -> None:
+    """Nobody lifted our hold and nobody put theirs in its place: the node is ours again, and so is what is asserted of it."""
+    if node.state is NodeState.OPERATOR_HELD and node.hands_off is None and not under_way(state, node.node):
+        state.put_node(move(node, NodeState.QUARANTINED, now, f"our hold still stands: {why}"))
         take_up(state, node.node, now)
 
 
 def time_passed(state: ClusterState, now: float) -> None:
-    """Nobody waits for ever for what they asked for."""
+    """Nobody waits for ever for what they asked for, and no hold of ours stands for ever as if it were a person's."""
     for action in [a for a in state.actions.values() if a.verb in BY_HAND and now >= a.deadline]:
         over = replace(action, state=ActionState.EXPIRED, finished_at=now, detail=action.detail or "nobody answered")
-        state.put_action(over)
-        text = f"{action.verb} of {action.node} was not done within {TRIED_S:.0f} s: {over.detail}"
-        facts: Facts = {"action": action.id, "verb": action.verb}
-        state.note(now, "action_ended", text, node=action.node, data=facts)
+        _end(state, over, now, f" within {TRIED_S:.0f} s")
         ended(state, over, now)
+    for node in [state.nodes[name] for name in sorted(state.held)]:
+        if now - node.since >= WITHDRAWN_S:  # what shows it otherwise was not seen before that
+            _still_ours(state, node, now, node.cause)
+
+
+def _end(state: ClusterState, over: Action, now: float, within: str = "") -> None:
+    state.put_action(over)
+    facts: Facts = {"action": over.id, "verb": over.verb}
+    text = f"{over.verb} of {over.node} was not done{within}: {over.detail}"
+    state.note(now, "action_ended", text, node=over.node, data=facts)
 
 
 def cancelled(state: ClusterState, item: ActionCancelled) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from remediator import by_hand
 from remediator.decide.called import asserted, take_up
 from remediator.decide.hands import RESUME, withdraw
 from remediator.decide.lifecycle import move
@@ -34,6 +35,8 @@ def said(state: ClusterState, item: NodeSaid) -> set[str]:
         return set()
     text = f"{item.actor} {_SPOKEN[item.word].format(item.node)}" + (f": {item.text}" if item.text else "")
     _audit(state, item, text)
+    if item.word in (NodeWord.HOLD, NodeWord.RETIRE):
+        by_hand.overtaken(state, item.node, item.at, text)
     if item.word is NodeWord.HOLD:
         _hold(state, node, item, text)
     elif item.word is NodeWord.RELEASE:
@@ -78,7 +81,9 @@ def _release(state: ClusterState, node: NodeRecord, now: float, why: str) -> Non
     if node.held and node.hold_confirmed_at is None and seen is not None and seen.schedulable:
         let_go = replace(let_go, held=False)  # should it stand all the same, the scheduler's next word says so
     incident = state.incident_of(node.node)
-    if let_go.held:
+    if let_go.held and by_hand.under_way(state, node.node):
+        state.put_node(let_go)  # whose it is, is being settled in the scheduler
+    elif let_go.held:
         state.put_node(move(let_go, NodeState.QUARANTINED, now, why))
         take_up(state, node.node, now)
     elif seen is not None and seen.schedulable is False:

@@ -114,6 +114,56 @@ def test_an_uncordon_that_fails_leaves_our_hold_and_the_plan_with_us(result: Res
     assert incident.state is IncidentState.ACTING, "what is still asserted is decided upon anew"
 
 
+@pytest.mark.parametrize("how", ["cancelled", "refused", "unknown", "unanswered", "done, and our hold still shown"])
+def test_a_cordon_that_came_to_nothing_after_an_uncordon_leaves_our_hold_with_us(how: str) -> None:
+    story = isolated()
+    by_hand(story, HandWord.UNCORDON)
+    by_hand(story, HandWord.CORDON, text="no, wait")
+    (action,) = story.open_actions(CORDON)
+    if how == "cancelled":
+        story.tell(ActionCancelled(at=story.now, action=action.id, actor="ann"))
+    elif how == "unanswered":
+        story.after(TRIED_S)
+    elif how.startswith("done"):
+        story.scheduler_answers(CORDON)
+        shows(story, Owner.US, OURS)
+        assert story.node_state() == "operator-held", "what was shown may be older than the answer"
+        story.after(60)
+    else:
+        story.scheduler_answers(CORDON, Result(how))
+    assert (story.node_state(), story.state.held) != ("operator-held", {"n1"})
+    incident = story.state.incident_of("n1")
+    assert incident is not None
+    assert incident.state is IncidentState.ACTING, "what is still asserted is decided upon anew"
+    shows(story, Owner.US, OURS)
+    assert story.state.held == {"n1"}
+
+
+@pytest.mark.parametrize("asked", list(HandWord))
+@pytest.mark.parametrize("word", [NodeWord.RETIRE, NodeWord.HOLD])
+def test_a_newer_word_about_the_node_ends_what_was_to_be_done_by_hand(asked: HandWord, word: NodeWord) -> None:
+    story = isolated()
+    by_hand(story, asked)
+    story.tell(NodeSaid(at=story.now, node="n1", word=word, actor="kim", text="mine"))
+    assert not story.open_actions(CORDON)
+    assert not story.open_actions(UNCORDON)
+    (ended,) = [a for a in story.actions.values() if a.verb in (CORDON, UNCORDON)]
+    assert ended.state is ActionState.CANCELLED
+    assert "kim" in ended.detail
+    assert [e.kind for e in story.audit if e.data.get("action") == ended.id] == ["action_planned", "action_ended"]
+
+
+def test_a_release_leaves_the_node_to_the_uncordon_under_way() -> None:
+    story = isolated()
+    story.tell(NodeSaid(at=story.now, node="n1", word=NodeWord.HOLD, actor="ann", text="mine"))
+    by_hand(story, HandWord.UNCORDON)
+    story.tell(NodeSaid(at=story.now, node="n1", word=NodeWord.RELEASE, actor="ann"))
+    story.after(60)
+    assert not story.open_actions("reset_gpu")
+    story.scheduler_answers(UNCORDON)
+    assert (story.node_state(), story.state.held) == ("probation", set())
+
+
 def test_the_newer_word_overtakes_the_older() -> None:
     story = Story()
     by_hand(story, HandWord.CORDON)
