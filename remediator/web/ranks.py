@@ -7,11 +7,13 @@ does not wait. It is compared within its pipeline stage.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from statistics import median, median_low
+from statistics import median
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
-from remediator.web.heat import counting
 from vocabulary.wire import RankStatus
 
 RANK_CELLS_MAX, CELLS_MAX = 1024, 1600
@@ -24,8 +26,19 @@ WINDOWS_SHOWN = 12
 
 
 Seat = tuple[str, RankStatus]  # a node, and a rank there
-_Told = tuple[float, str, RankStatus]  # seconds a step without communication, node, rank
+_Numbers = npt.NDArray[Any]
 _UNTOLD = -1.0
+
+
+class _Told(NamedTuple):
+    """All ranks, and the places of those of one stage. `own` are seconds a step without communication."""
+
+    ranks: Sequence[Seat]
+    here: _Numbers
+    own: _Numbers
+    alive: _Numbers
+    place: _Numbers  # of the node
+    key: _Numbers  # of the square
 
 
 class Cell(msgspec.Struct, frozen=True, gc=False):
@@ -85,23 +98,25 @@ class Window(msgspec.Struct, frozen=True):
 
 
 def picture(ranks: Sequence[Seat]) -> Picture:
-    """The squares and the words. Few words of Python for each rank: there are a hundred thousand."""
-    by_stage: dict[int, list[_Told]] = {}
-    for node, rank in ranks:
-        step = rank.step_median or rank.step_seconds
-        own = step - rank.sections_median.get("communication", 0.0) if step > 0 and rank.alive else _UNTOLD
-        told = (own, node, rank)
-        stage = by_stage.get(rank.pipeline_stage)
-        if stage is None:
-            by_stage[rank.pipeline_stage] = [told]
-        else:
-            stage.append(told)
-    pairs = sum(len({node for _, node, _ in here}) for here in by_stage.values())
+    """The squares and the words; nodes stay in the order in which they come."""
+    if not ranks:
+        return Picture("a rank", (), ())
+    told = [rank for _, rank in ranks]
+    step = np.array([rank.step_median or rank.step_seconds for rank in told])
+    wait = np.array([rank.sections_median.get("communication", 0.0) for rank in told])
+    alive = np.array([rank.alive for rank in told])
+    own = np.where((step > 0) & alive, np.maximum(step - wait, 0.0), _UNTOLD)
+    number, stage = _counted([rank.pipeline_stage for rank in told])
+    places = {name: place for place, name in enumerate(dict.fromkeys(node for node, _ in ranks))}
+    place = np.array([places[node] for node, _ in ranks])
+    pairs = len(np.unique(stage * len(places) + place))
     per_cell = 0 if len(ranks) <= RANK_CELLS_MAX else -(-pairs // CELLS_MAX)
-    nodes = sorted({node for node, _ in ranks}, key=counting) if per_cell else []
-    place = {name: n // per_cell for n, name in enumerate(nodes)} if per_cell else {}
+    key = place // per_cell if per_cell else _counted([rank.rank for rank in told])[1]
     slow: list[Slow] = []
-    stages = [_stage(number, by_stage[number], place, slow) for number in sorted(by_stage)]
+    stages = [
+        _stage(each, _Told(ranks, np.flatnonzero(stage == n), own, alive, place, key), slow)
+        for n, each in enumerate(number)
+    ]
     slow.sort(key=lambda each: (-each.excess, each.rank))
     unit = "a rank" if not per_cell else "a node" if per_cell == 1 else f"{per_cell} nodes"
     return Picture(unit, tuple(stages), tuple(slow[:SLOWEST_SHOWN]))
@@ -137,59 +152,67 @@ def level(excess: float) -> str:
     return str(sum(excess >= edge for edge in LEVELS))
 
 
-def _stage(number: int, here: list[_Told], place: dict[str, int], slow: list[Slow]) -> Stage:
-    told = [own for own, _, _ in here if own > _UNTOLD]
-    middle = median_low(told) if told else None
-    worst = max(here, key=lambda each: each[0])
-    if middle and middle > 0:
-        limit = middle * (1 + LEVELS[0])
-        slow += sorted([_slow(each, middle) for each in here if each[0] >= limit], key=lambda each: -each.excess)[
-            :SLOWEST_SHOWN
-        ]
-    groups: dict[int, list[_Told]] = {}
-    for each in here:
-        key = place[each[1]] if place else each[2].rank
-        group = groups.get(key)
-        if group is None:
-            groups[key] = [each]
-        else:
-            group.append(each)
-    cells = [_cell(n, groups[key], middle) for n, key in enumerate(sorted(groups))]
+def _counted(numbers: list[int]) -> tuple[list[int], _Numbers]:
+    """The different numbers in order, and for each of them its place there: nodes may say any number."""
+    different = sorted(set(numbers))
+    places = {number: place for place, number in enumerate(different)}
+    return different, np.array([places[number] for number in numbers])
+
+
+def _stage(number: int, told: _Told, slow: list[Slow]) -> Stage:
+    own = told.own[told.here]
+    known = np.sort(own[own > _UNTOLD])
+    middle = float(known[(len(known) - 1) // 2]) if len(known) else None
+    worst = int(told.here[np.argmax(own)])
+    if middle:
+        most = np.argsort(-own, kind="stable")[:SLOWEST_SHOWN]
+        slow += [_slow(told, int(told.here[n]), middle) for n in most if own[n] >= middle * (1 + LEVELS[0])]
+    cells = _cells(told, middle)
     return Stage(
         number=number,
-        ranks=len(here),
-        dead=sum(not rank.alive for _, _, rank in here),
-        nodes=len({node for _, node, _ in here}),
+        ranks=len(own),
+        dead=int(np.count_nonzero(~told.alive[told.here])),
+        nodes=len(np.unique(told.place[told.here])),
         own=middle,
-        slowest=worst[0] if told else None,
-        slowest_rank=worst[2].rank if told else None,
-        slowest_node=worst[1] if told else "",
-        cells=tuple(cells),
+        slowest=float(told.own[worst]) if len(known) else None,
+        slowest_rank=told.ranks[worst][1].rank if len(known) else None,
+        slowest_node=told.ranks[worst][0] if len(known) else "",
+        cells=cells,
         lines=-(-len(cells) // COLUMNS),
     )
 
 
-def _slow(told: _Told, middle: float) -> Slow:
-    own, node, rank = told
+def _slow(told: _Told, n: int, middle: float) -> Slow:
+    (node, rank), own = told.ranks[n], float(told.own[n])
     return Slow(rank.rank, node, rank.pipeline_stage, own, own / middle - 1, rank.step, rank.phase, rank.at)
 
 
-def _cell(n: int, group: list[_Told], middle: float | None) -> Cell:
-    own = max([own for own, _, _ in group])
-    dead = sum([not rank.alive for _, _, rank in group])
+def _cells(told: _Told, middle: float | None) -> tuple[Cell, ...]:
+    order = told.here[np.argsort(told.key[told.here], kind="stable")]
+    keys = told.key[order]
+    begins = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+    ends = np.concatenate((begins[1:], [len(keys)]))
+    most = np.maximum.reduceat(told.own[order], begins)
+    dead = np.add.reduceat((~told.alive[order]).astype(int), begins)
+    return tuple(
+        _cell(
+            n, (told.ranks[order[begin]], told.ranks[order[end - 1]], int(end - begin)), float(own), int(gone), middle
+        )
+        for n, (begin, end, own, gone) in enumerate(zip(begins, ends, most, dead, strict=True))
+    )
+
+
+def _cell(n: int, group: tuple[Seat, Seat, int], own: float, dead: int, middle: float | None) -> Cell:
+    (first, rank), (last, _), count = group
+    who = first if first == last else f"{first} to {last}"
+    words = f"rank {rank.rank} on {who}" if count == 1 else f"{who}, {count} ranks"
     excess = own / middle - 1 if own > _UNTOLD and middle else None
-    shown = NOT_ALIVE if dead else NOT_TOLD if excess is None else level(excess)
-    words = _label(group, dead)
+    if dead:
+        words += f", {dead} not alive"
     if own > _UNTOLD:
         words += f": {own:.3g} s" + (f", {excess:+.0%}" if excess is not None else "")
+    shown = NOT_ALIVE if dead else NOT_TOLD if excess is None else level(excess)
     return Cell(words, n % COLUMNS, n // COLUMNS, shown)
-
-
-def _label(group: list[_Told], dead: int) -> str:
-    first, last = group[0][1], group[-1][1]
-    who = first if first == last else f"{first} to {last}"
-    what = f"rank {group[0][2].rank} on {who}" if len(group) == 1 else f"{who}, {len(group)} ranks"
-    return f"{what}, {dead} not alive" if dead else what
 
 
 def curve(points: Iterable[float], low: float, high: float, width: float, height: float) -> str:

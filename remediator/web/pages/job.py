@@ -24,6 +24,7 @@ FRESH_S = 3.0
 
 class _Drawn(NamedTuple):
     at: float  # UTC s
+    nodes: list[str]
     dead: int
     picture: ranks.Picture
     windows: list[ranks.Window]
@@ -65,15 +66,15 @@ async def show(visit: Visit) -> Response:
         job=job,
         drawn=drawn,
         stragglers=[each for each in found if (each.job, each.attempt) == (job.job, job.attempt)],
-        nodes=_worst_first(visit, job)[:NODES_SHOWN],
+        nodes=_worst_first(visit, drawn)[:NODES_SHOWN],
         folded=FOLDED,
         findings=job.findings[:FINDINGS_SHOWN],
         sampled=ranks.SAMPLE,
     )
 
 
-def _worst_first(visit: Visit, job: JobView) -> list[tuple[str, str]]:
-    healths = [(name, visit.health(name)) for name in sorted(job.nodes, key=counting)]
+def _worst_first(visit: Visit, drawn: _Drawn) -> list[tuple[str, str]]:
+    healths = [(name, visit.health(name)) for name in drawn.nodes]
     return sorted(healths, key=lambda pair: pair[1] == Health.HEALTHY.value)
 
 
@@ -88,7 +89,8 @@ def _drawings(visit: Visit) -> Drawings:
 def _draw(service: Service, job: JobView) -> _Drawn:
     name, attempt = job.job, job.attempt
     seats: list[ranks.Seat] = []
-    for node in sorted(job.nodes, key=counting):
+    nodes = sorted(job.nodes, key=counting)
+    for node in nodes:
         entry = service.roster.get(node)
         if entry is not None:
             seats += [(node, rank) for rank in entry.ranks if rank.job == name and rank.attempt == attempt]
@@ -105,4 +107,4 @@ def _draw(service: Service, job: JobView) -> _Drawn:
     curves = (
         [(words, ranks.curve(row, low, high, WIDTH, HEIGHT)) for words, row in rows.items()] if len(told) > 1 else []
     )
-    return _Drawn(service.clock.wall(), dead, picture, told, curves, number(low), number(high))
+    return _Drawn(service.clock.wall(), nodes, dead, picture, told, curves, number(low), number(high))
