@@ -11,7 +11,7 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
@@ -22,6 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from remediator.batches import Batches, Stopped
 from remediator.decide.policy import Policy
 from remediator.decide.settings import Settings
+from remediator.decide.withheld import withheld
 from remediator.fair_queue import FairQueue, Handed
 from remediator.model.hold import NodeHold
 from remediator.model.inputs import (
@@ -70,9 +71,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     standing: dict[str, Standing] = {}
     failed: dict[str, int] = {}  # deeds that failed one after another, by verb
 
-    def orders_for(self, node: str, now: float) -> tuple[Order, ...]:
-        """Open orders of a node, oldest first."""
-        actions = [a for a in self.ordered.get(node, ()) if now < a.deadline]
+    def orders_for(self, node: str, now: float, known: Collection[str] = ()) -> tuple[Order, ...]:
+        """Open orders of a node, oldest first; of what a person's stop withholds, those that it has already, by id."""
+        open_ = [a for a in self.ordered.get(node, ()) if now < a.deadline]
+        actions = [a for a in open_ if a.id in known or not withheld(self.standing, a)]
         return tuple(a.order for a in sorted(actions, key=lambda a: (a.planned_at, a.id)) if a.order)
 
 

@@ -19,6 +19,7 @@ from remediator.act.webhooks.compose import message_of
 from remediator.act.webhooks.follow_up import Standing, taken_up
 from remediator.act.webhooks.telling import Telling
 from remediator.by_hand import BY_HAND, CORDON, REASON, SEEN, UNCORDON
+from remediator.decide.withheld import withheld
 from remediator.engine import Engine, Snapshot
 from remediator.holds import contradicts
 from remediator.model.delivery import Delivery
@@ -111,7 +112,8 @@ class Performer:
             self._deeds.wake()
         now = self._clock.wall()
         for action in snapshot.actions.values():
-            if action.order is None and not action.state.final and action.not_before <= now < action.deadline:
+            due = action.not_before <= now < action.deadline
+            if action.order is None and not action.state.final and due and not withheld(snapshot.standing, action):
                 self._begin(action)
         with self._lock:
             for over in self._attempted.keys() - snapshot.actions.keys():
@@ -129,17 +131,22 @@ class Performer:
         try:
             with self._turn(action):
                 if not self._may_begin(action):
+                    self._not_begun(action)
                     return
                 outcome = self._outcome(action)
         except Exception as error:
             log.exception("%s of %s failed", action.verb, action.node)
             outcome = Outcome(Result.FAILED, repr(error))
         if not self._submit(ActionEnded(at=self._clock.wall(), action=action.id, outcome=outcome)):
-            with self._lock:
-                del self._attempted[action.id]
+            self._not_begun(action)
         if action.verb in _HOLDING:
             self._seen.pop(action.node, None)  # whatever is seen from now on is news, even where it was so before
         self._wake.set()
+
+    def _not_begun(self, action: Action) -> None:
+        """It may be begun once more, where it is still wanted: nobody has heard of this attempt."""
+        with self._lock:
+            self._attempted.pop(action.id, None)
 
     def _turn(self, action: Action) -> contextlib.AbstractContextManager[object]:
         if action.verb not in _HOLDING:
@@ -158,10 +165,13 @@ class Performer:
         return False
 
     def _still_wanted(self, action: Action) -> bool:
-        """It may have waited for its turn: cancelled, or too late, it would undo what came after it."""
+        """It may have waited for its turn: cancelled, or too late, it would undo what came after it; or it was stopped."""
         assert self._engine is not None  # noqa: S101 - started before anything is performed
-        latest = self._engine.snapshot.actions.get(action.id)
-        return latest is not None and not latest.state.final and self._clock.wall() < latest.deadline
+        snapshot = self._engine.snapshot
+        latest = snapshot.actions.get(action.id)
+        if latest is None or latest.state.final or withheld(snapshot.standing, latest):
+            return False
+        return self._clock.wall() < latest.deadline
 
     def _outcome(self, action: Action) -> Outcome:
         if action.verb == "resume":

@@ -189,7 +189,7 @@ async def _orders_within(
     asked_until = service.clock.monotonic() + wait_s
     with service.wakeups.subscription(node) as woken:
         while True:
-            found = service.engine.snapshot.orders_for(node, service.clock.wall())
+            found = service.engine.snapshot.orders_for(node, service.clock.wall(), known)
             now = service.clock.monotonic()
             news = any(order.id not in known for order in found) or service.telemetry.untold(node, now)
             over = news or now >= asked_until or service.wakeups.ended

@@ -11,6 +11,7 @@ from remediator.act.webhooks.times import rfc3339
 from remediator.decide.approval import awaiting
 from remediator.decide.budget import NAMED_MAX, level_max
 from remediator.decide.settings import Settings
+from remediator.decide.withheld import on_stop
 from remediator.engine import Snapshot
 from remediator.index import is_in_cluster
 from remediator.model.hold import NodeHold
@@ -128,6 +129,7 @@ def action_view(action: Action) -> ActionView:
         data=action.data,
         incident=action.incident,
         why=action.reason,
+        on_stop="" if action.state.final else on_stop(action).value,
     )
 
 

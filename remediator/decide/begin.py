@@ -6,11 +6,8 @@ from msgspec.structs import replace
 
 from remediator.decide.context import Context, failed, succeeded
 from remediator.decide.guards import ask
-from remediator.model.plan import ONLY_TELLING, Mode, StepRun, StepState, Verb
-from remediator.model.standing import MODE, ModeSaid
-
-_LEFT_TO_PEOPLE = {Mode.RECOMMEND, Mode.OBSERVE}
-_GOES_ON = ONLY_TELLING | {Verb.PREFLIGHT, Verb.RETURN_TO_SERVICE}  # giving a node back is never kept from going on
+from remediator.decide.withheld import GOES_ON, LEFT_TO_PEOPLE, stopped_by
+from remediator.model.plan import Mode, StepRun, StepState
 
 
 def begin(context: Context, run: StepRun) -> StepRun:
@@ -18,7 +15,7 @@ def begin(context: Context, run: StepRun) -> StepRun:
     now, step = context.now, run.step
     if now < run.not_before:
         return run
-    if step.mode in _LEFT_TO_PEOPLE:
+    if step.mode in LEFT_TO_PEOPLE:
         context.note("step_left", f"{step} is left to people: its mode is {step.mode.value}")
         return succeeded(run, f"left to people (mode {step.mode.value})")
     if step.mode is Mode.APPROVE and context.approval(run) not in context.incident.approved:
@@ -41,7 +38,7 @@ def begin(context: Context, run: StepRun) -> StepRun:
 
 def _stopped(context: Context, run: StepRun) -> str:
     """Why no step that changes something begins, plan or no plan: a person's word about the mode. Empty: it may."""
-    said = context.state.standing.get(MODE)
-    if not isinstance(said, ModeSaid) or said.mode not in _LEFT_TO_PEOPLE or run.step.verb in _GOES_ON:
+    said = stopped_by(context.state.standing)
+    if said is None or run.step.verb in GOES_ON:
         return ""
     return f"waits: {said.actor} set the mode to {said.mode.value}"

@@ -13,6 +13,7 @@ from remediator.decide.context import Context, failed
 from remediator.decide.hands import THEIRS, end, hold_again
 from remediator.decide.lifecycle import move
 from remediator.decide.steps import HANDS_OFF_EXEMPT, STEPS
+from remediator.decide.withheld import withheld
 from remediator.model.plan import PASSED_OVER, StepRun, StepState, Verb
 from remediator.model.records import Action, ActionState, Incident, IncidentState
 from remediator.model.rules import NodeState
@@ -133,7 +134,9 @@ def _next_in_place(context: Context, run: StepRun) -> StepRun:
 def _expire_actions(state: ClusterState, run: StepRun, now: float) -> None:
     for action in [state.actions[a] for a in run.actions]:
         if not action.state.final:
-            end(state, action, ActionState.EXPIRED, now, "deadline passed")
+            kept = withheld(state.standing, action)  # nobody tried, so it is no failure that the breaker would count
+            how, why = (ActionState.CANCELLED, ": it was withheld") if kept else (ActionState.EXPIRED, "")
+            end(state, action, how, now, f"deadline passed{why}")
 
 
 def _operator_stops(state: ClusterState, incident: Incident, stage: int, now: float) -> bool:

@@ -38,7 +38,10 @@ class NodeView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One effect on the world and what became of it; `why` names its incident and rule, or the person."""
+    """One effect on the world and what became of it; `why` names its incident and rule, or the person.
+
+    `on_stop`, of one that is planned: what a person's mode observe or recommend makes of it, in words.
+    """
 
     id: str
     verb: str
@@ -52,6 +55,7 @@ class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
     data: dict[str, str | int | float | bool] = {}
     incident: str = ""
     why: str = ""
+    on_stop: str = ""
 
 
 class StepView(msgspec.Struct, frozen=True, omit_defaults=True):

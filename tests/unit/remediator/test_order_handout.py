@@ -26,7 +26,7 @@ class Standing:
 
     def __init__(self, doubts: int, *orders: Order) -> None:
         self.doubts = doubts
-        self.snapshot = SimpleNamespace(orders_for=lambda _node, _now: orders)
+        self.snapshot = SimpleNamespace(orders_for=lambda _node, _now, _known: orders)
 
     def may_act(self) -> bool:
         self.doubts -= 1

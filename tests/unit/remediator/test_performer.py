@@ -13,8 +13,10 @@ from msgspec.structs import replace
 from remediator.act.deeds import Deeds
 from remediator.engine import Engine, Snapshot
 from remediator.model.hold import NodeHold, Outcome, Result
+from remediator.model.plan import Mode
 from remediator.model.records import Action, ActionState, NodeRecord
 from remediator.model.rules import NodeState
+from remediator.model.standing import MODE, ModeSaid, Standing
 from remediator.performer import Performer
 from vocabulary.clock import SystemClock
 
@@ -43,6 +45,10 @@ class SlowScheduler:
     def evict(self, node: str) -> Outcome:
         return self._do("evict", node)
 
+    def cordon_for(self, node: str, reason: str) -> Outcome:
+        assert reason.startswith("by ")
+        return self._do("cordon_for", node)
+
     def _do(self, verb: str, node: str) -> Outcome:
         self.at_once += 1
         self.at_once_max = max(self.at_once_max, self.at_once)
@@ -68,8 +74,10 @@ class Board:
         self.ended.append(getattr(item, "action", ""))
         self.told.append(type(item).__name__)
 
-    def publish(self, *actions: Action) -> Snapshot:
-        self.snapshot = Snapshot(nodes={}, findings={}, incidents={}, actions={a.id: a for a in actions}, holds={})
+    def publish(self, *actions: Action, mode: Mode | None = None) -> Snapshot:
+        said: dict[str, Standing] = {MODE: ModeSaid(mode, "ann", 1.0)} if mode is not None else {}
+        planned = {a.id: a for a in actions}
+        self.snapshot = Snapshot(nodes={}, findings={}, incidents={}, actions=planned, holds={}, standing=said)
         return self.snapshot
 
 
@@ -173,6 +181,41 @@ def test_what_was_cancelled_while_the_lead_was_in_doubt_never_begins(
     performer.look(board.publish(replace(first, state=ActionState.CANCELLED), action("b", "resume")))
     until(lambda: "b" in board.ended)
     assert scheduler.asked == [("resume", "n1")]
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.RECOMMEND])
+def test_what_a_person_stopped_is_not_tried_until_the_mode_is_raised(
+    world: tuple[Performer, SlowScheduler, Board], mode: Mode
+) -> None:
+    performer, scheduler, board = world
+    scheduler.gate.set()
+    first, back = action("a", "cordon"), replace(action("b", "resume"), node="n2")
+    mine = replace(action("c", "cordon_by_hand"), incident="", decision="", data={"reason": "by ann: x"}, node="n3")
+    performer.look(board.publish(first, back, mine, mode=mode))
+    until(lambda: {"b", "c"} <= set(board.ended))
+    performer.look(board.publish(first, mode=mode))
+    assert ("cordon", "n1") not in scheduler.asked
+    performer.look(board.publish(first))
+    until(lambda: "a" in board.ended)
+    assert ("cordon", "n1") in scheduler.asked
+
+
+def test_what_is_stopped_while_it_waits_for_its_turn_is_not_begun_and_not_forgotten(
+    world: tuple[Performer, SlowScheduler, Board],
+) -> None:
+    performer, scheduler, board = world
+    scheduler.gate.set()
+    board.leads = False
+    first, back = action("a", "cordon"), replace(action("b", "resume"), node="n2")
+    performer.look(board.publish(first))
+    board.publish(first, mode=Mode.OBSERVE)
+    board.leads = True
+    performer.look(board.publish(first, back, mode=Mode.OBSERVE))
+    until(lambda: "b" in board.ended)
+    until(lambda: not performer._attempted.keys() & {"a"})
+    assert scheduler.asked == [("resume", "n2")]
+    performer.look(board.publish(first))
+    until(lambda: "a" in board.ended)
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,14 @@ def test_messages_say_to_whom_and_what_went_wrong(centre: Inside) -> None:
     assert "webhook-1 did not take the test message" in Outline(answer.body).text
 
 
+def test_the_page_that_stops_automation_names_what_it_does_not_stop(centre: Inside) -> None:
+    text = text_of(Browser(centre).log_in("ann"), "/control")
+    assert "What a stop does not hold up" in text
+    assert "Nothing of what is under way now" in text
+    assert centre.call("POST", "/v1/nodes/n2/cordon", "ann", {"text": "a fan"}).status == 204
+    until(lambda: "cordon_by_hand on n2: goes on" in text_of(Browser(centre).log_in("ann"), "/control"), "the cordon")
+
+
 def test_the_breaker_shows_its_limits(centre: Inside) -> None:
     text = text_of(Browser(centre).log_in("vic"), "/control")
     assert "level: 0 of at most" in text

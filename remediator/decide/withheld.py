@@ -1,0 +1,48 @@
+"""What a person's stop keeps from being done, although it was planned before: what nobody has begun. Pure.
+
+A stop is a person's word that the mode is observe or recommend. It takes nothing back: what waits goes on when the mode is raised.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from remediator.decide.hands import RESUME
+from remediator.model.plan import ONLY_TELLING, Mode, Verb
+from remediator.model.records import Action
+from remediator.model.standing import MODE, ModeSaid, Standing
+from vocabulary.order import TRAINER_ORDERS, OrderKind
+
+LEFT_TO_PEOPLE = frozenset({Mode.RECOMMEND, Mode.OBSERVE})
+GOES_ON = ONLY_TELLING | {Verb.PREFLIGHT, Verb.RETURN_TO_SERVICE}  # giving a node back is never kept from going on
+# Of a job, every rank is told the same: one that is not would wait in its collective for those who left.
+_GO_ON = (
+    {verb.value for verb in GOES_ON} | {RESUME, OrderKind.RUN_PREFLIGHT.value} | {kind.value for kind in TRAINER_ORDERS}
+)
+
+
+class OnStop(str, enum.Enum):
+    """What a stop makes of an action that is planned."""
+
+    GOES_ON = "goes on"
+    WAITS = "begins no further attempt"
+    UNLESS_FETCHED = "waits, unless the node has the order already"
+
+
+def stopped_by(standing: Mapping[str, Standing]) -> ModeSaid | None:
+    """The person's word that nothing more is to begin, where there is one."""
+    said = standing.get(MODE)
+    return said if isinstance(said, ModeSaid) and said.mode in LEFT_TO_PEOPLE else None
+
+
+def on_stop(action: Action) -> OnStop:
+    """What a stop makes of it. What a person ordered by hand is theirs."""
+    if not action.incident or action.verb in _GO_ON:
+        return OnStop.GOES_ON
+    return OnStop.WAITS if action.order is None else OnStop.UNLESS_FETCHED
+
+
+def withheld(standing: Mapping[str, Standing], action: Action) -> bool:
+    """Whether a stop keeps it from being begun now."""
+    return stopped_by(standing) is not None and on_stop(action) is not OnStop.GOES_ON
