@@ -70,7 +70,7 @@ reference: venv ## write anew the pages of docs/reference that are made from cod
 bench: venv ## measure the budgets of docs/ and print tables
 	@for script in bench/*.py; do $(BIN)/python $$script || test $$? = 3 || exit 1; done # 3: not on this machine
 
-demo: venv ## the whole path once, for real: two faults, nothing lost
+demo: venv ## the whole path once, for real: two faults, two ways out
 	tests/system_packages.sh
 	$(BIN)/healthctl demo
 

@@ -76,9 +76,14 @@ class DemoCluster:
         self._config = self.workdir / "remediator.yaml"
 
     @property
+    def operator_token(self) -> Path:
+        """The file with the token of a person who may look and act."""
+        return self.workdir / "tokens" / "operator"
+
+    @property
     def server(self) -> Server:
         """The remediator, as an operator."""
-        return Server(self.url, (self.workdir / "tokens" / "operator").read_text().strip())
+        return Server(self.url, self.operator_token.read_text().strip())
 
     @property
     def scheduler(self) -> Scheduler:

@@ -1,8 +1,9 @@
-"""`healthctl demo`: bring the cluster up, play the story, check that nothing was lost."""
+"""`healthctl demo`: bring the cluster up, play the story, check what must hold."""
 
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import signal
 import sys
@@ -13,7 +14,7 @@ import click
 import msgspec
 
 from healthctl.demo.checks import Check, Facts, latencies_ms, read_losses, run_checks
-from healthctl.demo.cluster import Choices, DemoCluster
+from healthctl.demo.cluster import BIN, Choices, DemoCluster
 from healthctl.demo.jobs import Job, LocalJob, SlurmJob, Training
 from healthctl.demo.scenario import ABORT, GRACEFUL, Kill, Scenario, parse_kill
 from healthctl.demo.slurm_cluster import why_not
@@ -58,7 +59,10 @@ class Outcome(msgspec.Struct, frozen=True):
 )
 @click.option("--kill", metavar="TARGET[:N]@POINT", help="Kill -9 healthd, remediator or rank at a point of the story.")
 def demo(*, as_json: bool, keep: bool, workdir: Path | None, backend: str, kill: str | None) -> None:
-    """Show the whole path on this machine: two faults, two ways out, nothing lost.
+    """Show the whole path on this machine: two faults, two ways out, and at the end the losses of an undisturbed run.
+
+    While it runs it can be looked at: it prints the address of its pages and where their token lies. All of it ends with the
+    story; --keep leaves the files.
 
     Exit codes: 0 every check held; 1 one did not; 2 wrong usage; 3 the demo could not be run.
     """
@@ -109,6 +113,7 @@ def _run(choices: Choices, timeline: Timeline, kill: Kill | None, no_slurm: str)
         _introduce(cluster, timeline, no_slurm)
         cluster.start(lambda text: timeline.add("demo", "coming_up", text))
         timeline.add("demo", "cluster_up", f"{', '.join(cluster.nodes)} are healthy, says the healthd of each")
+        timeline.say(how_to_look(cluster.url, cluster.operator_token))
         job: Job = SlurmJob(cluster, training) if cluster.slurm else LocalJob(cluster, training)
         watch = Watch(cluster, job, training, timeline)
         trouble = ""
@@ -182,9 +187,28 @@ def _tell(outcome: Outcome, timeline: Timeline, kept: Path | None) -> None:
     timeline.headline("What held")
     for check in outcome.checks:
         timeline.verdict(check.name, check.detail, ok=check.ok)
-    lost = outcome.steps_lost
     timeline.say()
-    timeline.say(f"steps lost: {lost.graceful} on the graceful way out, {lost.abort} on the abort")
     if kept is not None:
         timeline.say(f"everything is left in {kept}")
-    timeline.say("OK: nothing was lost" if outcome.ok else "FAILED: see the checks above")
+    timeline.say(last_words(outcome))
+
+
+def how_to_look(url: str, token: Path) -> str:
+    """Where the pages of the demo's centre are while it runs, and what to log in with."""
+    healthctl = shlex.quote(str(BIN / "healthctl"))
+    there = f"HEALTHCTL_SERVER={url} HEALTHCTL_TOKEN_FILE={shlex.quote(str(token))}"
+    return (
+        f"  look        until the demo ends: {url}/ in a browser, with the token in {token}\n"
+        f"              or in another terminal: {there} {healthctl} status"
+    )
+
+
+def last_words(outcome: Outcome) -> str:
+    """What came of it, with the price: steps trained twice are work lost, though no result is."""
+    if not outcome.ok:
+        return "FAILED: see the checks above"
+    lost = outcome.steps_lost
+    return (
+        "OK: every check held, the losses are those of an uninterrupted run; "
+        f"steps trained twice: {lost.graceful} on the graceful way out, {lost.abort} on the abort"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthctl.demo.cluster import new_names
+from healthctl.demo.command import Outcome, StepsLost, how_to_look, last_words
 from healthctl.demo.pretend_gpus import PretendGpus, reset
 from healthctl.demo.scenario import POINTS, Kill, parse_kill
 from healthctl.demo.slurm_cluster import ClusterShape, slurm_conf
@@ -162,3 +164,23 @@ def events(*told: tuple[str, int, str]) -> list[LaunchEvent]:
 )
 def test_a_node_has_left_when_the_job_goes_on_without_it(told: list[tuple[str, int, str]], last: int | None) -> None:
     assert left_after(events(*told), "a") == last
+
+
+def test_the_last_words_name_the_price_of_the_abort_and_claim_no_more() -> None:
+    def words(*, ok: bool) -> str:
+        return last_words(Outcome(ok, [], [], {}, StepsLost(0, 10)))
+
+    assert "steps trained twice: 0 on the graceful way out, 10 on the abort" in words(ok=True)
+    assert "lost" not in words(ok=True)
+    assert words(ok=False).startswith("FAILED")
+
+
+def test_whoever_watches_the_demo_is_told_where_its_pages_are_and_what_to_type(tmp_path: Path) -> None:
+    token = tmp_path / "a place" / "operator"
+    page, command = how_to_look("http://127.0.0.1:4711", token).splitlines()
+    assert "http://127.0.0.1:4711/ " in page
+    assert page.endswith(str(token))
+    typed = shlex.split(command.partition(": ")[2])
+    assert typed[:2] == ["HEALTHCTL_SERVER=http://127.0.0.1:4711", f"HEALTHCTL_TOKEN_FILE={token}"]
+    assert Path(typed[2]).exists()
+    assert typed[3:] == ["status"]
