@@ -49,8 +49,10 @@ class Consent:
             return False
         try:
             agreed = click.confirm(f"{clean(what)}?", default=False)
-        except click.Abort:  # Ctrl-C, or the terminal is gone
-            agreed = False
+        except click.Abort as end:
+            if isinstance(end.__context__, KeyboardInterrupt):
+                raise
+            agreed = False  # the terminal is gone
         if not agreed:
             raise Failure("nothing was done")
         return True

@@ -17,6 +17,7 @@ class Exit(enum.IntEnum):
     PROBLEM = 1  # asked and answered: something is wrong
     USAGE = 2
     UNKNOWN = 3  # no answer, refused, or not known: never read it as good
+    INTERRUPTED = 130
 
 
 MEANINGS = {
@@ -24,6 +25,7 @@ MEANINGS = {
     Exit.PROBLEM: "asked and answered: a problem was found",
     Exit.USAGE: "wrong usage: an unknown option, a value that is none, a yes that nobody could be asked for",
     Exit.UNKNOWN: "no answer, refused, not found, not known, or no server or token to ask with; never read it as good",
+    Exit.INTERRUPTED: "Ctrl-C; where that is how it ends (--watch, --follow, up, nvhcd), the code is 0",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from typing import Any
 
 import click
 
@@ -58,11 +59,18 @@ class FrontDoor(LazyGroup):
 
     table = COMMANDS
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does; but Ctrl-C is no 1, which says that a problem was found."""
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, click.Abort):
+            raise click.exceptions.Exit(Exit.INTERRUPTED) from None
+
 
 @click.group(
     cls=FrontDoor,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done or good, 1 a problem was found, 2 wrong usage, 3 no answer, refused or unknown.",
+    epilog="Exit codes: 0 done or good, 1 a problem was found, 2 wrong usage, 3 no answer, refused or unknown, 130 Ctrl-C.",
 )
 def cli() -> None:
     """Keep GPU training clusters alive: look, ask, explain, test."""

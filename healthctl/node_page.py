@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from healthctl.output import Block, Column, Facts, Rows, Value, moment, state
+from healthctl.output import Block, Column, Facts, Rows, Value, clean, moment, state
 from remediator.model.views import NodeView
 from vocabulary.finding import Finding
 from vocabulary.wire import Gpu, RankStatus, Versions
@@ -76,9 +76,9 @@ def installed(versions: Versions) -> list[tuple[str, str]]:
 
 
 def standing(node: NodeView) -> str:
-    """What a node is now and what still holds it, after a person's word: no word of ours lifts another's hold."""
+    """What a node is now and what still holds it, after a person's word: no word of ours lifts another's hold. Cleaned."""
     held = f"; {_STANDING.get(node.held_by, f'held by {node.held_by}')}" if node.held_by else ""
-    return f"{node.state}{held}"
+    return clean(f"{node.state}{held}")
 
 
 def standing_facts(node: NodeView) -> list[tuple[str, Value]]:

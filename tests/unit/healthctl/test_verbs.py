@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -65,7 +66,9 @@ def test_what_only_stops_or_says_something_is_done_at_once(asking: Run, verb: st
     assert [posted for posted, _ in POSTED] == [path]
 
 
-@pytest.mark.parametrize(("answer", "code", "posted"), [(b"y\n", 0, 1), (b"n\n", 3, 0), (b"\n", 3, 0), (b"\x04", 3, 0)])
+@pytest.mark.parametrize(
+    ("answer", "code", "posted"), [(b"y\n", 0, 1), (b"n\n", 3, 0), (b"\n", 3, 0), (b"\x04", 3, 0), (b"\x03y\n", 130, 0)]
+)
 def test_at_a_terminal_a_person_is_asked(
     serve: Callable[..., str], token_file: Path, answer: bytes, code: int, posted: int
 ) -> None:
@@ -82,7 +85,9 @@ def test_at_a_terminal_a_person_is_asked(
             while b"cordon node1? [y/N]" not in seen:
                 assert select.select([ours], [], [], 60)[0], seen
                 seen += os.read(ours, 4096)
-            os.write(ours, answer)
+            if answer.startswith(b"\x03"):  # this terminal is nobody's, and makes no signal of it
+                process.send_signal(signal.SIGINT)
+            os.write(ours, answer.removeprefix(b"\x03"))
             assert process.wait(60) == code
             assert len(POSTED) == posted
             assert "rank 0 of 4" in seen.decode()
