@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from remediator import by_hand
 from remediator.decide.called import asserted, take_up
-from remediator.decide.hands import RESUME, withdraw
+from remediator.decide.hands import withdraw
 from remediator.decide.lifecycle import move
 from remediator.decide.plan import close
 from remediator.holds import given_back
 from remediator.model.inputs import NodeSaid, NodeWord
 from remediator.model.plan import Verb
-from remediator.model.records import ActionState, AuditEvent, Facts, HandsOff, Incident, NodeRecord
+from remediator.model.records import AuditEvent, Facts, HandsOff, NodeRecord
 from remediator.model.rules import NodeState
 from remediator.state import ClusterState
 
@@ -72,10 +72,10 @@ def _hold(state: ClusterState, node: NodeRecord, item: NodeSaid, why: str) -> No
 
 
 def _release(state: ClusterState, node: NodeRecord, now: float, why: str) -> None:
-    """The scheduler's word counts again, and where our own hold still stands, so does what was known against the node.
+    """The scheduler's word counts again, and what is still asserted of the node is decided upon anew, budget and all.
 
-    Where the word withdrew our hold before anybody had confirmed it, what is still asserted is decided upon anew, budget
-    and all; if nothing is, nothing of ours is left.
+    A release says that we may look again, not that the node is well. Where nothing is asserted any more, a hold of ours that
+    stands is for people to lift, and one that the word withdrew before anybody had confirmed it is gone.
     """
     let_go, seen = replace(node, hands_off=None), state.holds.get(node.node)
     if node.held and node.hold_confirmed_at is None and seen is not None and seen.schedulable:
@@ -88,17 +88,11 @@ def _release(state: ClusterState, node: NodeRecord, now: float, why: str) -> Non
         take_up(state, node.node, now)
     elif seen is not None and seen.schedulable is False:
         state.put_node(let_go)  # their hold in the scheduler stands
-    elif incident is not None and _withdrawn(state, incident) and asserted(state, incident):
+    elif incident is not None and asserted(state, incident):
         state.put_node(move(let_go, NodeState.PROBATION, now, why))
         take_up(state, node.node, now)
     else:
         given_back(state, let_go, now, why)
-
-
-def _withdrawn(state: ClusterState, incident: Incident) -> bool:
-    """Whether a change of ours in the scheduler was taken back before it was known to be carried out."""
-    ours = [a for a in state.actions_of(incident) if a.verb in (Verb.CORDON.value, RESUME) and a.node == incident.node]
-    return any(action.state is ActionState.CANCELLED for action in ours)
 
 
 def _retire(state: ClusterState, node: NodeRecord, now: float, why: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from remediator.model.hold import Owner
 from remediator.model.inputs import NodeSaid, NodeWord
+from remediator.model.plan import Mode
 from remediator.model.records import IncidentState
-from tests.timelines.story import Story
+from tests.timelines.story import Story, settings
 from vocabulary.finding import Severity
 
 HOLD, RELEASE, RETIRE, UNRETIRE = NodeWord
@@ -28,9 +29,34 @@ def test_hands_off_holds_whatever_the_scheduler_says_until_it_is_over() -> None:
     story.finding("xid/79", Severity.FATAL)
     assert not story.open_actions("cordon")
     say(story, RELEASE)
-    assert story.node_state() == "probation"
+    assert (story.node_state(), bool(story.open_actions("cordon"))) == ("draining", True), "decided anew"
     assert [(e.actor, e.kind) for e in story.audit if e.kind == "node_said"] == [("ann", "node_said")] * 2
     assert "ann keeps us off n1: a new rack" in [e.text for e in story.audit]
+
+
+def test_a_release_closes_nothing_that_is_asserted() -> None:
+    story = Story(settings(mode=Mode.OBSERVE))
+    story.finding("xid/79", Severity.FATAL)
+    before = story.state.incident_of("n1")
+    assert before is not None
+    say(story, HOLD)
+    story.after(60)
+    say(story, RELEASE)
+    incident = story.state.incident_of("n1")
+    assert incident is not None
+    assert (incident.id, incident.answer, incident.decisions) == (before.id, before.answer, 2)
+    assert "incident_closed" not in story.kinds()
+    story.after(4 * 3600)
+    assert story.node_state() != "healthy"
+
+
+def test_a_release_closes_what_is_asserted_no_more() -> None:
+    story = Story(settings(mode=Mode.OBSERVE))
+    finding = story.finding("xid/79", Severity.FATAL)
+    say(story, HOLD)
+    story.clear(finding)
+    say(story, RELEASE)
+    assert (story.node_state(), story.state.incident_of("n1")) == ("probation", None)
 
 
 def test_hands_off_may_end_by_itself() -> None:
