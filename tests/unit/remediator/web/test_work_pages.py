@@ -160,7 +160,7 @@ def test_an_incident_goes_through_a_persons_hands(centre: Inside) -> None:
 def test_what_waits_says_whom_it_hits_and_is_approved(centre: Inside) -> None:
     browser, name = Browser(centre).log_in("ann"), incident_of(centre)
     text = text_of(browser, "/work")
-    assert "Waits for a person 1" in text
+    assert "Waits for approval 1" in text
     assert "Node n1" in text
     assert "1 of its 1 node, 16 ranks in all" in text
     ask = f"/incidents/{name}/deeds/approve"
