@@ -70,13 +70,23 @@ def enter(request: Request, access: Access, identity: Identity) -> None:
     Raises:
         Refusal: 403 not with this identity, 429 too often.
     """
+    count(request, identity)
+    require(access, identity, request.path_params.get("node"))
+    request.state.identity = identity
+
+
+def count(request: Request, identity: Identity, weight: int = 1) -> None:
+    """Count a request of somebody who is known as so many.
+
+    Raises:
+        Refusal: 429 too often.
+    """
     gate = service_of(request).gate
     bucket = gate.nodes if identity.role is Role.NODE else gate.people
     if (wait_s := bucket.wait_s(identity.id)) > 0:
         raise _too_often(f"{identity.role.value} {identity.name} asks too often", wait_s)
+    bucket.charge(identity.id, weight - 1)
     _count_connection(request, identity, gate.limits)
-    require(access, identity, request.path_params.get("node"))
-    request.state.identity = identity
 
 
 def require(access: Access, identity: Identity, node: str | None = None) -> None:

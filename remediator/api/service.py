@@ -23,6 +23,7 @@ from remediator.performer import Performer
 from remediator.policy_reload import PolicyReload
 from remediator.roster import Roster
 from remediator.store.journal import Journal, StoreError
+from remediator.store.sessions import Sessions
 from remediator.store.tokens import Tokens
 from remediator.telemetry import Telemetry
 from vocabulary.clock import Clock
@@ -96,6 +97,7 @@ class Service(msgspec.Struct, frozen=True):
     watch_faults: Mapping[
         str, int
     ]  # judgements of what many nodes say together that ended in an error of ours, by part
+    sessions: Sessions
     telemetry: Telemetry = msgspec.field(default_factory=Telemetry)
 
 

@@ -26,6 +26,7 @@ from remediator.store.deliveries import DeliveryStore
 from remediator.store.journal import Journal
 from remediator.store.past import PastStore
 from remediator.store.retention import Housekeeper
+from remediator.store.sessions import Sessions
 from remediator.store.tokens import Tokens
 from remediator.watch.past import PastWatch
 from remediator.watch.watcher import Watcher
@@ -90,6 +91,7 @@ class Term:
             gate,
             self._lookout,
             self._watcher.faults,
+            Sessions(journal.engine),
         )
         self._token_watch = TokenWatch(tokens, wakeups.wake)
 

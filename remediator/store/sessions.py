@@ -2,12 +2,18 @@
 
 Only a digest of what the browser keeps is stored, in `meta`, so a session outlives a restart and the leader, and who reads
 the database cannot take one over. Begin and end are in the audit log.
+
+They are few, and only the leader makes them: it reads all of them once, when its term begins. So a cookie that nobody was
+given costs no look into the database.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
+import threading
+from collections.abc import Iterable
 
 import msgspec
 from sqlalchemy import Connection, Engine, delete, select
@@ -15,9 +21,12 @@ from sqlalchemy import Connection, Engine, delete, select
 from remediator.model.credentials import Identity
 from remediator.model.records import AuditEvent
 from remediator.store import audit, schema
-from remediator.store.meta import get_meta, set_meta
+from remediator.store.meta import begin_write, get_meta, set_meta
 
-SESSIONS_MAX = 1000  # beyond, the oldest end
+log = logging.getLogger(__name__)
+
+SESSIONS_MAX = 1000  # of all; beyond, the oldest end
+OF_A_TOKEN_MAX = 10  # browsers of one person; beyond, their own oldest end
 KEY = "session:"
 DIGEST_CHARS = 48  # of 64; with KEY it fits a key of `meta`
 
@@ -31,63 +40,82 @@ class Session(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Sessions:
-    """The sessions of one cluster. Any thread may use it."""
+    """The sessions of one cluster, for one term. Any thread may use it."""
 
-    def __init__(self, engine: Engine, most: int = SESSIONS_MAX) -> None:
+    def __init__(self, engine: Engine, most: int = SESSIONS_MAX, of_a_token: int = OF_A_TOKEN_MAX) -> None:
+        """Read those that there are. Raises what the database raises."""
         self._engine = engine
         self._most = most
-        self._known: dict[str, Session] = {}
+        self._of_a_token = of_a_token
+        self._writing = threading.Lock()
+        with engine.connect() as db:
+            self._epoch = int(get_meta(db, "epoch") or 0)
+            self._known = _stored(db)
 
     def begin(self, identity: Identity, now: float, lasts_s: float, actor: str) -> str:
-        """A new session. Returns the secret that the browser keeps; this is the only time it is seen."""
+        """A new session. Returns the secret that the browser keeps; this is the only time it is seen.
+
+        Raises:
+            StoreError: the term is over.
+        """
         secret = secrets.token_urlsafe(32)
         session = Session(identity.id, now, min(now + lasts_s, identity.expires_at or float("inf")))
-        with self._engine.begin() as db:
-            _forget_old(db, now, self._most)
-            set_meta(db, _key(secret), msgspec.json.encode(session).decode())
-            _note(db, "session_begun", f"{identity.name} logged in at the pages", actor, now)
-        self._known[_key(secret)] = session
+        with self._writing:
+            gone = self._to_end(identity.id, now)
+            with self._engine.begin() as db:
+                begin_write(db, self._epoch)
+                if gone:
+                    db.execute(delete(schema.meta).where(schema.meta.c.key.in_(gone)))
+                set_meta(db, _key(secret), msgspec.json.encode(session).decode())
+                self._note(db, "session_begun", f"{identity.name} logged in at the pages", actor, now)
+            for key in gone:
+                self._known.pop(key, None)
+            self._known[_key(secret)] = session
         return secret
 
     def find(self, secret: str, now: float) -> Session | None:
-        """The session that this is the secret of, if its time is not over. Asks the database for one that is not known."""
-        session = self.known(secret, now)
-        if session is not None:
-            return session
-        with self._engine.connect() as db:
-            text = get_meta(db, _key(secret))
-        if text is None:
-            return None
-        if len(self._known) >= self._most:
-            self._known.clear()
-        self._known[_key(secret)] = msgspec.json.decode(text, type=Session)
-        return self.known(secret, now)
-
-    def known(self, secret: str, now: float) -> Session | None:
-        """The same, as far as memory knows."""
+        """The session that this is the secret of, if its time is not over."""
         session = self._known.get(_key(secret))
         return session if session is not None and now < session.ends_at else None
 
     def end(self, secret: str, name: str, actor: str, now: float) -> None:
-        """Log out. Doing it again changes nothing."""
-        self._known.pop(_key(secret), None)
-        with self._engine.begin() as db:
-            if db.execute(delete(schema.meta).where(schema.meta.c.key == _key(secret))).rowcount:
-                _note(db, "session_ended", f"{name} logged out of the pages", actor, now)
+        """Log out. Doing it again changes nothing.
+
+        Raises:
+            StoreError: the term is over.
+        """
+        key = _key(secret)
+        with self._writing:
+            with self._engine.begin() as db:
+                begin_write(db, self._epoch)
+                if db.execute(delete(schema.meta).where(schema.meta.c.key == key)).rowcount:
+                    self._note(db, "session_ended", f"{name} logged out of the pages", actor, now)
+            self._known.pop(key, None)  # last: as long as the database keeps it, somebody can ask for its end again
+
+    def _to_end(self, token_id: str, now: float) -> set[str]:
+        """Whose time is over, and the oldest of too many: first those of the token that one more is for."""
+        over = {key for key, session in self._known.items() if session.ends_at <= now}
+        left = [key for key in self._known if key not in over]
+        mine = self._oldest((key for key in left if self._known[key].token_id == token_id), self._of_a_token)
+        return over | mine | self._oldest((key for key in left if key not in mine), self._most)
+
+    def _oldest(self, keys: Iterable[str], most: int) -> set[str]:
+        """Those that must go so that there is room for one more."""
+        newest = sorted(keys, key=lambda key: self._known[key].began_at, reverse=True)
+        return set(newest[most - 1 :])
+
+    def _note(self, db: Connection, kind: str, text: str, actor: str, now: float) -> None:
+        audit.append(db, [AuditEvent(at=now, kind=kind, text=text, actor=actor)], self._epoch)
 
 
-def _forget_old(db: Connection, now: float, most: int) -> None:
-    """Those whose time is over, and the oldest of too many."""
-    rows = db.execute(select(schema.meta).where(schema.meta.c.key.startswith(KEY))).all()
-    kept = {row.key: msgspec.json.decode(row.value, type=Session) for row in rows}
-    newest = sorted(kept, key=lambda key: kept[key].began_at, reverse=True)
-    gone = [key for place, key in enumerate(newest) if place >= most - 1 or kept[key].ends_at <= now]
-    if gone:
-        db.execute(delete(schema.meta).where(schema.meta.c.key.in_(gone)))
-
-
-def _note(db: Connection, kind: str, text: str, actor: str, now: float) -> None:
-    audit.append(db, [AuditEvent(at=now, kind=kind, text=text, actor=actor)], int(get_meta(db, "epoch") or 0))
+def _stored(db: Connection) -> dict[str, Session]:
+    found = {}
+    for row in db.execute(select(schema.meta).where(schema.meta.c.key.startswith(KEY))):
+        try:
+            found[row.key] = msgspec.json.decode(row.value, type=Session)
+        except msgspec.MsgspecError as error:  # its person logs in again
+            log.warning("a session in the database cannot be read: %s", error)
+    return found
 
 
 def _key(secret: str) -> str:

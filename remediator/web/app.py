@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 from remediator.api.access import enter
 from remediator.api.service import Refusal, service_of
 from remediator.config import Config
+from remediator.store.database import StoreError
 from remediator.store.whereabouts import Whereabouts
 from remediator.web import login, rendering, static
 from remediator.web.origin import path_here
@@ -74,7 +75,7 @@ class Web:
 
     def _route(self, page: Page) -> Route:
         async def guarded(request: Request) -> Response:
-            who = await person(request)
+            who = person(request)
             if who is None:
                 return _stranger(request)
             request.state.holds = who.holds
@@ -92,7 +93,7 @@ class Web:
                 return _problem(request, refusal.status, words, todo, refusal.headers)
             except HTTPException as error:
                 return _problem(request, error.status_code, str(error.detail))
-            except SQLAlchemyError as error:
+            except (SQLAlchemyError, StoreError) as error:
                 log.warning("%s: the database cannot be asked: %s", request.url.path, error)
                 return _problem(request, 503, "The database cannot be asked now.", "Load the page again in a moment.")
             except Exception:

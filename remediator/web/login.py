@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from remediator.api.access import address, identity_of, slow_down_strangers
+from remediator.api.access import address, count, identity_of, slow_down_strangers
 from remediator.api.service import Refusal, body_of, service_of
 from remediator.web import people, rendering
 from remediator.web.fields import fields_of
@@ -18,12 +18,13 @@ from remediator.web.visit import FORM_BYTES_MAX, Visit, bare
 Handler = Callable[[Request], Awaitable[Response]]
 
 HOUR_S = 3600.0
+LOGIN_WEIGHT = 10  # requests: it is written down
 
 
 async def show(request: Request) -> Response:
     """`GET /login`: where a token is taken. Who is logged in already goes on."""
     target = path_here(request.query_params.get("next", "/"))
-    if await people.person(request) is not None:
+    if _is_logged_in(request):
         return RedirectResponse(target, 303, rendering.HEADERS)
     return _form(request, target)
 
@@ -45,9 +46,14 @@ async def enter(request: Request) -> Response:
             f"this token is {identity.role.value} {identity.name}'s; pages need a viewer's, an operator's or an admin's"
         )
         return _form(request, target, words, 403)
+    try:
+        count(request, identity, LOGIN_WEIGHT)
+    except Refusal as refusal:
+        return _form(request, target, refusal.problem.error, refusal.status, refusal.headers)
     lasts_s = service.config.web.session_h * HOUR_S
     by, now = f"{identity.name} ({address(request)})", service.clock.wall()
-    secret = await asyncio.to_thread(people.sessions_of(request).begin, identity, now, lasts_s, by)
+    secret = await asyncio.to_thread(service.sessions.begin, identity, now, lasts_s, by)
+    service.wakeups.wake(())  # the oldest of too many may have ended: its stream ends with it
     response = RedirectResponse(target, 303, rendering.HEADERS)
     people.keep(request, response, secret, lasts_s)
     return response
@@ -58,11 +64,19 @@ async def leave(visit: Visit) -> Response:
     request, who = visit.request, visit.identity
     if visit.person.session:
         by = f"{who.name} ({address(request)})"
-        sessions = people.sessions_of(request)
-        await asyncio.to_thread(sessions.end, visit.person.session, who.name, by, visit.now)
+        await asyncio.to_thread(visit.service.sessions.end, visit.person.session, who.name, by, visit.now)
+        visit.service.wakeups.wake(())  # its streams end now
     response = RedirectResponse("/login", 303, rendering.HEADERS)
     people.keep(request, response, "", 0)
     return response
+
+
+def _is_logged_in(request: Request) -> bool:
+    """Who shows a wrong session too often may still log in."""
+    try:
+        return people.person(request) is not None
+    except Refusal:
+        return False
 
 
 def _form(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,7 +12,6 @@ from starlette.responses import Response
 from remediator.api.access import address, slow_down_strangers
 from remediator.api.service import Service, service_of
 from remediator.model.credentials import Identity, Role
-from remediator.store.sessions import Sessions
 from remediator.web import proxy
 from remediator.web.origin import same_origin
 
@@ -32,16 +30,7 @@ class Person(NamedTuple):
     session: str = ""  # empty: the proxy says who it is
 
 
-def sessions_of(request: Request) -> Sessions:
-    """The sessions, from the application."""
-    app, service = request.app, service_of(request)
-    if not hasattr(app.state, "sessions"):
-        app.state.sessions = Sessions(service.journal.engine)
-    sessions: Sessions = app.state.sessions
-    return sessions
-
-
-async def person(request: Request) -> Person | None:
+def person(request: Request) -> Person | None:
     """Who asks, if anybody may say so.
 
     Raises:
@@ -56,21 +45,21 @@ async def person(request: Request) -> Person | None:
             until = service.clock.monotonic() + PROXY_STREAM_S
             return Person(named, f"{_FORMS}:{named.id}", lambda _who: service.clock.monotonic() < until)
     secret = request.cookies.get(cookie_name(request), "")
-    return await _by_session(request, service, secret) if 0 < len(secret) <= SECRET_CHARS_MAX else None
+    return _by_session(request, service, secret) if 0 < len(secret) <= SECRET_CHARS_MAX else None
 
 
-async def _by_session(request: Request, service: Service, secret: str) -> Person | None:
-    sessions, wall = sessions_of(request), service.clock.wall
-    session = sessions.known(secret, wall())
-    if session is None:
+def _by_session(request: Request, service: Service, secret: str) -> Person | None:
+    sessions, wall = service.sessions, service.clock.wall
+    session = sessions.find(secret, wall())
+    if session is None:  # only then: nobody can be kept out by a neighbour behind the same address
         slow_down_strangers(request)
-        session = await asyncio.to_thread(sessions.find, secret, wall())
-    identity = service.tokens.named(session.token_id) if session is not None else None
+        return None
+    identity = service.tokens.named(session.token_id)
     if identity is None or identity.role not in MAY_LOOK:
         return None
 
     def holds(who: Identity) -> bool:
-        return service.tokens.holds(who) and sessions.known(secret, wall()) is not None
+        return service.tokens.holds(who) and sessions.find(secret, wall()) is not None
 
     return Person(identity, secret, holds, session=secret)
 

@@ -12,7 +12,11 @@ import pytest
 from remediator.config import ConfigError, load_config
 from remediator.door import Limits, Proxy, ProxyRoles, Tls, WebDoor
 from remediator.model.credentials import Identity, Role
+from remediator.store.database import StoreError
+from remediator.store.journal import Journal
+from remediator.store.meta import set_meta
 from remediator.store.sessions import Sessions
+from remediator.web.login import LOGIN_WEIGHT
 from remediator.web.proxy import identity
 from tests.unit.remediator.api.inside import Inside
 from tests.unit.remediator.web.browsing import Browser
@@ -99,12 +103,77 @@ def test_a_session_lasts_no_longer_than_its_token(shared: Inside) -> None:
 
 
 def test_sessions_are_bounded_and_the_oldest_end(shared: Inside) -> None:
-    many = Identity(Role.VIEWER, "many", "0123456789ab")
     sessions = Sessions(shared.journal.engine, most=3)
     now = 4e9  # after all that others began
-    secrets = [sessions.begin(many, now + n, 1e6, "many") for n in range(5)]
-    fresh = Sessions(shared.journal.engine)
-    assert [fresh.find(secret, now + 10) is not None for secret in secrets] == [False, False, True, True, True]
+    secrets = [sessions.begin(Identity(Role.VIEWER, f"v{n}", f"{n:012x}"), now + n, 1e6, "many") for n in range(5)]
+    for place in (sessions, Sessions(shared.journal.engine)):
+        assert [place.find(secret, now + 10) is not None for secret in secrets] == [False, False, True, True, True]
+
+
+def test_of_too_many_sessions_of_a_token_its_own_oldest_ends(shared: Inside) -> None:
+    ann, vic = (Identity(Role.VIEWER, name, f"{name:0>12}") for name in ("ann", "vic"))
+    sessions = Sessions(shared.journal.engine, of_a_token=2)
+    now = 5e9
+    first = sessions.begin(ann, now, 1e6, "ann")
+    others = [sessions.begin(vic, now + n, 1e6, "vic") for n in range(1, 6)]
+    for place in (sessions, Sessions(shared.journal.engine)):
+        assert place.find(first, now + 10) is not None
+        assert [place.find(secret, now + 10) is not None for secret in others] == [False, False, False, True, True]
+
+
+def test_who_leads_no_more_begins_and_ends_nothing(tmp_path: Path) -> None:
+    journal = Journal(f"sqlite:///{tmp_path}/r.db")
+    journal.lead()
+    before, ann = Sessions(journal.engine), Identity(Role.VIEWER, "ann", "0123456789ab")
+    secret = before.begin(ann, 1000.0, 60.0, "ann")
+    journal.close()
+    journal = Journal(f"sqlite:///{tmp_path}/r.db")
+    journal.lead()
+    for late in (lambda: before.begin(ann, 1001.0, 60.0, "ann"), lambda: before.end(secret, "ann", "ann", 1001.0)):
+        with pytest.raises(StoreError, match="is over"):
+            late()
+    assert Sessions(journal.engine).find(secret, 1001.0) is not None
+    journal.close()
+
+
+def test_a_session_that_nobody_can_read_keeps_nobody_from_leading(shared: Inside) -> None:
+    with shared.journal.engine.begin() as db:
+        set_meta(db, "session:broken", "{}")
+    assert Sessions(shared.journal.engine).find("x", 1.0) is None
+
+
+def test_strangers_keep_nobody_out_who_is_logged_in(tmp_path: Path) -> None:
+    limits = Limits(unknown_per_s=0.001, unknown_burst=2)
+    centre = Inside(tmp_path, limits=limits)
+    try:
+        ann = Browser(centre).log_in("ann")
+    finally:
+        centre.close()
+    restarted = Inside(tmp_path, limits=limits)
+    try:
+        ann.centre = restarted
+        stranger = Browser(restarted)
+        statuses = []
+        for n in range(4):
+            stranger.cookies["gpu-healthd"] = f"guess-{n}"
+            statuses.append(stranger.get("/").status)
+        assert statuses == [303, 303, 429, 429]
+        assert ann.get("/").status == 200
+        assert stranger.get("/login").status == 200
+    finally:
+        restarted.close()
+
+
+def test_good_logins_are_slowed_down_too(tmp_path: Path) -> None:
+    centre = Inside(tmp_path, limits=Limits(person_per_s=0.001, person_burst=2 * LOGIN_WEIGHT))
+    try:
+        fields = {"token": centre.token["vic"], "next": "/"}
+        assert [Browser(centre).post("/login", fields).status for _ in range(3)] == [303, 303, 429]
+        assert Browser(centre).post("/login", fields | {"token": centre.token["ann"]}).status == 303
+        begun = [event for _, event in centre.journal.events(0, 1000) if event.kind == "session_begun"]
+        assert len(begun) == 3
+    finally:
+        centre.close()
 
 
 FROM = [

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from remediator.api import stream
 from tests.unit.remediator.api.inside import Inside
 from tests.unit.remediator.web.browsing import Browser
 from tests.unit.remediator.web.nodes_told import report
@@ -85,3 +89,26 @@ def test_what_happens_is_told_and_a_logout_ends_it(shared: Inside) -> None:
 
     on_its_loop(shared, ended())
     assert not any(b"n1 reported" in m.get("body", b"") for m in reader.sent)
+
+
+def test_a_logout_ends_it_although_nothing_else_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_S", 1e9)
+    centre = Inside(tmp_path)
+    try:
+        browser = Browser(centre).log_in("ann")
+        csrf = browser.csrf()
+
+        async def open_one() -> asyncio.Task[None]:
+            reader = Reader(centre, browser)
+            reading = asyncio.create_task(reader.read())
+            await reader.until(b"retry:")
+            return reading
+
+        async def ended(reading: asyncio.Task[None]) -> None:
+            await asyncio.wait_for(reading, PATIENCE_S)
+
+        reading = on_its_loop(centre, open_one())
+        assert browser.post("/logout", {"csrf": csrf}).status == 303
+        on_its_loop(centre, ended(reading))
+    finally:
+        centre.close()
