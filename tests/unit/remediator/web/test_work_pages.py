@@ -168,7 +168,7 @@ def test_what_waits_says_whom_it_hits_and_is_approved(centre: Inside) -> None:
     assert browser.post(ask, {**fields, "what": "something else"}).status == 409
     assert browser.post(ask, fields).status == 303
     until(lambda: centre.service.engine.snapshot.incidents[name].plan, "the plan begins")
-    assert "Nothing waits for a person" in text_of(browser, "/work")
+    assert "Nothing waits for approval" in text_of(browser, "/work")
 
 
 def test_the_mode_is_set_and_given_back(centre: Inside) -> None:
