@@ -21,7 +21,7 @@ def main() -> int:
     figures: dict[str, list[float]] = {}
     lost: dict[str, list[float]] = {}
     for _ in range(runs):
-        command = [sys.executable, "-m", "healthctl", "demo", "--json"]
+        command = [sys.executable, "-m", "healthctl", "demo", "-o", "json"]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=RUN_DEADLINE_S)
         if done.returncode != 0:
             print(done.stdout, done.stderr, sep="\n", file=sys.stderr)

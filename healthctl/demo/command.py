@@ -22,7 +22,7 @@ from healthctl.demo.timeline import Entry, Timeline
 from healthctl.demo.training import EXAMPLE
 from healthctl.demo.watch import Watch
 from healthctl.exits import Exit, Failure
-from healthctl.output import json_text
+from healthctl.output import json_text, output_option
 from healthctl.supervised.programs import ProgramError, Programs
 from remediator.model.views import IncidentList, IncidentView, NodeList
 
@@ -37,7 +37,7 @@ class StepsLost(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What `--json` prints."""
+    """What `-o json` prints."""
 
     ok: bool
     checks: list[Check]
@@ -47,9 +47,10 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 @click.command(epilog="Example: healthctl demo --keep")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document at the end instead of the story.")
+@output_option
 @click.option("--keep", is_flag=True, help="Keep the working directory and its logs.")
-@click.option("--workdir", type=click.Path(path_type=Path, file_okay=False), help="Work here (new or empty; kept).")
+@click.option("--dir", "workdir", type=click.Path(path_type=Path, file_okay=False),
+              help="Work here (new or empty; kept).")  # fmt: skip
 @click.option(
     "--backend",
     type=click.Choice(["auto", "slurm", "local"]),
@@ -58,11 +59,11 @@ class Outcome(msgspec.Struct, frozen=True):
     help="The scheduler; auto: a real Slurm where that is possible.",
 )
 @click.option("--kill", metavar="TARGET[:N]@POINT", help="Kill -9 healthd, remediator or rank at a point of the story.")
-def demo(*, as_json: bool, keep: bool, workdir: Path | None, backend: str, kill: str | None) -> None:
+def demo(*, output: str, keep: bool, workdir: Path | None, backend: str, kill: str | None) -> None:
     """Show the whole path on this machine: two faults, two ways out, and at the end the losses of an undisturbed run.
 
     While it runs it can be looked at: it prints the address of its pages and where their token lies. All of it ends with the
-    story; --keep leaves the files.
+    story; --keep leaves the files. '-o json' prints one document at the end instead of the story.
 
     Exit codes: 0 every check held; 1 one did not; 2 wrong usage; 3 the demo could not be run.
     """
@@ -77,6 +78,7 @@ def demo(*, as_json: bool, keep: bool, workdir: Path | None, backend: str, kill:
         raise Failure(f"no Slurm can be brought up here: {missing}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leave as on Ctrl-C: cleaned up
     place = _workdir(workdir)
+    as_json = output == "json"
     timeline = Timeline(None if as_json else sys.stdout)
     kept = keep or workdir is not None
     try:
@@ -101,7 +103,7 @@ def _workdir(wanted: Path | None) -> Path:
         return Path(tempfile.mkdtemp(prefix="gpu-healthd-demo-"))
     wanted.mkdir(parents=True, exist_ok=True)
     if any(wanted.iterdir()):
-        raise click.UsageError(f"--workdir {wanted} is not empty")
+        raise click.UsageError(f"--dir {wanted} is not empty")
     return wanted.resolve()
 
 

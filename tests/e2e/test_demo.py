@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(DEADLINE_S + 20)
 
 def play(workdir: Path, *options: str) -> dict[str, Any]:
     """Run the demo; its JSON. A failing one shows its checks and the logs' last words."""
-    argv = [str(HEALTHCTL), "demo", "--json", f"--workdir={workdir}", *options]
+    argv = [str(HEALTHCTL), "demo", "-o", "json", f"--dir={workdir}", *options]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

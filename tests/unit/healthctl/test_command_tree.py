@@ -22,6 +22,8 @@ SYNONYMS = {
     "--outfile": "--out",
     "--dest": "--out",
     "--directory": "--dir",
+    "--workdir": "--dir",
+    "--json": "--output",
     "--nodename": "--node",
     "--host": "--node",
     "--hostname": "--node",
