@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from remediator.api.render import incident_view
-from remediator.model.records import Answer, Incident, IncidentState
+from remediator.engine import Snapshot
 from remediator.model.views_work import AwaitingList
 from remediator.web import heat
+from remediator.web.gravity import drill, findings_of, gravest_first, worst
 from remediator.web.progress import doing
 from remediator.web.recent import Recent
 from remediator.web.rendering import HEADERS
@@ -23,23 +24,25 @@ from remediator.web.visit import Visit
 INCIDENTS_SHOWN = 12
 AWAITING_SHOWN = 8
 GROUPS_SHOWN = 100
-_FIRST = {IncidentState.WAITING: 0, IncidentState.ACTING: 1, IncidentState.OPEN: 2}
-_LAST = 3  # of those that nothing is to be done about
 
 
 async def show(visit: Visit) -> Response:
     """The first page."""
     wanted, by, colour = _asked(visit)
-    incidents = sorted(visit.service.engine.snapshot.incidents.values(), key=lambda i: (_urgency(i), -i.opened_at))
-    shown = [(incident_view(i), i) for i in incidents[:INCIDENTS_SHOWN]]
+    snapshot = visit.service.engine.snapshot
+    incidents = await asyncio.to_thread(gravest_first, snapshot.incidents.values(), snapshot.findings)
+    shown = [(incident_view(i), i, findings_of(i, snapshot.findings)) for i in incidents[:INCIDENTS_SHOWN]]
     awaiting = (await visit.ask("/v1/awaiting", AwaitingList)).awaiting
     rows = await asyncio.to_thread(_rows, visit, wanted, by)
     return await visit.page(
         "fleet.html.j2",
         title="Fleet",
-        incidents=[(view, doing(view, i.answer, i.rule)) for view, i in shown],
+        incidents=[
+            (view, doing(view, i.answer, i.rule), worst(found), drill(found, injected=i.injected))
+            for view, i, found in shown
+        ],
         incidents_total=len(incidents),
-        awaiting=awaiting[:AWAITING_SHOWN],
+        awaiting=[(a, _drill(snapshot, a.incident)) for a in awaiting[:AWAITING_SHOWN]],
         awaiting_total=len(awaiting),
         rows=rows[:GROUPS_SHOWN],
         rows_total=len(rows),
@@ -71,9 +74,9 @@ async def picture(visit: Visit) -> Response:
     return Response(body, headers=headers, media_type="application/json")
 
 
-def _urgency(incident: Incident) -> int:
-    quiet = incident.state is IncidentState.OPEN and incident.answer is Answer.WATCH
-    return _LAST if quiet else _FIRST.get(incident.state, _LAST)
+def _drill(snapshot: Snapshot, incident: str) -> str:
+    known = snapshot.incidents.get(incident)
+    return drill(findings_of(known, snapshot.findings), injected=known.injected) if known is not None else ""
 
 
 def _asked(visit: Visit) -> tuple[heat.Wanted, str, str]:

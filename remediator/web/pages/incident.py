@@ -10,6 +10,7 @@ from starlette.responses import Response
 from remediator.model.evidence import EvidenceList
 from remediator.model.records import Answer
 from remediator.model.views import IncidentView
+from remediator.web.gravity import drill
 from remediator.web.incident_deeds import offered
 from remediator.web.progress import doing
 from remediator.web.rendering import HEADERS
@@ -28,10 +29,12 @@ async def show(visit: Visit) -> Response:
     view, seen = msgspec.json.decode(answer.body, type=IncidentView), answer.headers["etag"]
     evidence = await visit.ask(f"/v1/incidents/{name}/evidence", EvidenceList) if visit.may_operate else None
     known = visit.service.engine.snapshot.incidents.get(name)
+    marked = drill(view.findings, injected=view.injected)
     last = view.decisions[-1] if view.decisions else None
     return await visit.page(
         "incident.html.j2",
-        title=f"Incident {name}",
+        title=f"Incident {name}" + (f" ({marked})" if marked else ""),
+        drill=marked,
         incident=view,
         seen=seen,
         key=sha256(f"{seen}{len(view.notes)}{visit.identity.id}".encode()).hexdigest()[:32],

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.responses import Response
 
 from remediator.api.render import incident_view
-from remediator.model.records import Answer, Incident, IncidentState
+from remediator.model.records import Incident
 from remediator.model.views import IncidentList, IncidentView
+from remediator.web.gravity import drill, findings_of, gravest_first, worst
 from remediator.web.progress import doing
 from remediator.web.visit import Visit
+from vocabulary.finding import Finding, Severity
 
 SHOWN = 200
 STATES = ("open", "acting", "waiting", "closed")
-_FIRST = {IncidentState.WAITING: 0, IncidentState.ACTING: 1, IncidentState.OPEN: 2}
 
 
 async def show(visit: Visit) -> Response:
@@ -21,7 +24,8 @@ async def show(visit: Visit) -> Response:
     state = state if state in STATES else ""
     known = visit.service.engine.snapshot.incidents
     wanted = [i for i in known.values() if state in {"", i.state.value} and _fits(i, match)]
-    wanted.sort(key=lambda i: (_urgency(i), -i.opened_at, i.id))
+    findings = visit.service.engine.snapshot.findings
+    wanted = await asyncio.to_thread(gravest_first, wanted, findings)
     over: list[IncidentView] = []
     if state in {"", "closed"}:
         recent = (await visit.ask("/v1/incidents", IncidentList)).incidents
@@ -29,7 +33,7 @@ async def show(visit: Visit) -> Response:
     return await visit.page(
         "incidents.html.j2",
         title="Incidents",
-        incidents=[(incident_view(i), doing(incident_view(i), i.answer, i.rule)) for i in wanted[:SHOWN]],
+        incidents=[_row(i, findings_of(i, findings)) for i in wanted[:SHOWN]],
         total=len(wanted),
         over=sorted(over, key=lambda view: -(view.closed_at or 0.0)),
         state=state,
@@ -38,9 +42,10 @@ async def show(visit: Visit) -> Response:
     )
 
 
-def _urgency(incident: Incident) -> int:
-    quiet = incident.state is IncidentState.OPEN and incident.answer is Answer.WATCH
-    return 3 if quiet else _FIRST.get(incident.state, 3)
+def _row(incident: Incident, findings: list[Finding]) -> tuple[IncidentView, str, Severity | None, str]:
+    view = incident_view(incident)
+    now = doing(view, incident.answer, incident.rule)
+    return view, now, worst(findings), drill(findings, injected=incident.injected)
 
 
 def _fits(incident: Incident | IncidentView, match: str) -> bool:

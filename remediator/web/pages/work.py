@@ -11,6 +11,7 @@ from remediator.model.plan import Verb
 from remediator.model.views import StatusView, Words
 from remediator.model.views_work import ActionList, AwaitingList, AwaitingView
 from remediator.web.blast import NODES_NAMED, Blast, blast, crews
+from remediator.web.gravity import drill, findings_of
 from remediator.web.timeline import lapse
 from remediator.web.visit import Visit
 
@@ -49,8 +50,11 @@ async def cancel(visit: Visit) -> Response:
     return visit.go("/work", "cancel")
 
 
-async def _hits(visit: Visit, awaiting: tuple[AwaitingView, ...]) -> list[tuple[AwaitingView, Blast, bool]]:
-    """Each with whom it hits, and whether it may be declined: while a plan is under way, an incident cannot be resolved."""
+async def _hits(visit: Visit, awaiting: tuple[AwaitingView, ...]) -> list[tuple[AwaitingView, Blast, bool, str]]:
+    """Each with whom it hits, whether it may be declined, and whether it is a drill.
+
+    While a plan is under way, an incident cannot be resolved.
+    """
     if not awaiting:
         return []
     snapshot, rules = visit.service.engine.snapshot, visit.service.engine.settings.policy.by_name
@@ -61,5 +65,6 @@ async def _hits(visit: Visit, awaiting: tuple[AwaitingView, ...]) -> list[tuple[
         incident = snapshot.incidents.get(each.incident)
         if incident is not None:  # else it was closed between the two questions
             hits = blast(incident, rules, status, snapshot, visit.service.roster, crew)
-            found.append((each, hits, incident.state.value in {"open", "waiting"}))
+            marked = drill(findings_of(incident, snapshot.findings), injected=incident.injected)
+            found.append((each, hits, incident.state.value in {"open", "waiting"}, marked))
     return found

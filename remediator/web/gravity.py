@@ -1,0 +1,48 @@
+"""How grave an incident is by its live findings, whether a drill is in it, and which incident is looked at first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from remediator.model.records import Answer, Incident, IncidentState
+from remediator.state import BREAKER
+from vocabulary.finding import Finding, Severity
+
+_FIRST = {IncidentState.WAITING: 0, IncidentState.ACTING: 1, IncidentState.OPEN: 2}
+_LAST = 3
+
+DRILL, PARTLY_DRILL = "injected", "partly injected"
+
+
+def worst(findings: Iterable[Finding]) -> Severity | None:
+    """The severity of the gravest finding that still holds."""
+    return max((f.severity for f in findings if f.active), key=lambda severity: severity.rank, default=None)
+
+
+def drill(findings: Iterable[Finding], *, injected: bool = False) -> str:
+    """What a page says of test faults among these findings; empty without any. `injected`: the incident is a drill, whole."""
+    if injected:
+        return DRILL
+    marks = {finding.injected for finding in findings}
+    return {(True,): DRILL, (False, True): PARTLY_DRILL}.get(tuple(sorted(marks)), "")
+
+
+def findings_of(incident: Incident, findings: Mapping[str, Finding]) -> list[Finding]:
+    """Those that are still known."""
+    return [findings[name] for name in incident.findings if name in findings]
+
+
+def gravest_first(incidents: Iterable[Incident], findings: Mapping[str, Finding]) -> list[Incident]:
+    """The breaker, then by severity; of the same, what waits for a person first, then the newest.
+
+    What is only watched comes last: nothing is to be done about it, or another incident stands for it.
+    """
+
+    def key(incident: Incident) -> tuple[bool, bool, int, int, float, str]:
+        quiet = incident.state is IncidentState.OPEN and incident.answer is Answer.WATCH
+        severity = worst(findings_of(incident, findings))
+        rank = severity.rank if severity is not None else -1
+        urgency = _FIRST.get(incident.state, _LAST)
+        return incident.node != BREAKER, quiet, -rank, urgency, -incident.opened_at, incident.id
+
+    return sorted(incidents, key=key)

@@ -1,0 +1,71 @@
+"""The gravest incident stands first, and a test fault is marked wherever its incident is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from remediator.model.plan import Mode
+from remediator.model.records import Answer, Incident, IncidentState
+from remediator.state import BREAKER
+from remediator.web.gravity import drill, gravest_first, worst
+from tests.unit.remediator.api.inside import Inside
+from tests.unit.remediator.web.browsing import Browser
+from tests.unit.remediator.web.nodes_told import finding, report
+from tests.unit.remediator.web.test_work_pages import incident_of, text_of, until
+from vocabulary.finding import Severity
+from vocabulary.health import Health
+
+MILD, FATAL = (replace(finding("n", severity=s), id=s.value) for s in (Severity.WARNING, Severity.FATAL))
+
+
+def incident(name: str, *findings: str, **more: object) -> Incident:
+    return Incident(**({"id": name, "node": name, "title": "t", "opened_at": 1.0, "findings": findings} | more))  # type: ignore[arg-type]  # fields
+
+
+def test_the_gravest_comes_first_whenever_it_was_opened() -> None:
+    known = {f.id: f for f in (MILD, FATAL)}
+    dead = incident("dead", "warning", "fatal")
+    asks = incident("asks", "warning", state=IncidentState.WAITING, opened_at=9.0)
+    newer = incident("newer", "warning", opened_at=8.0)
+    watched = incident("watched", "fatal", answer=Answer.WATCH)
+    breaker = incident("breaker", node=BREAKER)
+    order = gravest_first([watched, newer, asks, dead, breaker], known)
+    assert [i.id for i in order] == ["breaker", "dead", "asks", "newer", "watched"]
+
+
+def test_what_is_over_makes_nothing_grave() -> None:
+    over = replace(FATAL, active=False)
+    assert worst([MILD, over]) is Severity.WARNING
+    assert worst([over]) is None
+
+
+@given(st.lists(st.booleans()))
+def test_a_drill_is_marked_whole_or_in_part(marks: list[bool]) -> None:
+    said = drill([replace(MILD, injected=mark) for mark in marks])
+    assert bool(said) == any(marks)
+    assert (said == "injected") == (bool(marks) and all(marks))
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
+    """A real finding and a test fault on one node, whose incident is so no drill as a whole."""
+    place: Path = tmp_path_factory.mktemp("centre")
+    centre = Inside(place, Mode.APPROVE)
+    real = finding("n1")
+    test_fault = replace(finding("n1", code="uncorrected", severity=Severity.FATAL), injected=True)
+    report(centre, "n1", findings=(real, test_fault), health=Health.UNHEALTHY)
+    until(lambda: [i for i in centre.service.engine.snapshot.incidents.values() if i.answer], "an incident is decided")
+    yield centre
+    centre.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/incidents", "/incidents/{incident}", "/work"])
+def test_a_test_fault_among_real_ones_is_marked(mixed: Inside, path: str) -> None:
+    text = text_of(Browser(mixed).log_in("vic"), path.replace("{incident}", incident_of(mixed)))
+    assert "partly injected" in text
