@@ -179,10 +179,28 @@ def _join(state: ClusterState, incident: Incident, finding: Finding, *, news: bo
         incident = replace(
             incident, findings=tuple(f for f in incident.findings if f != finding.id), answered=incident.answered - 1
         )
+    if (news or finding.id not in incident.findings) and _outranks(finding, state.findings_of(incident)):
+        incident = replace(incident, title=_title(finding))
+        state.put_incident(incident)
     if finding.id not in incident.findings:
         findings = (*incident.findings, finding.id)
         real = not finding.injected and finding.severity is not Severity.INFO  # a real fault never hides behind a drill
         state.put_incident(replace(incident, findings=findings, injected=incident.injected and not real))
+
+
+def _outranks(finding: Finding, others: Iterable[Finding]) -> bool:
+    """Whether it is graver than all of these, cleared ones too: a plan clears what it mends, and is still about it."""
+    if finding.severity is Severity.INFO:
+        return False
+    return _gravity(finding) > max((_gravity(f) for f in others if f.id != finding.id), default=(0, False))
+
+
+def _gravity(finding: Finding) -> tuple[int, bool]:
+    return finding.severity.rank, not finding.injected  # as grave as a drill, but real
+
+
+def _title(finding: Finding) -> str:
+    return f"{finding.kind} on {finding.component}: {finding.summary}"[:TITLE_MAX]
 
 
 def _may_join(severity: Severity) -> int:
@@ -208,7 +226,7 @@ def _open(state: ClusterState, finding: Finding, now: float) -> None:
     incident = Incident(
         id=f"inc-{cause[:12]}",
         node=finding.node,
-        title=f"{finding.kind} on {finding.component}: {finding.summary}"[:TITLE_MAX],
+        title=_title(max([finding, *(f for f in context if f.active)], key=_gravity)),
         opened_at=now,
         findings=(*(f.id for f in context), finding.id),
         injected=all(f.injected for f in (*context, finding) if f.severity is not Severity.INFO or f is finding),
