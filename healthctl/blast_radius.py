@@ -42,7 +42,10 @@ def cluster_facts(status: StatusView, breaker: BreakerView) -> Facts:
     tone = Tone.GOOD if left > 1 else Tone.WARN
     return Facts(
         [
-            ("cluster", f"{status.nodes_total} nodes, {status.isolated} out, at most {status.isolated_max}"),
+            (
+                "cluster",
+                f"{status.nodes_total} node{'' if status.nodes_total == 1 else 's'}, {status.isolated} out, at most {status.isolated_max}",
+            ),
             ("left", Cell(f"{left} more may be isolated by automation", tone)),
             ("breaker", Cell(f"open: {breaker.why}", Tone.BAD) if breaker.open else "closed"),
             *(("limit", limit) for limit in breaker.limits),

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from healthctl.output import Block, Cell, Facts, Line, Rows, Tone, Value, clean, plain, text_of
+from healthctl.output import Block, Cell, Column, Facts, Line, Rows, Tone, Value, clean, plain, text_of
 
 # Told apart without red against green, and without any colour by the symbol.
 STYLES = {Tone.GOOD: "cyan", Tone.WARN: "yellow", Tone.BAD: "bold red", Tone.UNKNOWN: "magenta"}
 SYMBOLS = {Tone.GOOD: "✓", Tone.WARN: "!", Tone.BAD: "✗", Tone.UNKNOWN: "?"}
 SYMBOLS_ASCII = {Tone.GOOD: "+", Tone.WARN: "!", Tone.BAD: "x", Tone.UNKNOWN: "?"}
 NAME_COLUMNS_MIN = 8
-PROSE_COLUMNS_MIN = 20
+PROSE_COLUMNS_MIN = 36  # below that a sentence is a tower of words: it gets lines of its own
+PROSE_INDENT = 4
 ROWS_FITTED_MAX = 500  # so many take 0.4 s; of more, each row is a line, however long
 
 
@@ -57,22 +59,39 @@ def _text(value: Value, symbols: dict[Tone, str]) -> Text:
     return Text(clean(value))
 
 
-def _table(rows: Rows[object], symbols: dict[Tone, str], width: int, *, wide: bool) -> Table:
-    """Prose gives way first; only where names and states alone are too wide, they are folded too. Nothing is cut off."""
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+def _table(rows: Rows[object], symbols: dict[Tone, str], width: int, *, wide: bool) -> Table | Group:
+    """Prose gives way first, then goes below; only where names and states alone are too wide, they are folded. Nothing is cut off."""
     columns = rows.shown(wide=wide)
     cells = [[_text(column.value(item) or "-", symbols) for column in columns] for item in rows.items]
-    fixed = sum(
-        2 + max(len(column.title), *(row[number].cell_len for row in cells))
-        for number, column in enumerate(columns)
-        if not column.prose
-    )
-    roomy = fixed + PROSE_COLUMNS_MIN <= width
+    widths = [max(len(column.title), *(row[number].cell_len for row in cells)) for number, column in enumerate(columns)]
+    fixed = sum(room + 2 for room, column in zip(widths, columns, strict=True) if not column.prose)
+    prose = sum(room + 2 for room, column in zip(widths, columns, strict=True) if column.prose)
+    fits = fixed - 2 <= width
+    if fits and width - fixed < min(prose - 2, PROSE_COLUMNS_MIN):
+        return _stacked(columns, cells, widths)
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
-        shown.add_column(column.title, overflow="fold", no_wrap=roomy and not column.prose)
+        shown.add_column(column.title, overflow="fold", no_wrap=fits and not column.prose)
     for row in cells:
         shown.add_row(*row)
     return shown
+
+
+def _stacked(columns: Sequence[Column[Any]], cells: Sequence[Sequence[Text]], widths: Sequence[int]) -> Group:
+    """Names and states on one line, each sentence below them."""
+    lines: list[Text | Padding] = []
+    for row in [[Text(column.title, style="bold") for column in columns], *cells]:
+        line = Text(no_wrap=True, overflow="ignore")
+        for cell, column, room in zip(row, columns, widths, strict=True):
+            if not column.prose:
+                line.append_text(cell).append(" " * (2 + room - cell.cell_len))
+        lines.append(line)
+        lines += [
+            Padding(cell, (0, 0, 0, PROSE_INDENT))
+            for cell, column in zip(row, columns, strict=True)
+            if column.prose and cell.plain != "-"
+        ]
+    return Group(*lines)
 
 
 def _facts(block: Facts, symbols: dict[Tone, str]) -> Table:

@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,6 +62,32 @@ def test_a_terminal_of_80_columns_shows_all_of_it(golden: Callable[[str, str], N
     assert "✗ quarantined" in shown
     assert "\x1b[1;31m" in drawn(page(ROWS), width=80)
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", shown), "no colour where none is wanted"
+
+
+def fitted(rows: list[Row], width: int) -> list[str]:
+    return STYLE.sub("", drawn([Rows(rows, COLUMNS)], width=width)).splitlines()
+
+
+def test_a_sentence_that_has_no_room_stands_below_its_row_whole() -> None:
+    why = "XID 79 on GPU 3, seen by the kernel; XID 48 too"
+    assert fitted([("gpu-node-17", "quarantined", why), ("n", "healthy", "")], 52) == [
+        "NODE         STATE",
+        "    WHY",
+        "gpu-node-17  ✗ quarantined",
+        f"    {why}",
+        "n            ✓ healthy",
+    ]
+    assert len(fitted([("gpu-node-17", "quarantined", why)], 80)) == 2, "with room it stands beside"
+    assert len(fitted([("gpu-node-17", "quarantined", "short")], 52)) == 2, "and a short one does too"
+
+
+@given(st.text("ab-", min_size=1, max_size=30), st.sampled_from(["healthy", "lost"]), st.text("xy ,", max_size=90))
+def test_nothing_is_cut_off_at_any_width(node: str, word: str, why: str) -> None:
+    for width in (30, 52, 80, 200):
+        lines = fitted([(node, word, why)], width)
+        assert max(map(len, lines)) <= width
+        for text in (node, word, why):
+            assert not Counter("".join(text.split())) - Counter("".join(lines))
 
 
 @given(texts, texts, texts, st.integers(20, 120))
