@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from remediator.model.plan import Mode
+from remediator.web.pages import incident_deeds
 from remediator.web.rendering import HEADERS
 from tests.unit.remediator.api.inside import Inside
 from tests.unit.remediator.web.browsing import Browser
@@ -169,6 +170,18 @@ def test_what_waits_says_whom_it_hits_and_is_approved(centre: Inside) -> None:
     assert browser.post(ask, fields).status == 303
     until(lambda: centre.service.engine.snapshot.incidents[name].plan, "the plan begins")
     assert "Nothing waits for approval" in text_of(browser, "/work")
+
+
+def test_what_waits_can_be_approved_also_where_nobody_knows_whom_it_hits(
+    centre: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise KeyError("a fault of ours")
+
+    browser, ask = Browser(centre).log_in("ann"), f"/incidents/{incident_of(centre)}/deeds/approve"
+    monkeypatch.setattr(incident_deeds, "blast", fails)
+    assert "could not be worked out" in text_of(browser, ask)
+    assert browser.post(ask, form(browser, ask, ask)).status == 303
 
 
 def test_the_mode_is_set_and_given_back(centre: Inside) -> None:
