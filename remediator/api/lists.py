@@ -17,7 +17,7 @@ from remediator.api.render import action_view, event_view
 from remediator.api.render_jobs import NOWHERE, gpu_key, gpus, job, jobs
 from remediator.api.render_watch import lemons, stragglers
 from remediator.api.service import Refusal, Service, number, reply, service_of
-from remediator.decide.approval import awaiting
+from remediator.decide.approval import awaiting, proposed
 from remediator.decide.figures import limits
 from remediator.index import is_in_cluster
 from remediator.model.views import EventList
@@ -125,9 +125,18 @@ async def show_awaiting(request: Request) -> Response:
 
     def found() -> Response:
         waiting = [(i, each) for i in service.engine.snapshot.incidents.values() for each in awaiting(i)]
+        rules = service.engine.settings.policy.by_name
         decided = Listing(service.journal.engine).decided_at([incident.decision for incident, _ in waiting])
         views = [
-            AwaitingView(i.id, i.node, each.id, each.text, decided.get(i.decision, i.opened_at), i.title)
+            AwaitingView(
+                i.id,
+                i.node,
+                each.id,
+                each.text,
+                decided.get(i.decision, i.opened_at),
+                i.title,
+                proposed(i, rules) or ((each.text,),),
+            )
             for i, each in waiting
         ]
         return reply(AwaitingList(tuple(sorted(views, key=lambda view: (view.since, view.what)))))

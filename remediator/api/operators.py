@@ -26,7 +26,7 @@ from remediator.api.service import (
     service_of,
     submit,
 )
-from remediator.decide.approval import awaiting
+from remediator.decide.approval import awaiting, proposed
 from remediator.model.inputs import Approved
 from remediator.model.records import AuditEvent
 from remediator.model.views import MOMENT_MAX, Approval, EventList, IncidentList, StatusView
@@ -113,12 +113,15 @@ async def incidents(request: Request) -> Response:
 
 async def incident(request: Request) -> Response:
     """`GET /v1/incidents/{id}`, whole."""
-    name, journal = request.path_params["incident"], service_of(request).journal
+    name, service = request.path_params["incident"], service_of(request)
+    journal = service.journal
     found = await asyncio.to_thread(journal.incident, name)
     if found is None:
         raise Refusal(404, f"there is no incident {name}", "see 'healthctl incidents list'")
     events = await asyncio.to_thread(StoryStore(journal.engine).events, name)
-    return reply(incident_view(*found, events), headers={"etag": etag(found[0])})
+    steps = proposed(found[0], service.engine.settings.policy.by_name)
+    view = msgspec.structs.replace(incident_view(*found, events), proposed=steps)
+    return reply(view, headers={"etag": etag(found[0])})
 
 
 async def approve(request: Request) -> Response:

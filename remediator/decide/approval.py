@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from remediator.decide.policy import Rule
 from remediator.model.plan import Mode, StepState, step_key
 from remediator.model.records import Answer, Incident, IncidentState
 from remediator.model.views import Awaited
+
+_NOT_DONE = frozenset({Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND, Answer.OBSERVE})
 
 
 def awaiting(incident: Incident) -> tuple[Awaited, ...]:
@@ -20,3 +25,11 @@ def awaiting(incident: Incident) -> tuple[Awaited, ...]:
         if run.state is StepState.PENDING and run.step.mode is Mode.APPROVE and run.detail
     ]
     return tuple(each for each in waiting if each.id not in incident.approved)
+
+
+def proposed(incident: Incident, rules: Mapping[str, Rule]) -> tuple[tuple[str, ...], ...]:
+    """The stages of the plan that a guard, a person or the mode keeps from being begun; none where there is no such plan."""
+    rule = rules.get(incident.rule)
+    if rule is None or incident.state is IncidentState.CLOSED or incident.answer not in _NOT_DONE:
+        return ()
+    return tuple(tuple(map(str, stage)) for stage in rule.stages)

@@ -98,6 +98,13 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: Annotated[str, msgspec.Meta(max_length=2000)] = ""
 
 
+class UncordonWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`POST /v1/nodes/{node}/uncordon`: why; with `force` also while a reset, a reboot or a test of ours may run there."""
+
+    text: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+    force: bool = False
+
+
 class HoldWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`POST /v1/nodes/{node}/hold`: why, and until when (UTC s); without an end, until it is released."""
 
@@ -139,7 +146,10 @@ class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One incident. In listings `findings`, `decisions` and `actions` are left empty."""
+    """One incident. In listings `findings`, `decisions`, `actions` and `proposed` are left empty.
+
+    `proposed` are the steps that a person, the mode or a guard keeps from being done: stages in turn, the steps of one side by side.
+    """
 
     id: str
     node: str
@@ -157,6 +167,7 @@ class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
     findings: tuple[Finding, ...] = ()
     decisions: tuple[DecisionView, ...] = ()
     actions: tuple[ActionView, ...] = ()
+    proposed: tuple[tuple[str, ...], ...] = ()
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):

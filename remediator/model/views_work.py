@@ -17,8 +17,11 @@ class ActionList(msgspec.Struct, frozen=True):
     actions: tuple[ActionView, ...]
 
 
-class AwaitingView(msgspec.Struct, frozen=True):
-    """Something that waits for a person's word: `what` is the id to approve, `since` when it was decided (UTC s)."""
+class AwaitingView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that waits for a person's word: `what` is the id to approve, `since` when it was decided (UTC s).
+
+    `proposed` are the steps that will be done then: stages in turn, the steps of one side by side.
+    """
 
     incident: str
     node: str
@@ -26,6 +29,7 @@ class AwaitingView(msgspec.Struct, frozen=True):
     text: str
     since: float
     title: str
+    proposed: tuple[tuple[str, ...], ...] = ()
 
 
 class AwaitingList(msgspec.Struct, frozen=True):

@@ -187,6 +187,8 @@ def test_the_lists_over_http(centre: Inside) -> None:
     (awaited,) = get(centre, "/v1/awaiting")["awaiting"]
     assert (awaited["node"], awaited["what"]) == ("n1", f"{awaited['incident']}.d1")
     assert awaited["since"] > NOW
+    assert ["drain"] in awaited["proposed"], "who says yes sees every step"
+    assert get(centre, f"/v1/incidents/{awaited['incident']}")["proposed"] == awaited["proposed"]
     assert get(centre, "/v1/lemons") == {"lemons": []}
     assert get(centre, "/v1/stragglers") == {"stragglers": []}
     breaker = get(centre, "/v1/breaker")
@@ -204,6 +206,7 @@ def test_the_lists_over_http(centre: Inside) -> None:
         for action in get(centre, f"/v1/actions?state={state}")["actions"]:
             assert action["incident"] == incident
     assert get(centre, "/v1/actions?state=all")["actions"]
+    assert "proposed" not in get(centre, f"/v1/incidents/{incident}"), "it is a plan now"
 
 
 def test_what_blocks_is_told_in_words(centre: Inside) -> None:
