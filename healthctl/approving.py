@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from healthctl.consent import Consent
+from healthctl.incident_page import proposal
 from healthctl.naming import node_path
 from healthctl.output import Block, Column, Facts, Rows, moment
 from healthctl.screen import Screen
@@ -20,6 +21,7 @@ AWAITING: Sequence[Column[AwaitingView]] = (
     Column("SINCE", lambda a: moment(a.since)),
     Column("ID", lambda a: a.what),
     Column("WAITS FOR APPROVAL", lambda a: a.text, prose=True),
+    Column("WILL BE DONE", lambda a: proposal(a.proposed), prose=True),
     Column("BECAUSE", lambda a: a.title, prose=True),
 )
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from healthctl.node_page import FINDINGS
 from healthctl.output import Block, Cell, Column, Facts, Line, Rows, Tone, Value, moment, state
+from remediator.model.plan import Verb
+from remediator.model.records import IncidentState
 from remediator.model.views import ActionView, Awaited, DecisionView, IncidentView, NoteView, StepView
 
 
@@ -28,9 +30,14 @@ INCIDENTS: Sequence[Column[IncidentView]] = (
 TOLD_NOBODY = "nobody is configured to be told"  # how the detail of an alert without a receiver begins
 
 
+def told_nobody(action: ActionView) -> bool:
+    """Whether it is done because there was nobody to tell."""
+    return action.state == "succeeded" and action.detail.startswith(TOLD_NOBODY)
+
+
 def outcome(action: ActionView) -> Value:
     """What became of an action. An alert that nobody was told of is done, and no success."""
-    if action.state == "succeeded" and action.detail.startswith(TOLD_NOBODY):
+    if told_nobody(action):
         return Cell("told nobody", Tone.WARN)
     return state(action.state)
 
@@ -55,11 +62,26 @@ _NOTES: Sequence[Column[NoteView]] = (
     Column("BY", lambda n: n.actor),
     Column("NOTE", lambda n: n.text, prose=True),
 )
-_STEPS: Sequence[Column[StepView]] = (
-    Column("STEP", lambda s: s.text),
-    Column("STATE", lambda s: state(s.state)),
-    Column("DETAIL", lambda s: s.detail, prose=True),
-)
+
+
+def step_outcome(step: StepView, incident: IncidentView) -> Value:
+    """What became of a step. Who was not told, and a part that is not there yet, are no successes."""
+    verb = step.text.partition(":")[0]
+    if step.state == "succeeded" and verb == Verb.REPLACE.value and incident.state == IncidentState.WAITING.value:
+        return Cell("waits for the part", Tone.WARN)
+    deeds = [action for action in incident.actions if action.verb == verb]
+    if step.state == "succeeded" and deeds and all(map(told_nobody, deeds)):
+        return Cell("told nobody", Tone.WARN)
+    return state(step.state)
+
+
+def proposal(stages: Sequence[Sequence[str]]) -> str:
+    """The steps of a plan that is not begun, numbered; those that go side by side under one number.
+
+    >>> proposal([["cordon"], ["ticket", "alert"]])
+    '1 cordon, 2 ticket and alert'
+    """
+    return ", ".join(f"{number} {' and '.join(stage)}" for number, stage in enumerate(stages, 1))
 
 
 def incident_page(incident: IncidentView) -> Iterator[Block]:
@@ -74,12 +96,13 @@ def incident_page(incident: IncidentView) -> Iterator[Block]:
             ("closed", moment(incident.closed_at)),
             ("outcome", incident.outcome),
             ("looked after by", incident.acknowledged_by),
+            ("would be done", proposal(incident.proposed)),
         ]
     )
     for rows in (
         Rows(incident.awaits, _AWAITED),
         Rows(incident.notes, _NOTES),
-        Rows(incident.steps, _STEPS),
+        Rows(incident.steps, _steps(incident)),
         Rows(incident.findings, FINDINGS),
     ):
         if rows.items:
@@ -87,6 +110,14 @@ def incident_page(incident: IncidentView) -> Iterator[Block]:
     yield from _decisions(incident.decisions)
     if incident.actions:
         yield Rows(incident.actions, ACTIONS)
+
+
+def _steps(incident: IncidentView) -> Sequence[Column[StepView]]:
+    return (
+        Column("STEP", lambda s: s.text),
+        Column("STATE", lambda s: step_outcome(s, incident)),
+        Column("DETAIL", lambda s: s.detail, prose=True),
+    )
 
 
 def _decisions(decisions: Sequence[DecisionView]) -> Iterator[Line]:

@@ -5,20 +5,25 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from healthctl.duration import duration_text
 from healthctl.incident_page import outcome, title
+from healthctl.next_step import may_be_stopped, next_step
 from healthctl.output import Block, Cell, Facts, Line, Tone, Value, moment, text_of
-from remediator.model.views import ActionView, IncidentView, StatusView
+from remediator.model.plan import ONLY_TELLING
+from remediator.model.views import ActionView, IncidentView, NodeView, StatusView
 from remediator.model.views_work import AwaitingView
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import NODE_NAME
+from vocabulary.order import TRAINER_ORDERS
 
 TOLD_MAX, TOLD_WIDE_MAX = 3, 20  # so many incidents are told whole
 LISTED_MAX, LISTED_WIDE_MAX = 6, 1000  # and so many things that block or wait; the rest is counted
 DONE_MAX = 4  # and so many actions of each
+_TELLING = {verb.value for verb in ONLY_TELLING}
+_TO_RANKS = {kind.value for kind in TRAINER_ORDERS}
 _GOOD_MODE = "act"
 
 
@@ -26,7 +31,7 @@ _GOOD_MODE = "act"
 class Look:
     """What one look asked for. `told` are open incidents with all that belongs to them, the worst first.
 
-    `listed_max` of what blocks or waits is shown.
+    `nodes` are theirs, by name. `listed_max` of what blocks or waits is shown.
     """
 
     status: StatusView
@@ -34,6 +39,21 @@ class Look:
     told: Sequence[IncidentView] = ()
     awaiting: Sequence[AwaitingView] = ()
     listed_max: int = LISTED_MAX
+    nodes: Mapping[str, NodeView] = field(default_factory=dict)
+
+    @property
+    def hindered(self) -> list[str]:
+        """What keeps automation from acting at all."""
+        return self._blocked(own=False)
+
+    @property
+    def standing_still(self) -> list[str]:
+        """What only one incident waits for."""
+        return self._blocked(own=True)
+
+    def _blocked(self, *, own: bool) -> list[str]:
+        ids = {incident.id for incident in self.open}
+        return [why for why in self.status.blocked if (why.partition(" on ")[0] in ids) is own]
 
 
 def is_well(status: StatusView) -> bool:
@@ -44,21 +64,22 @@ def is_well(status: StatusView) -> bool:
     return not (status.incidents_open or status.breaker or hindered or bad > status.nodes_by_state.get("retired", 0))
 
 
-def rank(incident: IncidentView) -> tuple[bool, int, float]:
-    """Where an open incident stands among others: nobody's test, then by the worst of its findings, then the oldest."""
+def rank(incident: IncidentView) -> tuple[bool, bool, int, float]:
+    """Where an open incident stands among others: nobody's test, what many nodes share, the worst finding, the oldest."""
     worst = max((finding.severity.rank for finding in incident.findings if finding.active), default=-1)
-    return incident.injected, -worst, incident.opened_at
+    return incident.injected, bool(NODE_NAME.fullmatch(incident.node)), -worst, incident.opened_at
 
 
-def listed_rank(incident: IncidentView) -> tuple[bool, bool, bool, float]:
+def listed_rank(incident: IncidentView) -> tuple[bool, bool, bool, bool, float]:
     """The same while only its line in the list is known: who needs a person first."""
-    return incident.injected, not incident.awaits, incident.state != "waiting", incident.opened_at
+    one = bool(NODE_NAME.fullmatch(incident.node))
+    return incident.injected, one, not incident.awaits, incident.state != "waiting", incident.opened_at
 
 
 def status_page(look: Look) -> Iterator[Block]:
     """One screen."""
     view = look.status
-    yield Line(_headline(view))
+    yield Line(_headline(look))
     yield from _blocked(look)
     yield Facts(_facts(view))
     if look.awaiting:
@@ -66,7 +87,7 @@ def status_page(look: Look) -> Iterator[Block]:
     if (more := len(look.awaiting) - look.listed_max) > 0:
         yield Line(f"and {more} more wait: healthctl actions awaiting")
     for incident in look.told:
-        yield Facts(_told(incident, view.at))
+        yield Facts(_told(incident, view.at, look.nodes.get(incident.node)))
     if more := len(look.open) - len(look.told):
         yield Line(f"and {_many(more, 'more open incident')}: healthctl incidents list --state open")
     if view.mode == _GOOD_MODE:
@@ -74,28 +95,36 @@ def status_page(look: Look) -> Iterator[Block]:
 
 
 def _blocked(look: Look) -> Iterator[Line]:
-    """What keeps automation from acting, and what lets it go on."""
-    view = look.status
-    if not view.blocked:
-        return
-    yield Line(Cell("automation is kept from acting:", Tone.BAD if not is_well(view) else Tone.WARN))
-    for why in view.blocked[: look.listed_max]:
+    """What keeps automation from acting, and what lets it go on; then what waits and is not told below."""
+    view, hindered = look.status, look.hindered
+    if hindered:
+        yield Line(Cell("automation is kept from acting:", Tone.BAD if not is_well(view) else Tone.WARN))
+        yield from _listed(hindered, look.listed_max)
+        if view.breaker:
+            yield Line("go on: healthctl breaker reset 'WHY IT OPENED'", 2)
+        if view.mode != _GOOD_MODE and view.mode_by:
+            yield Line("what the configuration says: healthctl mode config", 2)
+    told = {incident.id for incident in look.told}
+    if waiting := [why for why in look.standing_still if why.partition(" on ")[0] not in told]:
+        yield Line("do not go on by themselves:")
+        yield from _listed(waiting, look.listed_max)
+
+
+def _listed(words: Sequence[str], most: int) -> Iterator[Line]:
+    for why in words[:most]:
         yield Line(why, 2)
-    if (more := len(view.blocked) - look.listed_max) > 0:
+    if (more := len(words) - most) > 0:
         yield Line(f"and {more} more: healthctl status -o wide", 2)
-    if view.breaker:
-        yield Line("go on: healthctl breaker reset 'WHY IT OPENED'", 2)
-    if view.mode != _GOOD_MODE:
-        yield Line("go on: healthctl mode act 'WHY'", 2)
 
 
-def _headline(view: StatusView) -> Value:
+def _headline(look: Look) -> Value:
+    view = look.status
     if is_well(view):
         return Cell(f"{view.cluster} is well at {moment(view.at)}", Tone.GOOD)
     bad = {name: view.nodes_by_health.get(name, 0) for name in ("unhealthy", "unknown")}
     wrong = [_many(view.incidents_open, "open incident")] * bool(view.incidents_open)
     wrong += [f"{_many(count, 'node')} {name}" for name, count in bad.items() if count]
-    wrong += ["automation kept from acting"] * bool(view.blocked or view.breaker)
+    wrong += ["automation kept from acting"] * bool(look.hindered or view.breaker)
     return Cell(f"{view.cluster}: {', '.join(wrong)}, at {moment(view.at)}", Tone.BAD)
 
 
@@ -120,28 +149,36 @@ def _awaited(waiting: AwaitingView) -> Value:
     return Cell(f"{what}; do it: healthctl actions approve {waiting.what}", Tone.WARN)
 
 
-def _told(incident: IncidentView, now: float) -> list[tuple[str, Value]]:
+def _told(incident: IncidentView, now: float, node: NodeView | None) -> list[tuple[str, Value]]:
     decision = max(incident.decisions, key=lambda each: each.at, default=None)
     worst = max((f for f in incident.findings if f.active), key=lambda f: f.severity.rank, default=None)
     decided: Value = (
         f"{decision.answer}, by rule {decision.rule}: {decision.reason}" if decision else "nothing is decided yet"
     )
     age = duration_text(round(max(1.0, now - incident.opened_at)))
+    done = _foremost(incident.actions)
+    left = sum(action.state != "planned" for action in incident.actions) - len(done)
     return [
         ("broken", Cell(f"{incident.node}: {title(incident)}", _tone(worst))),
         ("incident", f"{incident.id}, {incident.state}, open for {age}{_cared(incident)}"),
         ("why", decided),
-        *(("done", _did(action)) for action in _newest(incident.actions)),
+        *(("done", _did(action)) for action in done),
+        *([("", f"and {left} more: healthctl incidents show {incident.id}")] if left else []),
         *(("now", f"{step.text}: running{_detail(step.detail)}") for step in incident.steps if step.state == "running"),
-        ("next", ", ".join(f"{step.text}{_detail(step.detail)}" for step in incident.steps if step.state == "pending")),
+        ("next", next_step(incident, node)),
         ("outcome", incident.outcome),
-        ("stop it", f"healthctl nodes hold {incident.node} 'WHY'" if NODE_NAME.fullmatch(incident.node) else ""),
+        ("stop it", f"healthctl nodes hold {incident.node} 'WHY'" if may_be_stopped(incident, node) else ""),
     ]
 
 
-def _newest(actions: Sequence[ActionView]) -> list[ActionView]:
-    """The newest that are over, in order: a plan may have hundreds of deeds."""
-    return sorted((a for a in actions if a.state != "planned"), key=lambda action: action.planned_at)[-DONE_MAX:]
+def _foremost(actions: Sequence[ActionView]) -> list[ActionView]:
+    """What is over and weighs most, in order: a plan may have hundreds of deeds. To tell people weighs least."""
+
+    def weight(action: ActionView) -> tuple[int, float]:
+        return (0 if action.verb in _TELLING else 1 if action.verb in _TO_RANKS else 2), action.planned_at
+
+    kept = sorted((a for a in actions if a.state != "planned"), key=weight)[-DONE_MAX:]
+    return sorted(kept, key=lambda action: action.planned_at)
 
 
 def _did(action: ActionView) -> Value:

@@ -93,7 +93,10 @@ def approve(server: Server, consent: Consent, given: str, what: str | None) -> N
         listed = "; ".join(f"{each.id} ({each.text})" for each in incident.awaits)
         raise Failure(f"{whole} waits for these, say which with --what: {listed}", Exit.USAGE)
     chosen, since = fitting[0], max((each.at for each in incident.decisions), default=incident.opened_at)
-    approve_it(server, consent, AwaitingView(whole, incident.node, chosen.id, chosen.text, since, title(incident)))
+    steps = incident.proposed or ((chosen.text,),)
+    approve_it(
+        server, consent, AwaitingView(whole, incident.node, chosen.id, chosen.text, since, title(incident), steps)
+    )
 
 
 @incidents.command()

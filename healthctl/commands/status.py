@@ -7,8 +7,9 @@ from urllib.parse import quote
 import click
 
 from healthctl.exits import Exit
+from healthctl.naming import NOT_FOUND, node_path
 from healthctl.screen import Form, Screen, view_options
-from healthctl.server import Server, server_options
+from healthctl.server import Refused, Server, server_options
 from healthctl.status_page import (
     LISTED_MAX,
     LISTED_WIDE_MAX,
@@ -20,8 +21,9 @@ from healthctl.status_page import (
     rank,
     status_page,
 )
-from remediator.model.views import IncidentList, IncidentView, StatusView
+from remediator.model.views import IncidentList, IncidentView, NodeView, StatusView
 from remediator.model.views_work import AwaitingList
+from vocabulary.identity import NODE_NAME
 
 CONSIDERED_MAX = 20  # open incidents whose findings are looked at, to tell the worst
 
@@ -47,4 +49,18 @@ def _look(server: Server, view: StatusView, *, wide: bool) -> Look:
     found = sorted((each for each in listed if each.closed_at is None), key=listed_rank)
     whole = [server.get(f"/v1/incidents/{quote(each.id, safe='')}", IncidentView) for each in found[:CONSIDERED_MAX]]
     awaiting = server.get("/v1/awaiting", AwaitingList).awaiting
-    return Look(view, found, sorted(whole, key=rank)[:told_max], awaiting, listed_max)
+    told = sorted(whole, key=rank)[:told_max]
+    nodes = {each.node: node for each in told if (node := _node(server, each.node)) is not None}
+    return Look(view, found, told, awaiting, listed_max, nodes)
+
+
+def _node(server: Server, name: str) -> NodeView | None:
+    """A node as it stands now; None for what several share, and for one that is gone."""
+    if not NODE_NAME.fullmatch(name):
+        return None
+    try:
+        return server.get(node_path(name), NodeView)
+    except Refused as refused:
+        if refused.status == NOT_FOUND:
+            return None
+        raise

@@ -90,8 +90,15 @@ INCIDENT = IncidentView(
     decisions=(DecisionView("d1", AT, "start plan", "gpu-gone", "fatal on one GPU", "default@1", ("budget: 1 of 2",)),),
     actions=(ActionView("a1", "drain", "node1", "done", AT, AT + 60, AT + 1, 1, "drained", {}, "inc-1", "gpu-gone"),),
 )
+STEPS = (("cordon",), ("ticket", "alert"), ("replace",))
 ASKING = IncidentView(
-    "inc-2", "cluster:rack7", "open", "a rack is dark", AT - 60, awaits=(Awaited("inc-2.d1", "the plan of rack-dark"),)
+    "inc-2",
+    "cluster:rack7",
+    "open",
+    "a rack is dark",
+    AT - 60,
+    awaits=(Awaited("inc-2.d1", "the plan of rack-dark"),),
+    proposed=STEPS,
 )
 LISTED = msgspec.structs.replace(INCIDENT, steps=(), findings=(), decisions=(), actions=())
 STATUS = StatusView(
@@ -136,7 +143,7 @@ ACTIONS = ActionList(
     )
 )
 AWAITING = AwaitingList(
-    (AwaitingView("inc-2", "cluster:rack7", "inc-2.d1", "the plan of rack-dark", AT - 50, "a rack is dark"),)
+    (AwaitingView("inc-2", "cluster:rack7", "inc-2.d1", "the plan of rack-dark", AT - 50, "a rack is dark", STEPS),)
 )
 BREAKER = BreakerView(True, AT, ("2 of 2 nodes isolated", "6 of 6 isolations in an hour"), AT, "6 nodes in an hour")
 EVENTS = tuple(

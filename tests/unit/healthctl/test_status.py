@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from healthctl.output import plain
 from healthctl.status_page import Look, is_well, listed_rank, rank, status_page
-from remediator.model.views import ActionView, Awaited, IncidentView, StatusView, StepView
+from remediator.model.records import HandsOff
+from remediator.model.views import ActionView, Awaited, DecisionView, IncidentView, NodeView, StatusView, StepView
 from remediator.model.views_work import AwaitingView
 from tests.unit.healthctl.conftest import AT, FINDING, STATUS
 from vocabulary.finding import Severity
@@ -100,3 +101,75 @@ def test_done_now_and_next_are_told_apart() -> None:
 
 def pairs(lines: list[list[str]]) -> Iterator[tuple[str, str]]:
     yield from ((line[0], line[1]) for line in lines if len(line) == 2)
+
+
+def deed(verb: str, at: float) -> ActionView:
+    return ActionView(verb, verb, "n", "succeeded", at, at, at)
+
+
+def test_what_was_done_to_the_node_is_not_lost_among_messages() -> None:
+    deeds = (deed("cordon", AT), *(deed(verb, AT + n) for n, verb in enumerate(["abort"] * 9 + ["ticket", "alert"], 1)))
+    view = incident(0, actions=deeds)
+    text = plain(status_page(Look(WELL, [view], [view])))
+    assert "cordon n: succeeded" in text
+    assert "alert n:" not in text
+    assert "and 8 more: healthctl incidents show inc-0" in text
+
+
+def decided(answer: str) -> DecisionView:
+    return DecisionView("d", AT, answer, "gpu-lost", "because", "p")
+
+
+STEPS = (("cordon",), ("ticket", "alert"))
+HELD = NodeView("n", "operator-held", "unhealthy", AT, "", AT, hands_off=HandsOff("ann"))
+
+
+@pytest.mark.parametrize(
+    ("view", "node", "words"),
+    [
+        (incident(0, decisions=(decided("recommend"),), proposed=STEPS), None, "would be done: 1 cordon, 2 ticket and alert"),
+        (incident(0, decisions=(decided("hold"),), proposed=STEPS), None, "as soon as no guard refuses; then: 1 cordon"),
+        (incident(0, awaits=(Awaited("d1", "a plan"),), proposed=STEPS), None, "2 ticket and alert; waits for a yes: healthctl actions approve d1"),
+        (incident(0, state="waiting", outcome="waits for replacement"), None, "healthctl nodes uncordon n 'WHAT WAS DONE'"),
+        (incident(0, state="waiting", outcome="reset failed"), replace(HELD, hands_off=None), "healthctl incidents resolve inc-0"),
+        (incident(0, state="waiting", outcome="reset failed"), replace(HELD, hands_off=None, held_by="us"), "healthctl nodes uncordon n"),
+        (incident(0, node="rack:r7", decisions=(decided("hold"),)), None, "healthctl incidents resolve inc-0"),
+        (incident(0, node="cluster:breaker"), None, "healthctl breaker reset"),
+        (incident(0), HELD, "healthctl nodes release n"),
+    ],
+)  # fmt: skip
+def test_the_next_step_is_said_with_its_command(view: IncidentView, node: NodeView | None, words: str) -> None:
+    nodes = {} if node is None else {node.node: node}
+    (line,) = [
+        line
+        for line in plain(status_page(Look(WELL, [view], [view], nodes=nodes))).splitlines()
+        if line.startswith("next ")
+    ]
+    assert words in line
+
+
+def test_what_is_stopped_or_waits_for_a_part_is_not_to_be_stopped() -> None:
+    waiting = incident(0, state="waiting", outcome="waits for replacement")
+    for view, nodes in ((incident(0), {"n": HELD}), (waiting, {}), (incident(0, decisions=(decided("observe"),)), {})):
+        assert "stop it" not in plain(status_page(Look(WELL, [view], [view], nodes=nodes)))
+    assert "stop it" in plain(status_page(Look(WELL, [incident(0)], [incident(0)])))
+
+
+def test_one_node_that_waits_for_a_part_does_not_keep_automation_from_acting() -> None:
+    view = incident(0, state="waiting", outcome="waits for replacement")
+    status = replace(WELL, incidents_open=1, blocked=("inc-0 on n waits for a person: waits for replacement",))
+    assert "kept from acting" not in plain(status_page(Look(status, [view], [view])))
+    assert "inc-0 on n waits for a person" in plain(status_page(Look(status, [view])))
+
+
+def test_a_mode_that_a_person_set_is_given_back_to_the_configuration() -> None:
+    stopped = replace(WELL, mode="observe", mode_by="ann", blocked=("mode is observe (set by ann)",))
+    text = plain(status_page(Look(stopped)))
+    assert "healthctl mode config" in text
+    assert "healthctl mode act" not in text
+
+
+def test_what_many_nodes_share_is_told_first() -> None:
+    rack = incident(5, node="rack:r7")
+    assert min([incident(0, Severity.FATAL), rack], key=rank) is rack
+    assert min([incident(0, state="waiting"), rack], key=listed_rank) is rack
