@@ -18,7 +18,7 @@ from remediator.api.service import Refusal, Service, body_of, service_of
 from remediator.model.credentials import Identity, Role
 from remediator.model.views import StatusView
 from remediator.web import inside, origin, rendering, static
-from remediator.web.blocks import folded
+from remediator.web.blocks import by_hand, folded
 from remediator.web.fields import fields_of
 from remediator.web.people import Person
 from remediator.web.recent import FRESH_S
@@ -131,12 +131,14 @@ class Visit:
 
     async def _around(self, title: str, now: float) -> dict[str, Any]:
         status = await self.status()
+        snapshot = self.service.engine.snapshot
         here = self.request.url.path
         return {
             **bare(self.request, title, now),
             "status": status,
             "cluster": status.cluster,
             "blocked": folded(status.blocked),
+            "by_hand": by_hand(snapshot.holds.values(), snapshot.standing, now),
             "identity": self.identity,
             "may_operate": self.may_operate,
             "may_admin": self.identity.role is Role.ADMIN,

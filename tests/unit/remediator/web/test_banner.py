@@ -1,0 +1,61 @@
+"""What stands on top of every page: what blocks automation, and what people set by hand; nothing that is not so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from remediator.model.hold import NodeHold, Owner
+from remediator.model.plan import Mode
+from remediator.model.standing import MODE, AlertSilence, ModeSaid
+from remediator.web.blocks import ByHand, by_hand, folded
+from tests.unit.remediator.api.inside import Inside
+from tests.unit.remediator.web.browsing import Browser
+from tests.unit.remediator.web.nodes_told import report
+from tests.unit.remediator.web.test_work_pages import text_of, until
+from vocabulary.health import Health
+
+
+def test_cordons_and_silences_of_people_are_counted_and_no_others() -> None:
+    holds = [
+        NodeHold("ours", schedulable=False, owner=Owner.US),
+        NodeHold("theirs", schedulable=False, owner=Owner.OPERATOR),
+        NodeHold("unasked", schedulable=None, owner=Owner.OPERATOR),
+        NodeHold("free", schedulable=True),
+    ]
+    standing = {
+        MODE: ModeSaid(Mode.ACT, "ann", 1.0),
+        "now": AlertSilence("now", "*", "*", 1.0, 20.0, "ann", "why"),
+        "over": AlertSilence("over", "*", "*", 1.0, 9.0, "ann", "why"),
+    }
+    assert by_hand(holds, standing, 10.0) == ByHand(cordons=1, silences=1)
+
+
+def test_a_sentence_about_one_incident_is_told_from_one_about_all() -> None:
+    blocks = folded(
+        ["mode is observe", *(f"inc-{n} on n{n} waits for x" for n in range(4)), "inc-9 on n9 is held back"]
+    )
+    assert [(b.text, b.single) for b in blocks] == [
+        ("mode is observe", False),
+        ("4 incidents wait for x", True),
+        ("inc-9 on n9 is held back", True),
+    ]
+
+
+@pytest.mark.parametrize("path", ["/", "/incidents"])
+def test_a_node_of_unknown_health_that_reports_is_not_called_silent(tmp_path: Path, path: str) -> None:
+    centre = Inside(tmp_path, Mode.ACT)
+    try:
+        report(centre, "n1", health=Health.UNKNOWN)
+        until(lambda: "n1" in centre.service.engine.snapshot.nodes, "the node is known")
+        text = text_of(Browser(centre).log_in("vic"), path)
+        assert "1 node of unknown health" in text
+        assert "silent" not in text
+        until_s = centre.service.clock.wall() + 3600
+        said = centre.call("POST", "/v1/alerts/silences", "ann", {"until": until_s, "text": "the rack is moved"})
+        assert said.status == 200, said.body
+        text = text_of(Browser(centre).log_in("vic"), path)
+        assert "1 silence: people are not told" in text
+    finally:
+        centre.close()
