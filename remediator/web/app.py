@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from urllib.parse import urlencode
 
 from sqlalchemy.exc import SQLAlchemyError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
 from remediator.api.access import enter
 from remediator.api.service import Refusal, service_of
@@ -54,6 +56,7 @@ class Web:
             Route("/login", self._refusals_shown(login.show), methods=["GET"]),
             Route("/login", self._refusals_shown(login.enter), methods=["POST"]),
             *(self._route(page) for page in PAGES),
+            Nowhere("/{path:path}", self._refusals_shown(_nowhere), methods=["GET"]),
         )
 
     async def standing_by(self, request: Request, word: str) -> Response:
@@ -101,6 +104,21 @@ class Web:
                 return _problem(request, 500, "The remediator failed on this page.", "Its log says why.")
 
         return shown
+
+
+class Nowhere(Route):
+    """A browser's address that leads nowhere. Whoever asks for something else than a page gets the API's words."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Only what a browser opens, and nothing of the API's."""
+        opened = scope["type"] == "http" and scope["method"] in {"GET", "HEAD"}
+        if not opened or scope["path"].startswith("/v1/") or "text/html" not in Headers(scope=scope).get("accept", ""):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
+async def _nowhere(_request: Request) -> Response:
+    raise Refusal(404, "there is no such page", "the search finds nodes, incidents and jobs by name")
 
 
 async def _form(request: Request, who: Person) -> dict[str, str]:

@@ -129,6 +129,16 @@ def test_no_such_node_is_an_error_page(told: Inside) -> None:
     assert answer.headers["content-type"].startswith("text/html")
 
 
+def test_an_address_that_leads_nowhere_is_a_page_for_browsers_alone(told: Inside) -> None:
+    opened = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    answer = told.call("GET", "/nope", headers=opened)
+    assert (answer.status, answer.headers["content-type"].partition(";")[0]) == (404, "text/html")
+    assert b"there is no such page" in answer.body
+    for path, headers in (("/nope", {}), ("/v1/nope", opened), ("/static/0/nope.css", {"accept": "text/css,*/*"})):
+        assert not told.call("GET", path, headers=headers).headers["content-type"].startswith("text/html")
+    assert told.call("GET", "/login", headers=opened).status == 200
+
+
 def test_static_files_are_named_by_their_content(told: Inside) -> None:
     body = Browser(told).get("/login").body.decode()
     [sheet] = re.findall(r'href="(/static/\w+/pages\.css)"', body)
