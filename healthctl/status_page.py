@@ -91,7 +91,8 @@ def status_page(look: Look) -> Iterator[Block]:
     if more := len(look.open) - len(look.told):
         yield Line(f"and {_many(more, 'more open incident')}: healthctl incidents list --state open")
     if view.mode == _GOOD_MODE:
-        yield Line("stop all of it: healthctl mode observe 'WHY'    one node: healthctl nodes hold NODE 'WHY'")
+        yield Line("stop all of it:  healthctl mode observe 'WHY'")
+        yield Line("stop one node:   healthctl nodes hold NODE 'WHY'")
 
 
 def _blocked(look: Look) -> Iterator[Line]:
