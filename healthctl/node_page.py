@@ -45,7 +45,7 @@ FINDINGS: Sequence[Column[Finding]] = (
     Column("SUMMARY", lambda f: f"[injected] {f.summary}" if f.injected else f.summary, prose=True),
 )
 _STANDING = {
-    "us": "our own hold still keeps work away: resume it in the scheduler (local: take it out of the state file)",
+    "us": "our own hold still keeps work away; 'healthctl nodes uncordon' lifts it",
     "operator": "held in the scheduler by an operator",
     "scheduler": "held in the scheduler by itself",
     "?": "the scheduler cannot be asked whether anybody holds it",

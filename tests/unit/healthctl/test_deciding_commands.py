@@ -73,7 +73,7 @@ def centre() -> Iterator[SmallCentre]:
         "/v1/breaker": BREAKER,
         "/v1/status": STATUS,
         "/v1/incidents": INCIDENTS,
-        "/v1/awaiting": AwaitingList((AwaitingView("inc-1", "gpu-7", "a1", "drain", AT, "GPU lost"),)),
+        "/v1/awaiting": AwaitingList((AwaitingView("inc-1", "gpu-7", "a1", "drain", AT, "GPU lost", (("drain",),)),)),
         "/v1/actions": ActionList(()),
     }
     yield found

@@ -12,7 +12,7 @@ from remediator.model.views import NodeView
     ("held_by", "said"),
     [
         ("", "probation"),
-        ("us", "quarantined; our own hold still keeps work away: resume it in the scheduler"),
+        ("us", "quarantined; our own hold still keeps work away; 'healthctl nodes uncordon' lifts it"),
         ("operator", "quarantined; held in the scheduler by an operator"),
         ("scheduler", "quarantined; held in the scheduler by itself"),
         ("?", "quarantined; the scheduler cannot be asked whether anybody holds it"),
