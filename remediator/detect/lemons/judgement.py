@@ -18,6 +18,8 @@ WATCH, OUT = 0.1, 0.9
 TEST_MIN, TEST_MAX = 0.25, 0.5  # an order to test is cheap, but one for ten sound nodes is not
 REPAIRS_IN_VAIN = 2
 REPAIRS_MEMORY_D = 90.0
+AGAIN = 2  # incidents: who failed once has not failed again
+SERVICE_MIN_D = 1.0  # who failed once, and served less, is nothing that a rate could be told of
 
 
 class Advice(str, enum.Enum):
@@ -108,6 +110,7 @@ def judge(
     lately = _recent_repairs(known, as_of)
     saved = _saved(known, probability, believed.multiplier, rate, prices, gpus)
     worth_test = _worth_test(probability)
+    many = np.bincount(found.node, minlength=history.nodes)
     last = np.full(history.nodes, -np.inf)
     np.maximum.at(last, found.node, found.time)
     return Judged(
@@ -115,10 +118,17 @@ def judge(
         multiplier=believed.multiplier,
         saved_gpu_h=saved,
         advice=tuple(
-            _advice(*each, worth_test)
-            for each in zip(probability.tolist(), saved.tolist(), lately.tolist(), strict=True)
+            _once(_advice(likely, won, mended, worth_test), times, days)
+            for likely, won, mended, times, days in zip(
+                probability.tolist(),
+                saved.tolist(),
+                lately.tolist(),
+                many.tolist(),
+                fleet.service_d.tolist(),
+                strict=True,
+            )
         ),
-        incidents=np.bincount(found.node, minlength=history.nodes),
+        incidents=many,
         blame=blame,
         service_d=fleet.service_d,
         repairs=lately,
@@ -171,3 +181,10 @@ def _advice(probability: float, saved_gpu_h: float, repaired: int, worth_test: f
     if probability >= OUT and saved_gpu_h > 0:
         return Advice.REPAIR
     return Advice.TEST
+
+
+def _once(advice: Advice, incidents: int, service_d: float) -> Advice:
+    """A lemon fails again and again: one incident is watched at most, and without time in service it says nothing."""
+    if incidents >= AGAIN or advice is Advice.NONE:
+        return advice
+    return Advice.WATCH if service_d >= SERVICE_MIN_D else Advice.NONE

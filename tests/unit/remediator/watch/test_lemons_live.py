@@ -52,6 +52,16 @@ def test_a_node_that_fails_again_and_again_is_a_lemon_and_one_that_failed_once_i
     assert all(finding.severity is Severity.INFO for node, finding in found.items() if node != "n007")
 
 
+@pytest.mark.parametrize("fleet", [3, 5, 200])
+def test_one_incident_makes_no_lemon_and_without_time_in_service_says_nothing(fleet: int) -> None:
+    nodes = [NodeRecord(node=f"n{number:03}") for number in range(fleet)]
+    kinds = ("node/suspected", "node/isolated", "xid/79", "xid/48", "action/ticket", "failed/preflight")
+    drill = [failure("n001", 0.003, kind, incident="i-1", jobs=(), job_nodes=0) for kind in kinds]
+    assert lemons.findings(drill, nodes, NOW) == []
+    later = lemons.findings(drill, nodes, NOW + 3 * DAY_S)
+    assert {finding.severity for finding in later} <= {Severity.INFO}
+
+
 def test_what_we_took_out_for_a_suspicion_of_our_own_does_not_speak_against_it() -> None:
     past = [failure("n007", day) for day in range(1, 27, 2)] + usual()[:40]
     own = [
