@@ -23,6 +23,21 @@ def blast_radius(node: NodeView, status: StatusView, breaker: BreakerView) -> Se
     return blocks
 
 
+def given_back(node: NodeView) -> Facts:
+    """What a person's word that the node is well again ends. Nothing where nobody holds it."""
+    if not node.held_by:
+        return Facts([])
+    asserted = sorted({f"{finding.kind} ({finding.severity.value})" for finding in node.findings if finding.active})
+    against = ", ".join(asserted)
+    return Facts(
+        [
+            ("then", Cell("work comes to it at once, and no test is run before", Tone.WARN)),
+            ("ends", f"its incident {node.incident}, which is not decided upon any more" if node.incident else ""),
+            ("still asserted", Cell(against, Tone.BAD) if against else ""),
+        ]
+    )
+
+
 def jobs_here(node: NodeView) -> list[str]:
     """Each job with its ranks on the node; a job whose ranks do not tell, by its name."""
     told: dict[str, list[RankStatus]] = {}

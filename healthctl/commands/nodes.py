@@ -114,7 +114,7 @@ def cordon(server: Server, consent: Consent, name: str, why: str) -> None:
 def uncordon(server: Server, consent: Consent, name: str, why: str) -> None:
     """Let work come to node NAME again, whoever kept it away."""
     node = ask_node(server, name, NodeView)
-    if consent.given(f"uncordon {name}", lambda: radius(server, node)):
+    if consent.given(f"uncordon {name}", lambda: _given_back(server, node)):
         server.post(f"{node_path(name)}/uncordon", Words(why))
         _until(server, name, "")
         click.echo(f"{name}: work may come to it again")
@@ -177,6 +177,13 @@ def radius(server: Server, node: NodeView) -> Sequence[Block]:
     from healthctl.blast_radius import blast_radius
 
     return blast_radius(node, server.get("/v1/status", StatusView), server.get("/v1/breaker", BreakerView))
+
+
+def _given_back(server: Server, node: NodeView) -> Sequence[Block]:
+    """What giving the node back ends, and what it would touch."""
+    from healthctl.blast_radius import given_back
+
+    return [given_back(node), *radius(server, node)]
 
 
 def _until(server: Server, name: str, held_by: str) -> None:

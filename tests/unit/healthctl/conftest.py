@@ -28,6 +28,7 @@ from remediator.model.views import (
     NodeView,
     StatusView,
     StepView,
+    UncordonWish,
     Words,
 )
 from remediator.model.views_audit import AuditView
@@ -205,7 +206,11 @@ class Remediator(BaseHTTPRequestHandler):
         """Where words are heard, and what comes back where they are not understood."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         last = self.path.rpartition("/")[2]
-        kinds: dict[str, type[HoldWish | Words | Approval]] = {"hold": HoldWish, "approve": Approval}
+        kinds: dict[str, type[HoldWish | UncordonWish | Words | Approval]] = {
+            "hold": HoldWish,
+            "uncordon": UncordonWish,
+            "approve": Approval,
+        }
         places = ("/v1/nodes/node1/", "/v1/incidents/inc-", "/v1/actions/inc-1.d1.s0.0.drain.node1/")
         if self.headers["Authorization"] != f"Bearer {TOKEN}" or not self.path.startswith(places):
             return self._say(404, Problem(f"nothing at {self.path}"))

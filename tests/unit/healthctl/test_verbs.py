@@ -214,3 +214,11 @@ def test_a_post_mortem_is_safe_to_look_at_and_whole_in_a_file(asking: Run, tmp_p
     kept = tmp_path / f"told.{form}"
     assert asking("incidents", "postmortem", "inc-1", "--out", str(kept)).exit_code == 0
     assert kept.read_text() == POSTMORTEM
+
+
+def test_who_gives_a_node_back_sees_what_that_ends(asking: Run) -> None:
+    done = asking("nodes", "uncordon", "node1", "--dry-run")
+    assert "work comes to it at once, and no test is run before" in done.stdout
+    assert "its incident inc-1" in done.stdout
+    assert "xid/79 (fatal)" in done.stdout
+    assert "its incident" not in asking("nodes", "uncordon", "node2", "--dry-run").stdout, "nobody holds it"
