@@ -14,6 +14,7 @@ from healthctl.next_step import may_be_stopped, next_step
 from healthctl.output import Block, Cell, Facts, Line, Tone, Value, moment, text_of
 from remediator.model.plan import ONLY_TELLING
 from remediator.model.views import ActionView, IncidentView, NodeView, StatusView
+from remediator.model.views_alerts import SilenceView
 from remediator.model.views_work import AwaitingView
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import NODE_NAME
@@ -31,7 +32,7 @@ _GOOD_MODE = "act"
 class Look:
     """What one look asked for. `told` are open incidents with all that belongs to them, the worst first.
 
-    `nodes` are theirs, by name. `listed_max` of what blocks or waits is shown.
+    `nodes` are theirs, by name; `by_hand` says what `by_people` found. `listed_max` of what blocks or waits is shown.
     """
 
     status: StatusView
@@ -40,6 +41,7 @@ class Look:
     awaiting: Sequence[AwaitingView] = ()
     listed_max: int = LISTED_MAX
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
+    by_hand: Sequence[tuple[str, str]] = ()
 
     @property
     def hindered(self) -> list[str]:
@@ -64,6 +66,28 @@ def is_well(status: StatusView) -> bool:
     return not (status.incidents_open or status.breaker or hindered or bad > status.nodes_by_state.get("retired", 0))
 
 
+def by_people(nodes: Sequence[NodeView], silences: Sequence[SilenceView]) -> list[tuple[str, str]]:
+    """What people hold, whom they silenced, and what is unhealthy without an incident, by name."""
+    cordoned = [node.node for node in nodes if node.held_by == "operator" and node.state != "retired"]
+    untold = [
+        node.node for node in nodes if node.health == "unhealthy" and not node.incident and node.state != "retired"
+    ]
+    ends = min((moment(each.until) for each in silences), default="")
+    return [
+        ("cordoned", f"{_named(cordoned)}, by people; lift it: healthctl nodes uncordon NODE" if cordoned else ""),
+        (
+            "silenced",
+            f"{_many(len(silences), 'silence')}, the first ends {ends}: healthctl alerts silences" if ends else "",
+        ),
+        ("no incident", f"unhealthy all the same: {_named(untold)}; see: healthctl nodes show NODE" if untold else ""),
+    ]
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - LISTED_MAX} more" if len(names) > LISTED_MAX else ""
+    return ", ".join(names[:LISTED_MAX]) + more
+
+
 def rank(incident: IncidentView) -> tuple[bool, bool, int, float]:
     """Where an open incident stands among others: nobody's test, what many nodes share, the worst finding, the oldest."""
     worst = max((finding.severity.rank for finding in incident.findings if finding.active), default=-1)
@@ -81,7 +105,7 @@ def status_page(look: Look) -> Iterator[Block]:
     view = look.status
     yield Line(_headline(look))
     yield from _blocked(look)
-    yield Facts(_facts(view))
+    yield Facts([*_facts(view), *look.by_hand])
     if look.awaiting:
         yield Facts([("waits for you", _awaited(each)) for each in look.awaiting[: look.listed_max]])
     if (more := len(look.awaiting) - look.listed_max) > 0:

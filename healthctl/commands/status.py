@@ -16,13 +16,17 @@ from healthctl.status_page import (
     TOLD_MAX,
     TOLD_WIDE_MAX,
     Look,
+    by_people,
     is_well,
     listed_rank,
     rank,
     status_page,
 )
-from remediator.model.views import IncidentList, IncidentView, NodeView, StatusView
+from remediator.model.rules import NodeState
+from remediator.model.views import IncidentList, IncidentView, NodeList, NodeView, StatusView
+from remediator.model.views_alerts import SilenceList
 from remediator.model.views_work import AwaitingList
+from vocabulary.health import Health
 from vocabulary.identity import NODE_NAME
 
 CONSIDERED_MAX = 20  # open incidents whose findings are looked at, to tell the worst
@@ -43,15 +47,29 @@ def status(server: Server, screen: Screen) -> None:
 
 def _look(server: Server, view: StatusView, *, wide: bool) -> Look:
     told_max, listed_max = (TOLD_WIDE_MAX, LISTED_WIDE_MAX) if wide else (TOLD_MAX, LISTED_MAX)
+    by_hand = _by_hand(server, view)
     if not view.incidents_open:
-        return Look(view, listed_max=listed_max)
+        return Look(view, listed_max=listed_max, by_hand=by_hand)
     listed = server.get("/v1/incidents", IncidentList, state="open").incidents
     found = sorted((each for each in listed if each.closed_at is None), key=listed_rank)
     whole = [server.get(f"/v1/incidents/{quote(each.id, safe='')}", IncidentView) for each in found[:CONSIDERED_MAX]]
     awaiting = server.get("/v1/awaiting", AwaitingList).awaiting
     told = sorted(whole, key=rank)[:told_max]
     nodes = {each.node: node for each in told if (node := _node(server, each.node)) is not None}
-    return Look(view, found, told, awaiting, listed_max, nodes)
+    return Look(view, found, told, awaiting, listed_max, nodes, by_hand)
+
+
+def _by_hand(server: Server, view: StatusView) -> list[tuple[str, str]]:
+    """What people keep from work or from being told, asked only where there may be some."""
+    wanted = view.nodes_by_state.get(NodeState.OPERATOR_HELD.value) or view.nodes_by_health.get(Health.UNHEALTHY.value)
+    nodes = server.get("/v1/nodes", NodeList).nodes if wanted else ()
+    try:
+        silences = server.get("/v1/alerts/silences", SilenceList).silences
+    except Refused as refused:
+        if refused.status != NOT_FOUND:
+            raise
+        silences = ()
+    return by_people(nodes, silences)
 
 
 def _node(server: Server, name: str) -> NodeView | None:

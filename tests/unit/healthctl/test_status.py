@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from healthctl.output import plain
-from healthctl.status_page import Look, is_well, listed_rank, rank, status_page
+from healthctl.status_page import Look, by_people, is_well, listed_rank, rank, status_page
 from remediator.model.records import HandsOff
 from remediator.model.views import ActionView, Awaited, DecisionView, IncidentView, NodeView, StatusView, StepView
+from remediator.model.views_alerts import SilenceView
 from remediator.model.views_work import AwaitingView
 from tests.unit.healthctl.conftest import AT, FINDING, STATUS
 from vocabulary.finding import Severity
@@ -173,3 +174,16 @@ def test_what_many_nodes_share_is_told_first() -> None:
     rack = incident(5, node="rack:r7")
     assert min([incident(0, Severity.FATAL), rack], key=rank) is rack
     assert min([incident(0, state="waiting"), rack], key=listed_rank) is rack
+
+
+def test_what_people_hold_or_silenced_and_what_nobody_decided_upon_is_named() -> None:
+    def node(name: str, **more: object) -> NodeView:
+        return replace(NodeView(name, "operator-held", "unhealthy", AT, "", AT), **more)
+
+    nodes = [node("a", held_by="operator", incident="inc-1"), node("b", state="healthy"), node("c", state="retired")]
+    found = by_people(nodes, [SilenceView("s", "*", "*", AT, AT + 60, "ann", "moving")])
+    text = plain(status_page(Look(WELL, by_hand=found)))
+    assert "a, by people; lift it: healthctl nodes uncordon NODE" in text
+    assert "1 silence, the first ends 2023-11-14 22:14:20Z" in text
+    assert "unhealthy all the same: b; see" in text
+    assert not any(words for _, words in by_people([node("d", incident="inc-2")], []))
