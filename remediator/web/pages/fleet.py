@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from remediator.api.render import incident_view
+from remediator.decide.approval import proposed
 from remediator.engine import Snapshot
 from remediator.model.views_work import AwaitingList
 from remediator.web import heat
@@ -31,6 +32,7 @@ async def show(visit: Visit) -> Response:
     wanted, by, colour = _asked(visit)
     snapshot = visit.service.engine.snapshot
     incidents = await asyncio.to_thread(gravest_first, snapshot.incidents.values(), snapshot.findings)
+    rules = visit.service.engine.settings.policy.by_name
     shown = [(incident_view(i), i, findings_of(i, snapshot.findings)) for i in incidents[:INCIDENTS_SHOWN]]
     awaiting = (await visit.ask("/v1/awaiting", AwaitingList)).awaiting
     rows = await asyncio.to_thread(_rows, visit, wanted, by)
@@ -38,7 +40,7 @@ async def show(visit: Visit) -> Response:
         "fleet.html.j2",
         title="Fleet",
         incidents=[
-            (view, doing(view, i.answer, i.rule), worst(found), drill(found, injected=i.injected))
+            (view, doing(view, i.answer, i.rule), worst(found), drill(found, injected=i.injected), proposed(i, rules))
             for view, i, found in shown
         ],
         incidents_total=len(incidents),

@@ -6,6 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from remediator.api.service import Refusal
+from remediator.model.rules import NodeState
 from remediator.model.views import EventList, IncidentView, NodeView
 from remediator.model.views_jobs import GpuList, GpuView
 from remediator.model.views_telemetry import TelemetryView
@@ -20,7 +21,7 @@ EVENTS_SHOWN = 60
 # What a state means for the node's next hours, where no plan says it.
 MEANS = {
     "healthy": "Takes work.",
-    "suspect": "Takes work; something speaks against it, and more must before it is taken out.",
+    "suspect": "Takes work; something speaks against it.",
     "draining": "Takes no new work; what runs on it leaves.",
     "quarantined": "Out of service by us; comes back through a passed preflight only.",
     "resetting": "A reset or reboot is under way.",
@@ -57,7 +58,7 @@ async def show(visit: Visit) -> Response:
         title=name,
         node=node,
         places=tuple(record.places.keys),
-        means=MEANS.get(node.state, ""),
+        means=means(node.state, incident),
         incident=incident,
         doing=doing(incident, known.answer if known else None) if incident else "",
         to_come=to_come(incident) if incident else (),
@@ -69,6 +70,14 @@ async def show(visit: Visit) -> Response:
         always_zero=always_zero,
         deeds=offered(visit, node),
     )
+
+
+def means(state: str, incident: IncidentView | None) -> str:
+    """What the state means; of a suspect, whether only a guard, a person or the mode keeps it in service."""
+    words = MEANS.get(state, "")
+    if state != NodeState.SUSPECT.value or incident is None:
+        return words
+    return f"{words} {'It stays in service only because of what stands below.' if incident.proposed else ''}".rstrip()
 
 
 async def _incident(visit: Visit, name: str) -> IncidentView | None:

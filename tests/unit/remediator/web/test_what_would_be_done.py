@@ -1,0 +1,50 @@
+"""In modes that do not act the pages name the steps; a step that reached nobody, or waits for a part, shows as no success."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from remediator.model.plan import Mode
+from remediator.web import rendering
+from tests.unit.remediator.api.inside import Inside
+from tests.unit.remediator.web.browsing import Browser
+from tests.unit.remediator.web.test_work_pages import in_trouble, incident_of, text_of
+
+
+@pytest.fixture(scope="module", params=[Mode.OBSERVE, Mode.RECOMMEND])
+def watching(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
+    centre = in_trouble(tmp_path_factory.mktemp("centre"), request.param)
+    yield centre
+    centre.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/nodes/n1", "/incidents/{incident}"])
+def test_the_steps_are_named_where_the_mode_keeps_them_from_being_done(watching: Inside, path: str) -> None:
+    incident = incident_of(watching)
+    rule = watching.service.engine.settings.policy.by_name[watching.service.engine.snapshot.incidents[incident].rule]
+    text = text_of(Browser(watching).log_in("vic"), path.replace("{incident}", incident))
+    assert "would be done" in text
+    for stage in rule.stages:
+        assert ", ".join(map(str, stage)) in text
+
+
+def test_a_suspect_is_not_said_to_need_more_where_the_mode_alone_stops_it(watching: Inside) -> None:
+    text = text_of(Browser(watching).log_in("vic"), "/nodes/n1")
+    assert "more must" not in text
+
+
+@pytest.mark.parametrize(
+    ("detail", "says"),
+    [
+        ("nobody is configured to be told ('alerts.receivers'); it stands in the audit log", "told nobody"),
+        ("quarantined for replacement; try GPU 1", "out for replacement"),
+        ("on its way to pager", "succeeded"),
+    ],
+)
+def test_what_reached_nobody_is_no_success(detail: str, says: str) -> None:
+    macros = rendering._environment().get_template("work_macros.html.j2").make_module({"when": str})
+    html = str(macros.result("succeeded", detail))  # type: ignore[attr-defined]  # made by the template
+    assert f">{says}<" in html
+    assert ("result-succeeded" in html) == (says == "succeeded")
