@@ -38,7 +38,9 @@ def said(state: ClusterState, item: ByHand) -> set[str]:
         return set()
     verb = _VERBS[item.word]
     what = f"{item.actor} {item.word.value}s {item.node}" + (f": {item.text}" if item.text else "")
-    if any(action.verb == verb and action.reason == what for action in under_way(state, item.node)):
+    same = any(action.verb == verb and action.reason == what for action in under_way(state, item.node))
+    taken_out_since = item.word is HandWord.UNCORDON and node.held and node.state is not NodeState.OPERATOR_HELD
+    if same and not taken_out_since:
         return set()  # it is being done
     overtaken(state, item.node, item.at, what)
     _audit(state, item, "by_hand", what, {"word": item.word.value})
@@ -111,6 +113,7 @@ def time_passed(state: ClusterState, now: float) -> None:
 
 def _end(state: ClusterState, over: Action, now: float, within: str = "") -> None:
     state.put_action(over)
+    state.unheard.add(over)
     facts: Facts = {"action": over.id, "verb": over.verb}
     text = f"{over.verb} of {over.node} was not done{within}: {over.detail}"
     state.note(now, "action_ended", text, node=over.node, data=facts)

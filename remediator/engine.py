@@ -69,6 +69,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     ordered: dict[str, list[Action]] = {}  # open orders by node, so that thousands of polls need not search for theirs
     isolated_at: tuple[float, ...] = ()  # of the last day, oldest first, UTC s
     standing: dict[str, Standing] = {}
+    unheard: dict[str, Action] = {}  # given up by us; whoever has it may be at it still
     failed: dict[str, int] = {}  # deeds that failed one after another, by verb
 
     def orders_for(self, node: str, now: float, known: Collection[str] = ()) -> tuple[Order, ...]:
@@ -285,7 +286,8 @@ class Engine:
             if action.order is not None and not action.state.final:
                 ordered.setdefault(action.node, []).append(action)
         failed = {verb: len(incidents) for verb, incidents in state.streak.failed.items()}
-        return Snapshot(**parts, ordered=ordered, isolated_at=tuple(state.isolated_at), failed=failed)
+        given_up = dict(state.unheard.actions)
+        return Snapshot(**parts, unheard=given_up, ordered=ordered, isolated_at=tuple(state.isolated_at), failed=failed)
 
 
 def weight_of(item: AnyInput) -> int:

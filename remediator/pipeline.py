@@ -195,6 +195,7 @@ def _findings(state: ClusterState, item: FindingsReported, settings: Settings) -
 def _action_ended(state: ClusterState, item: ActionEnded) -> set[str]:
     action = state.actions.get(item.action)
     if action is None or action.state.final:
+        _late(state, item.action, f"{item.outcome.result.value}: {item.outcome.detail}", item.at)
         return set()
     attempts = action.attempts + 1
     result, detail = item.outcome.result, item.outcome.detail
@@ -215,10 +216,14 @@ def _action_ended(state: ClusterState, item: ActionEnded) -> set[str]:
 
 
 def _order_answered(state: ClusterState, item: OrderAnswered) -> set[str]:
-    action = state.actions.get(item.update.id)
-    if action is None or action.state.final or action.node != item.node:
+    action, update = state.actions.get(item.update.id), item.update
+    if action is None or action.state.final:
+        given_up = state.unheard.actions.get(update.id)
+        if given_up is not None and given_up.node == item.node and update.state.final:
+            _late(state, update.id, f"{update.state.value}: {update.detail}", item.at, update.data, item.node)
         return set()
-    update = item.update
+    if action.node != item.node:
+        return set()
     data = _within_bounds(action.data, update.data)
     ended = _FROM_ORDER.get(update.state)
     if ended is None:
@@ -233,6 +238,16 @@ def _order_answered(state: ClusterState, item: OrderAnswered) -> set[str]:
     _note_action(state, action, "action_ended", f"{update.state.value}: {update.detail}", item.at, data, item.node)
     incident = state.incidents.get(action.incident)
     return {action.node} | ({incident.node} if incident else set())
+
+
+def _late(
+    state: ClusterState, action_id: str, said: str, now: float, data: Facts | None = None, actor: str = OURSELVES
+) -> None:
+    """What was begun has ended after we gave it up. Nothing follows from it, but it is written down."""
+    action = state.unheard.take(action_id)
+    if action is not None:
+        text = f"ended after it was {action.state.value} ({action.detail}): {said}"
+        _note_action(state, action, "action_ended_late", text, now, _within_bounds({}, data or {}), actor)
 
 
 def _within_bounds(before: Facts, said: Facts) -> Facts:
@@ -277,6 +292,7 @@ def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
     state.suspects.forget(item.at)
     review(state, item.at)
     state.history.forget(item.at)
+    state.unheard.forget(item.at)
     incidents.open_missing(state, item.at)
     hands_off.time_passed(state, item.at)
     holds.time_passed(state, item.at)

@@ -36,6 +36,7 @@ from remediator.model.records import (
 from remediator.model.rules import NodeState
 from remediator.model.standing import Standing
 from remediator.recent import CAUSE_OVER, DEED_DONE, DEED_FAILED, RESET, SUSPECTED, Streak, Suspects
+from remediator.unheard import Unheard
 from vocabulary.finding import Finding, Severity
 
 RETURNED = "node/returned"  # we brought it back; it is on probation
@@ -90,6 +91,7 @@ class ClusterState:
     index: NodeIndex = dataclasses.field(default_factory=NodeIndex)
     suspects: Suspects = dataclasses.field(default_factory=Suspects)
     streak: Streak = dataclasses.field(default_factory=Streak)
+    unheard: Unheard = dataclasses.field(default_factory=Unheard, compare=False)
     _wide: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)  # incident → its members
     _wide_of: dict[str, set[str]] = dataclasses.field(default_factory=dict)
     _on_node: dict[str, dict[str, Finding]] = dataclasses.field(default_factory=dict)

@@ -19,7 +19,7 @@ from healthctl.output import Block, Rows
 from healthctl.screen import Screen, view_options
 from healthctl.server import Refused, Server, server_options
 from remediator.model.rules import NodeState
-from remediator.model.views import EventList, HoldWish, NodeList, NodeView, StatusView, Words
+from remediator.model.views import EventList, HoldWish, NodeList, NodeView, StatusView, UncordonWish, Words
 from remediator.model.views_work import BreakerView
 from vocabulary.health import Health
 
@@ -109,13 +109,18 @@ def cordon(server: Server, consent: Consent, name: str, why: str) -> None:
 @nodes.command()
 @click.argument("name", shell_complete=node_names)
 @click.argument("why", required=False, default="")
+@click.option("--force", is_flag=True, help="Also while a reset, a reboot or a test may run on it.")
 @consent_options
 @server_options
-def uncordon(server: Server, consent: Consent, name: str, why: str) -> None:
-    """Let work come to node NAME again, whoever kept it away."""
+def uncordon(server: Server, consent: Consent, name: str, why: str, *, force: bool) -> None:
+    """Let work come to node NAME again, whoever kept it away: also when its new part is in.
+
+    This is your word against what was known of it: its open incident ends, and it is on probation, untested. Look first
+    ('healthctl nodes show NAME') and test it ('healthctl preflight run --level standard --tell' there).
+    """
     node = ask_node(server, name, NodeView)
     if consent.given(f"uncordon {name}", lambda: _given_back(server, node)):
-        server.post(f"{node_path(name)}/uncordon", Words(why))
+        server.post(f"{node_path(name)}/uncordon", UncordonWish(why, force))
         _until(server, name, "")
         click.echo(f"{name}: work may come to it again")
 
@@ -138,7 +143,11 @@ def hold(server: Server, name: str, why: str, span: float | None) -> None:
 @click.argument("why", required=False, default="")
 @server_options
 def release(server: Server, name: str, why: str) -> None:
-    """End the hold on node NAME."""
+    """End the hold on node NAME: it may be looked at again, which is not to say that it is well.
+
+    What is still asserted of it is decided upon anew, within mode and budget. A hold in the scheduler stays, ours or another's.
+    If nothing is asserted and nobody holds it there, its incident ends, and it is on probation.
+    """
     _say(server, name, "release", Words(why))
     click.echo(f"{name}: not held by word any more; now {standing(server.get(node_path(name), NodeView))}")
 

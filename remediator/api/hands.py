@@ -8,9 +8,13 @@ from starlette.responses import Response
 from remediator.api.access import address, who
 from remediator.api.actions import WORDS_BYTES_MAX
 from remediator.api.service import Refusal, admit, durable, message_of, service_of, submit
+from remediator.engine import Snapshot
 from remediator.model.inputs import ByHand, HandWord, NodeSaid, NodeWord
 from remediator.model.rules import NodeState
-from remediator.model.views import HoldWish, Words
+from remediator.model.views import HoldWish, UncordonWish, Words
+from vocabulary.order import OrderKind
+
+_UNFIT_FOR_WORK = frozenset({OrderKind.RESET_GPU.value, OrderKind.REBOOT.value, OrderKind.RUN_PREFLIGHT.value})
 
 
 async def hold(request: Request) -> Response:
@@ -52,8 +56,22 @@ async def cordon(request: Request) -> Response:
 
 async def uncordon(request: Request) -> Response:
     """`POST /v1/nodes/{node}/uncordon`: into the scheduler's service, whoever holds it, as the caller's own deed."""
-    words = await message_of(request, Words, WORDS_BYTES_MAX)
-    return await _by_hand(request, HandWord.UNCORDON, words.text)
+    wish = await message_of(request, UncordonWish, WORDS_BYTES_MAX)
+    service, node = service_of(request), request.path_params["node"]
+    running = at_work(service.engine.snapshot, node, service.clock.wall())
+    if running and not wish.force:
+        todo = 'wait for the end (its page says it), or send "force": true to let work come all the same'
+        raise Refusal(409, "; ".join(running), todo)
+    return await _by_hand(request, HandWord.UNCORDON, wish.text)
+
+
+def at_work(snapshot: Snapshot, node: str, now: float) -> list[str]:
+    """What of ours may run on a node now that no job may meet, in words. What was withdrawn and fetched before may run on."""
+    planned = [a for a in snapshot.ordered.get(node, ()) if a.verb in _UNFIT_FOR_WORK and now < a.deadline]
+    given_up = [a for a in snapshot.unheard.values() if a.node == node and a.order and a.verb in _UNFIT_FOR_WORK]
+    found = [f"{a.verb} is ordered on {node}" + (f" ({a.detail})" if a.detail else "") for a in planned]
+    withdrawn = f"was ordered on {node} and withdrawn, and {node} has not said how it ended"
+    return found + [f"{a.verb} {withdrawn}" for a in given_up if now < a.deadline]
 
 
 async def _by_hand(request: Request, word: HandWord, text: str) -> Response:

@@ -37,6 +37,7 @@ from remediator.model.views import (
     Rotation,
     StatusView,
     TokenWish,
+    UncordonWish,
     Words,
 )
 from remediator.model.views_alerts import (
@@ -149,7 +150,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _post("/v1/nodes/{node}/hold", _OPERATOR, hands.hold, HoldWish, None, "Hands off this node."),
     _post("/v1/nodes/{node}/release", _OPERATOR, hands.release, Words, None, "No longer."),
     _post("/v1/nodes/{node}/cordon", _OPERATOR, hands.cordon, Words, None, "Out of service, in the caller's name."),
-    _post("/v1/nodes/{node}/uncordon", _OPERATOR, hands.uncordon, Words, None, "Into service, whoever holds it."),
+    _post(
+        "/v1/nodes/{node}/uncordon", _OPERATOR, hands.uncordon, UncordonWish, None, "Into service, whoever holds it."
+    ),
     _post("/v1/nodes/{node}/retire", _OPERATOR, hands.retire, Words, None, "It is no part of the cluster any more."),
     _post("/v1/nodes/{node}/unretire", _OPERATOR, hands.unretire, Words, None, "It is one again, on probation."),
     _get(

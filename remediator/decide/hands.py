@@ -37,7 +37,9 @@ def end(state: ClusterState, action: Action, how: ActionState, now: float, detai
 
     The scheduler may be at it already. So once a resume has ended like this, nobody knows whether our hold still stands.
     """
-    state.put_action(replace(action, state=how, finished_at=now, detail=detail))
+    over = replace(action, state=how, finished_at=now, detail=detail)
+    state.put_action(over)
+    state.unheard.add(over)
     node = state.nodes.get(action.node)
     if action.verb == RESUME and node is not None and node.held:
         state.put_node(replace(node, hold_confirmed_at=None))

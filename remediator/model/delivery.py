@@ -62,6 +62,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     state: DeliveryState = DeliveryState.WAITING
     created_at: float
     not_before: float = 0.0  # quiet hours
+    free_at: float = 0.0  # the end of a silence that kept it back
     due: float = 0.0  # the end of its window, or the next attempt
     batch: str = ""
     claimed_at: float = 0.0
@@ -72,6 +73,11 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     acknowledged: bool = False  # the receiver was told that somebody has taken it up
     settled: bool = False  # nothing more is to be said about it
     kinds: tuple[str, ...] = ()  # of the findings that it is about, which a silence may name
+
+    @property
+    def tellable_at(self) -> float:
+        """Since when people could have been told of it: neither quiet hours nor a silence keep it back."""
+        return max(self.created_at, self.not_before, self.free_at)
 
     @property
     def told(self) -> bool:

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from remediator.model.inputs import AnyInput
 from remediator.model.occurrence import Occurrence
-from remediator.model.records import Action, AuditEvent, Decision, Incident, NodeRecord
+from remediator.model.records import Action, ActionState, AuditEvent, Decision, Incident, NodeRecord
 from remediator.model.rules import PRESENT_MAX_S, WINDOW_MAX_S
 from remediator.model.standing import Standing
 from remediator.state import Changes, ClusterState
@@ -22,6 +22,7 @@ from remediator.store.database import StoreError, file_of, open_engine, parsed, 
 from remediator.store.leadership import Leadership
 from remediator.store.locks import lock_for
 from remediator.store.meta import begin_write, get_meta, set_meta
+from remediator.unheard import REMEMBERED_S, Unheard
 from vocabulary.finding import Finding
 
 __all__ = ["Journal", "StoreError"]
@@ -29,6 +30,7 @@ __all__ = ["Journal", "StoreError"]
 T = TypeVar("T")
 LATEST = 100  # inputs whose times say what the present is
 PREPARED_WITHIN_S = 30.0
+BY_US = (ActionState.CANCELLED.value, ActionState.EXPIRED.value)  # how an action ends by our word alone
 
 
 class Journal:
@@ -117,7 +119,7 @@ class Journal:
             said = db.execute(select(schema.standing.c.id, schema.standing.c.body))
             of_people = schema.actions.c.incident == ""
             wanted_actions = schema.actions.c.incident.in_(open_ids) | (of_people & schema.actions.c.final.is_(False))
-            return ClusterState.restored(
+            state = ClusterState.restored(
                 nodes=_records(db, schema.nodes, NodeRecord),
                 findings=findings.values(),
                 incidents=incidents,
@@ -126,6 +128,10 @@ class Journal:
                 settled=[(finding, incident) for finding, incident in settled],
                 standing=[(name, msgspec.json.decode(body, type=Standing)) for name, body in said],
             )
+            columns = schema.actions.c
+            by_us = columns.state.in_(BY_US) & (columns.finished_at > now - REMEMBERED_S)
+            state.unheard = Unheard(_records(db, schema.actions, Action, by_us))
+            return state
 
     def commit(self, inputs: Sequence[AnyInput], changes: Changes, epoch: int, batch: int | None = None) -> None:
         """Write one batch whole. It is on the disk when this returns; on an error nothing of it is.

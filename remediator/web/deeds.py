@@ -11,7 +11,10 @@ from remediator.web.visit import Visit
 
 
 class Deed(msgspec.Struct, frozen=True):
-    """One button. `fits` says whether it makes sense now; `isolates` whether the node takes no work afterwards; `grave` marks it."""
+    """One button. `fits` says whether it makes sense now; `isolates` whether the node takes no work afterwards; `grave` marks it.
+
+    `forced`: it wants one word more while something of ours runs on the node.
+    """
 
     word: str
     title: str
@@ -21,6 +24,7 @@ class Deed(msgspec.Struct, frozen=True):
     isolates: bool = False
     grave: bool = False
     timed: bool = False
+    forced: bool = False
 
 
 def _retired(node: NodeView) -> bool:
@@ -59,6 +63,7 @@ DEEDS: dict[str, Deed] = {
             "The scheduler may place work here again, whoever had it held, and without a preflight: it is your word that the node is well.",
             lambda node: node.held_by != "",
             needs_reason=False,
+            forced=True,
         ),
         Deed(
             "retire",

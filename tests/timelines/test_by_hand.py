@@ -20,6 +20,7 @@ from remediator.model.inputs import (
     ModeSet,
     NodeSaid,
     NodeWord,
+    OrderAnswered,
     PolicyChanged,
     SilenceEnded,
 )
@@ -33,7 +34,7 @@ from remediator.state import ClusterState
 from remediator.store.journal import Journal
 from tests.timelines.story import SHIPPED, Story, settings
 from vocabulary.finding import Severity
-from vocabulary.order import OrderKind
+from vocabulary.order import OrderKind, OrderState, OrderUpdate
 
 OURS, THEIRS = "gpu-healthd: inc-1 gpu-lost", "by ann: a fan is changed"
 
@@ -115,6 +116,39 @@ def test_an_uncordon_that_fails_leaves_our_hold_and_the_plan_with_us(result: Res
     assert incident.state is IncidentState.ACTING, "what is still asserted is decided upon anew"
 
 
+@pytest.mark.parametrize("closed", [True, False])
+def test_how_a_withdrawn_order_ended_after_all_is_written_down_once(closed: bool) -> None:  # noqa: FBT001 - a table
+    story = isolated()
+    (order,) = story.open_actions("reset_gpu")
+    by_hand(story, HandWord.UNCORDON)
+    if closed:
+        story.scheduler_answers(UNCORDON)
+    assert (story.state.incident_of("n1") is None) is closed
+    running = OrderUpdate(id=order.id, state=OrderState.RUNNING, at=story.now, detail="resetting")
+    failed = OrderUpdate(id=order.id, state=OrderState.FAILED, at=story.now, detail="the driver hangs")
+    for node, update in (("n2", failed), ("n1", running), ("n1", failed), ("n1", failed)):
+        story.tell(OrderAnswered(at=story.now, node=node, update=update))
+    (late,) = [e for e in story.audit if e.kind == "action_ended_late"]
+    assert (late.actor, late.node, late.data["action"]) == ("n1", "n1", order.id)
+    assert late.text.endswith("failed: the driver hangs")
+    assert story.actions[order.id].state is ActionState.CANCELLED
+
+
+def test_what_the_scheduler_did_after_all_is_written_down_and_what_nobody_planned_is_not() -> None:
+    story = Story()
+    by_hand(story, HandWord.CORDON)
+    (action,) = story.open_actions(CORDON)
+    by_hand(story, HandWord.UNCORDON)
+    for name in (action.id, "of-nobody"):
+        story.tell(ActionEnded(at=story.now, action=name, outcome=Outcome(Result.DONE, "held")))
+    (late,) = [e for e in story.audit if e.kind == "action_ended_late"]
+    assert late.data["action"] == action.id
+    story.after(TRIED_S)  # the uncordon is given up as well
+    assert len(story.state.unheard.actions) == 1
+    story.after(2 * 86_400.0)
+    assert not story.state.unheard.actions
+
+
 @pytest.mark.parametrize("how", ["cancelled", "refused", "unknown", "unanswered", "done, and our hold still shown"])
 def test_a_cordon_that_came_to_nothing_after_an_uncordon_leaves_our_hold_with_us(how: str) -> None:
     story = isolated()
@@ -172,6 +206,19 @@ def test_the_newer_word_overtakes_the_older() -> None:
     assert not story.open_actions(CORDON)
     (action,) = story.open_actions(UNCORDON)
     assert "kim uncordons n1" in action.reason
+
+
+def test_an_uncordon_said_again_counts_for_what_we_took_out_since() -> None:
+    story = Story()
+    by_hand(story, HandWord.UNCORDON)
+    story.finding("xid/62", Severity.FATAL)
+    story.scheduler_answers("cordon")
+    shows(story, Owner.US, OURS)
+    by_hand(story, HandWord.UNCORDON)
+    assert story.node_state() == "operator-held"
+    assert not story.open_actions("reset_gpu")
+    (action,) = story.open_actions(UNCORDON)
+    assert action.data["seen"] == OURS
 
 
 def test_a_retired_node_is_nobodys_to_cordon() -> None:

@@ -122,17 +122,20 @@ class Courier:
 
     def _not_silenced(self, fresh: Sequence[Delivery], now: float) -> tuple[list[Delivery], float | None]:
         """What may be told, and when to ask again about the rest (UTC s). Of what is over by then nobody is told."""
-        way, told, over = self._way, [], []
+        way, told, changed = self._way, [], []
         for item in fresh:
             silence = way.standing.silence_of(item) if item.phase is Phase.FIRE else None
             if silence is None:
                 told.append(item)
             elif not way.standing.is_open(item.message.incident):
                 why = f"over before the silence {silence.id} of {silence.actor} was"
-                over.append(replace(item, state=DeliveryState.ABANDONED, detail=why))
-        if over:
-            way.store.save(over, way.standing.epoch())
-        return told, now + LOOK_S if len(told) + len(over) < len(fresh) else None
+                changed.append(replace(item, state=DeliveryState.ABANDONED, detail=why))
+            elif item.free_at != silence.until:
+                changed.append(replace(item, free_at=silence.until))  # patience with the receiver begins only then
+        if changed:
+            way.store.save(changed, way.standing.epoch())
+        over = sum(item.state is DeliveryState.ABANDONED for item in changed)
+        return told, now + LOOK_S if len(told) + over < len(fresh) else None
 
     def _shut(self) -> bool:
         return self._way.clock.monotonic() < self._shut_until
@@ -165,7 +168,14 @@ class Courier:
             return item.message.incident if alone or not receiver.LIFE_CYCLE else batch
 
         named = tuple(
-            replace(item, batch=batch, claimed_at=claimed_at, thread=item.thread or thread(item)) for item in piece
+            replace(
+                item,
+                batch=batch,
+                claimed_at=claimed_at,
+                thread=item.thread or thread(item),
+                free_at=min(item.free_at, now),  # the silence may have been ended before its time
+            )
+            for item in piece
         )
         self._way.store.save(named, self._way.standing.epoch())
         return named
@@ -202,7 +212,7 @@ class Courier:
         wait = wait_s(attempts, answer.retry_after_s, piece[0].batch, refused=answer.refused)
         if answer.down:
             self._shut_until = way.clock.monotonic() + wait
-        over = now - min(item.created_at for item in piece) >= way.give_up_s
+        over = now - min(item.tellable_at for item in piece) >= way.give_up_s
         state = DeliveryState.ABANDONED if over else DeliveryState.WAITING
         self.counts[GIVEN_UP if over else FAILED] += 1
         what = f"given up after {attempts} attempts" if over else f"attempt {attempts} failed, next in {wait:.0f} s"

@@ -8,8 +8,9 @@ import logging
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from remediator.api.hands import at_work
 from remediator.api.service import Refusal, Service
-from remediator.model.views import HoldWish, NodeView, Words
+from remediator.model.views import HoldWish, NodeView, UncordonWish, Words
 from remediator.web import blast
 from remediator.web.deeds import DEEDS, Deed
 from remediator.web.visit import Visit
@@ -39,7 +40,9 @@ async def do(visit: Visit) -> Response:
     return visit.go(f"/nodes/{visit.node}", deed.word)
 
 
-def _body(visit: Visit, deed: Deed, text: str) -> HoldWish | Words:
+def _body(visit: Visit, deed: Deed, text: str) -> HoldWish | UncordonWish | Words:
+    if deed.forced:
+        return UncordonWish(text, visit.form.get("force", "") == "yes")
     if not deed.timed:
         return Words(text)
     hours = visit.form.get("hours", "0")
@@ -70,6 +73,7 @@ async def _form(visit: Visit, deed: Deed, wrong: str = "", code: int = 200) -> R
         isolated=status.isolated,
         isolated_max=status.isolated_max,
         hours=HOURS,
+        running=at_work(visit.service.engine.snapshot, node.node, visit.now) if deed.forced else [],
         wrong=wrong,
         text=visit.form.get("text", ""),
     )

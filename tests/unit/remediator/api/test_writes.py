@@ -12,11 +12,15 @@ import pytest
 from msgspec.structs import replace
 
 from remediator.act.webhooks.telling import Telling
+from remediator.api.hands import at_work
 from remediator.model.plan import Mode
+from remediator.model.records import Action
 from tests.unit.remediator.act.webhooks.peer import Peer
 from tests.unit.remediator.api.inside import Answer, Inside
 from tests.unit.remediator.api.test_access import finding, report
+from tests.unit.remediator.web.browsing import Browser
 from vocabulary.finding import Severity
+from vocabulary.order import Order, OrderKind
 
 
 @pytest.fixture
@@ -95,6 +99,54 @@ def test_a_cordon_by_hand_is_theirs_in_the_scheduler(tmp_path: Path, centre: Ins
         "uncordon_by_hand": "succeeded",
     }
     assert ours["cordon_by_hand"]["why"] == "ann cordons n1: a fan"
+
+
+def test_an_uncordon_while_a_reset_is_ordered_wants_one_word_more(centre: Inside) -> None:
+    now = time.time()
+    order = Order(
+        id="o1", kind=OrderKind.RESET_GPU, node="n1", issued_at=now, expires_at=now + 900, incident="i", reason="x"
+    )
+    reset = Action(
+        id="o1",
+        incident="i",
+        decision="d",
+        node="n1",
+        verb="reset_gpu",
+        planned_at=now,
+        deadline=now + 900,
+        order=order,
+    )
+    browser, form = Browser(centre).log_in("ann"), "/nodes/n1/deeds/uncordon"
+    csrf, engine = browser.csrf(form), centre.service.engine
+
+    def while_ordered(**what: Any) -> None:
+        """The engine publishes what it knows whenever there is news; so this is said again before each try."""
+        engine.snapshot = replace(engine.snapshot, **what)
+
+    def refused() -> Any:
+        while_ordered(ordered={"n1": [reset]})
+        answer = post(centre, "/v1/nodes/n1/uncordon", {"text": "it is well"})
+        return answer.json() if answer.status == 409 else None
+
+    problem = until(refused)
+    assert problem["error"] == "reset_gpu is ordered on n1"
+    assert "force" in problem["todo"]
+
+    def asked_on_the_page() -> bool:
+        while_ordered(ordered={"n1": [reset]})
+        return b'name="force"' in browser.post(form, {"csrf": csrf, "text": "it is well"}).body
+
+    until(asked_on_the_page)
+    while_ordered(ordered={"n1": [reset]})
+    assert browser.post(form, {"csrf": csrf, "text": "it is well", "force": "yes"}).status == 303
+    while_ordered(ordered={"n1": [reset]})
+    assert post(centre, "/v1/nodes/n1/uncordon", {"force": True}).status == 204
+    given_up = replace(engine.snapshot, ordered={}, unheard={"o1": reset})
+    assert at_work(given_up, "n1", now) == [
+        "reset_gpu was ordered on n1 and withdrawn, and n1 has not said how it ended"
+    ]
+    assert not at_work(given_up, "n2", now)
+    assert not at_work(given_up, "n1", now + 900)
 
 
 def test_what_is_cancelled_is_not_done(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from remediator.act.webhooks.courier import Courier, Way
@@ -21,6 +22,7 @@ class Cluster:
 
     def __init__(self, store: DeliveryStore, peer: Peer) -> None:
         self.silenced = {"fan/slow"}
+        self.silence = SILENCE
         self.open = {"inc-1", "inc-2"}
         self.store = store
         standing = Standing(
@@ -30,12 +32,12 @@ class Cluster:
             leads=lambda: True,
             silence_of=self._silence_of,
         )
-        clock = ManualClock(AT + 60)
+        clock = self.clock = ManualClock(AT + 60)
         receiver = Plain(url=peer.url, resolved=True)
         self.courier = Courier(Way("r", receiver, store, clock, standing, lambda at: at, 3600.0))
 
     def _silence_of(self, item: Delivery) -> AlertSilence | None:
-        return SILENCE if self.silenced.issuperset(item.kinds) else None
+        return self.silence if self.silenced.issuperset(item.kinds) else None
 
     def states(self) -> dict[str, DeliveryState]:
         return {item.message.incident: item.state for item in self.store.latest(9) if item.phase is Phase.FIRE}
@@ -66,6 +68,28 @@ def test_what_is_over_by_then_is_told_to_nobody(store: DeliveryStore, peer: Peer
     cluster.silenced = set()
     cluster.courier.turn()
     assert not peer.got
+
+
+@pytest.mark.parametrize("ended_early", [True, False])
+def test_a_silence_takes_nothing_from_the_time_for_which_it_is_tried(
+    store: DeliveryStore, peer: Peer, *, ended_early: bool
+) -> None:
+    cluster = Cluster(store, peer)
+    store.add([replace(delivery(1), kinds=("fan/slow",))])
+    cluster.silence = replace(SILENCE, until=AT + 5 * 86_400.0)
+    cluster.courier.turn()
+    cluster.clock.advance(2 * 86_400.0 if ended_early else 5 * 86_400.0 - 60)
+    cluster.silenced, peer.statuses = set(), [503, 503]
+    cluster.courier.turn()
+    cluster.clock.advance(3599.0)
+    cluster.courier.turn()
+    (item,) = store.latest(9)
+    assert (item.state, item.attempts) == (DeliveryState.WAITING, 2)
+    peer.statuses = [503]
+    cluster.clock.advance(3600.0)
+    cluster.courier.turn()
+    (item,) = store.latest(9)
+    assert item.state is DeliveryState.ABANDONED, "after that it is given up all the same"
 
 
 def test_that_something_is_over_is_told_in_a_silence_too(store: DeliveryStore, peer: Peer) -> None:
