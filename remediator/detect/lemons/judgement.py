@@ -109,7 +109,6 @@ def judge(
     prices = prices or Prices()
     lately = _recent_repairs(known, as_of)
     saved = _saved(known, probability, believed.multiplier, rate, prices, gpus)
-    worth_test = _worth_test(probability)
     many = np.bincount(found.node, minlength=history.nodes)
     last = np.full(history.nodes, -np.inf)
     np.maximum.at(last, found.node, found.time)
@@ -117,17 +116,7 @@ def judge(
         probability=probability,
         multiplier=believed.multiplier,
         saved_gpu_h=saved,
-        advice=tuple(
-            _once(_advice(likely, won, mended, worth_test), times, days)
-            for likely, won, mended, times, days in zip(
-                probability.tolist(),
-                saved.tolist(),
-                lately.tolist(),
-                many.tolist(),
-                fleet.service_d.tolist(),
-                strict=True,
-            )
-        ),
+        advice=_advised(probability, saved, lately, many, fleet.service_d),
         incidents=many,
         blame=blame,
         service_d=fleet.service_d,
@@ -181,6 +170,17 @@ def _advice(probability: float, saved_gpu_h: float, repaired: int, worth_test: f
     if probability >= OUT and saved_gpu_h > 0:
         return Advice.REPAIR
     return Advice.TEST
+
+
+def _advised(
+    probability: Floats, saved: Floats, repaired: Ints, incidents: Ints, service_d: Floats
+) -> tuple[Advice, ...]:
+    worth_test = _worth_test(probability)
+    columns = (probability.tolist(), saved.tolist(), repaired.tolist(), incidents.tolist(), service_d.tolist())
+    return tuple(
+        _once(_advice(likely, won, mended, worth_test), times, days)
+        for likely, won, mended, times, days in zip(*columns, strict=True)
+    )
 
 
 def _once(advice: Advice, incidents: int, service_d: float) -> Advice:
