@@ -5,9 +5,13 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import click
+import msgspec
+from msgspec.structs import asdict
 
 from healthctl.exits import Exit
 from healthctl.naming import NOT_FOUND, node_path
+from healthctl.next_step import next_step
+from healthctl.output import text_of
 from healthctl.screen import Form, Screen, view_options
 from healthctl.server import Refused, Server, server_options
 from healthctl.status_page import (
@@ -25,11 +29,19 @@ from healthctl.status_page import (
 from remediator.model.rules import NodeState
 from remediator.model.views import IncidentList, IncidentView, NodeList, NodeView, StatusView
 from remediator.model.views_alerts import SilenceList
-from remediator.model.views_work import AwaitingList
+from remediator.model.views_work import AwaitingList, AwaitingView
 from vocabulary.health import Health
 from vocabulary.identity import NODE_NAME
 
 CONSIDERED_MAX = 20  # open incidents whose findings are looked at, to tell the worst
+
+
+class StatusShown(StatusView, frozen=True):
+    """What programs get: the status, the worst open incidents whole, what waits for a yes, and what comes next by incident."""
+
+    incidents: tuple[IncidentView, ...] = ()
+    awaiting: tuple[AwaitingView, ...] = ()
+    next: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 @click.command(
@@ -41,8 +53,13 @@ def status(server: Server, screen: Screen) -> None:
     """Show what is broken, what was done, why, what comes next, and how to stop it."""
     view = server.get("/v1/status", StatusView)
     screen.code = Exit.OK if is_well(view) else Exit.PROBLEM
-    look = Look(view) if screen.is_document else _look(server, view, wide=screen.form is Form.WIDE)
-    screen.show(view, lambda: status_page(look))
+    look = _look(server, view, wide=screen.form is not Form.TABLE)
+    screen.show(_shown(look) if screen.is_document else view, lambda: status_page(look))
+
+
+def _shown(look: Look) -> StatusShown:
+    words = {each.id: text_of(next_step(each, look.nodes.get(each.node))) for each in look.told}
+    return StatusShown(**asdict(look.status), incidents=tuple(look.told), awaiting=tuple(look.awaiting), next=words)
 
 
 def _look(server: Server, view: StatusView, *, wide: bool) -> Look:

@@ -45,6 +45,14 @@ def test_each_page_for_programs_is_what_the_server_said(asking: Run, page: str) 
         assert isinstance(json.loads(text), dict)
 
 
+def test_programs_get_the_incidents_of_the_status_and_what_comes_next(asking: Run) -> None:
+    told = json.loads(asking("status", "-o", "json").stdout)
+    assert told["mode"] == "act"
+    assert [each["id"] for each in told["incidents"]] == ["inc-2", "inc-1"]
+    assert [each["what"] for each in told["awaiting"]] == ["inc-2.d1"]
+    assert "healthctl actions approve inc-2.d1" in told["next"]["inc-2"]
+
+
 @pytest.mark.parametrize("group", ["nodes", "incidents", "actions", "jobs"])
 def test_a_group_lists_when_nothing_else_is_asked(asking: Run, group: str) -> None:
     assert asking(group).stdout == asking(group, "list").stdout
