@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 import click
@@ -13,6 +13,8 @@ from healthctl.consent import Consent, consent_options
 from healthctl.output import Block, Cell, Column, Facts, Line, Rows, Tone, moment
 from healthctl.screen import Screen, output_options
 from healthctl.server import Server, server_options
+from remediator.decide.withheld import OnStop
+from remediator.model.plan import ONLY_TELLING
 from remediator.model.views import ActionView, IncidentList, IncidentView, StatusView
 from remediator.model.views_work import ActionList, AwaitingList, ModeWish
 
@@ -24,15 +26,18 @@ MODES = {
     "act": "what should be done is done, within the budget",
 }
 OPEN_SHOWN = 20
+STOPS = ("observe", "recommend")
+_TELLS = frozenset(verb.value for verb in ONLY_TELLING)
 Wanted: TypeAlias = Literal["observe", "recommend", "approve", "act", "config"]
 
 
 class ModeShown(msgspec.Struct, frozen=True):
-    """What programs get: the mode, who set it (empty: the configuration), as of when (UTC s)."""
+    """What programs get: the mode, who set it (empty: the configuration), as of when (UTC s), and what it does not stop."""
 
     mode: str
     mode_by: str
     at: float
+    not_stopped: tuple[ActionView, ...] = ()
 
 
 @click.command(
@@ -65,8 +70,20 @@ def mode(server: Server, screen: Screen, consent: Consent, mode: Wanted | None, 
             return
         server.post("/v1/mode", ModeWish("" if mode == "config" else mode, why))
         status = server.get("/v1/status", StatusView)
-    shown = ModeShown(status.mode, status.mode_by, status.at)
-    screen.show(shown, lambda: [_facts(status)])
+    going_on: list[ActionView] = []
+    if status.mode in STOPS and status.mode_by:  # what the configuration says stops no plan under way
+        planned = server.get("/v1/actions", ActionList, state="open").actions
+        going_on = [a for a in planned if a.verb not in _TELLS and a.on_stop != OnStop.WAITS.value]
+    shown = ModeShown(status.mode, status.mode_by, status.at, tuple(going_on))
+    screen.show(shown, lambda: [_facts(status), *_not_stopped(going_on)])
+
+
+def _not_stopped(actions: Sequence[ActionView]) -> Iterator[Block]:
+    if actions:
+        yield Line("not stopped by the mode:")
+        yield Rows(actions[:OPEN_SHOWN], _GOING_ON)
+    if len(actions) > OPEN_SHOWN:
+        yield Line(f"and {len(actions) - OPEN_SHOWN} more: healthctl actions list")
 
 
 def _raises(now: str, wanted: str) -> bool:
@@ -121,6 +138,11 @@ _INCIDENTS: tuple[Column[IncidentView], ...] = (
     Column("STATE", lambda i: i.state),
     Column("OPENED", lambda i: moment(i.opened_at)),
     Column("WHAT", lambda i: i.title, prose=True),
+)
+_GOING_ON: tuple[Column[ActionView], ...] = (
+    Column("ACTION", lambda a: a.verb),
+    Column("NODE", lambda a: a.node),
+    Column("ON A STOP", lambda a: a.on_stop, prose=True),
 )
 _ACTIONS: tuple[Column[ActionView], ...] = (
     Column("UNDER WAY", lambda a: a.verb),
