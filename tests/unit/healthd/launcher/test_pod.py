@@ -58,7 +58,7 @@ def test_the_job_replaces_pods_that_left_by_order_and_fails_on_never_again() -> 
 
     assert codes(job, "FailJob") == {Exit.NEVER_AGAIN}
     assert codes(job, "Ignore") == {Exit.CONDEMNED, Exit.RELAUNCH, Exit.ABORTED, REQUEUE_EXIT}
-    assert {"type": "DisruptionTarget"} in job["podFailurePolicy"]["rules"][-1]["onPodConditions"]
+    assert {"type": "DisruptionTarget", "status": "True"} in job["podFailurePolicy"]["rules"][-1]["onPodConditions"]
 
 
 def test_the_job_set_starts_all_anew_and_fails_on_never_again() -> None:

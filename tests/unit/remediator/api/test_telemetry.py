@@ -129,7 +129,8 @@ def test_a_bad_part_is_dropped_and_counted_and_spoils_nothing_else(
     assert [each["id"] for each in found] == ["f1"]
 
 
-def test_an_old_report_that_comes_late_changes_nothing(shared: Inside) -> None:
+def test_an_old_report_that_comes_late_changes_nothing(shared: Inside, tell: Callable[..., ReportReply]) -> None:
+    assert tell is not None  # the node is known
     look(shared)
     report = Report(
         version=1, node="n1", boot_id="b", agent="late", seq=9, sent_at=1.0, ttl_s=30.0, health=Health.HEALTHY,
