@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from browser import MISSING, Browser
@@ -21,9 +23,10 @@ EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.tit
 JOB = "train/llama 70b"
 
 
-@pytest.fixture(scope="module")
-def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
-    centre = Centre(tmp_path_factory.mktemp("centre"))
+@contextmanager
+def asking(directory: Path) -> Iterator[Centre]:
+    """A centre in mode `approve`, with a job on two nodes of which one is faulty."""
+    centre = Centre(directory)
     centre.config.write_text(centre.config.read_text().replace("mode: act", "mode: approve"))
     centre.start()
     report(centre, "n1", 1)
@@ -31,6 +34,12 @@ def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
     yield centre
     if centre.process is not None and centre.process.poll() is None:
         centre.end(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
+    with asking(tmp_path_factory.mktemp("centre")) as centre:
+        yield centre
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +192,15 @@ def test_automation_is_stopped_with_one_button_and_let_go_again(browser: Browser
     browser.see("#mode .now-mode", "approve")
 
 
-def test_a_plan_is_approved_after_a_look_at_whom_it_hits(browser: Browser, centre: Centre) -> None:
+def test_a_plan_is_approved_after_a_look_at_whom_it_hits(tmp_path: Path) -> None:
+    with asking(tmp_path) as centre:  # its own: what is approved waits no more
+        browser = Browser(centre.url)
+        browser.log_in(centre.tokens["ann"])
+        approve(browser, centre)
+        browser.close()
+
+
+def approve(browser: Browser, centre: Centre) -> None:
     incident = incident_of(centre)
     browser.go("/work")
     browser.see("#awaiting", "1 of its 2 nodes, 16 ranks in all")

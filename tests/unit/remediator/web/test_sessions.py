@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,14 @@ from remediator.store.journal import Journal
 from remediator.store.meta import set_meta
 from remediator.store.sessions import Sessions
 from tests.unit.remediator.api.inside import Inside
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    journal = Journal(f"sqlite:///{tmp_path}/own.db")
+    journal.lead()
+    yield journal
+    journal.close()
 
 
 def test_a_session_outlives_the_process_and_not_its_time(shared: Inside) -> None:
@@ -32,21 +41,21 @@ def test_a_session_lasts_no_longer_than_its_token(shared: Inside) -> None:
     assert sessions.find(secret, 1011.0) is None
 
 
-def test_sessions_are_bounded_and_the_oldest_end(shared: Inside) -> None:
-    sessions = Sessions(shared.journal.engine, most=3)
-    now = 4e9  # after all that others began
+def test_sessions_are_bounded_and_the_oldest_end(journal: Journal) -> None:
+    sessions = Sessions(journal.engine, most=3)
+    now = 4e9
     secrets = [sessions.begin(Identity(Role.VIEWER, f"v{n}", f"{n:012x}"), now + n, 1e6, "many") for n in range(5)]
-    for place in (sessions, Sessions(shared.journal.engine)):
+    for place in (sessions, Sessions(journal.engine)):
         assert [place.find(secret, now + 10) is not None for secret in secrets] == [False, False, True, True, True]
 
 
-def test_of_too_many_sessions_of_a_token_its_own_oldest_ends(shared: Inside) -> None:
+def test_of_too_many_sessions_of_a_token_its_own_oldest_ends(journal: Journal) -> None:
     ann, vic = (Identity(Role.VIEWER, name, f"{name:0>12}") for name in ("ann", "vic"))
-    sessions = Sessions(shared.journal.engine, of_a_token=2)
+    sessions = Sessions(journal.engine, of_a_token=2)
     now = 5e9
     first = sessions.begin(ann, now, 1e6, "ann")
     others = [sessions.begin(vic, now + n, 1e6, "vic") for n in range(1, 6)]
-    for place in (sessions, Sessions(shared.journal.engine)):
+    for place in (sessions, Sessions(journal.engine)):
         assert place.find(first, now + 10) is not None
         assert [place.find(secret, now + 10) is not None for secret in others] == [False, False, False, True, True]
 

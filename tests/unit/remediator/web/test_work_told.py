@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -24,9 +25,9 @@ from vocabulary.identity import Component, ComponentKind
 HOST = Component(ComponentKind.HOST)
 
 
-@pytest.fixture(scope="module")
-def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
-    centre = Inside(tmp_path_factory.mktemp("centre"), alerts=Telling(webhooks=("http://127.0.0.1:9/",)))
+@pytest.fixture
+def centre(tmp_path: Path) -> Iterator[Inside]:
+    centre = Inside(tmp_path, alerts=Telling(webhooks=("http://127.0.0.1:9/",)))
     report(centre, "n1", job=EVIL)
     report(centre, "n2", findings=(finding("n2", EVIL, Severity.UNCLASSIFIED, code="odd"),))
     yield centre
@@ -69,8 +70,13 @@ def test_stragglers_are_on_their_page_and_their_jobs(centre: Inside) -> None:
 
 def test_messages_say_to_whom_and_what_went_wrong(centre: Inside) -> None:
     browser = Browser(centre).log_in("ann")
-    until(lambda: "webhook-1" in str(centre.call("GET", "/v1/alerts", "vic").json()), "an alert")
-    assert "webhook-1" in text_of(browser, "/alerts?state=&match=n2")
+
+    def told() -> bool:
+        conclude(centre)
+        return "webhook-1" in str(centre.call("GET", "/v1/alerts", "vic").json())
+
+    until(told, "an alert")
+    assert "webhook-1" in text_of(browser, "/alerts?state=&match=n1")
     assert "No message is like that" in text_of(browser, "/alerts?match=none")
     fields = form(browser, "/alerts", "/alerts/test", receiver="webhook-1")
     answer = browser.post("/alerts/test", fields)
@@ -81,8 +87,8 @@ def test_the_page_that_stops_automation_names_what_it_does_not_stop(centre: Insi
     text = text_of(Browser(centre).log_in("ann"), "/control")
     assert "What a stop does not hold up" in text
     assert "Nothing of what is under way now" in text
-    assert centre.call("POST", "/v1/nodes/n2/cordon", "ann", {"text": "a fan"}).status == 204
-    until(lambda: "cordon_by_hand on n2: goes on" in text_of(Browser(centre).log_in("ann"), "/control"), "the cordon")
+    assert centre.call("POST", "/v1/nodes/n1/cordon", "ann", {"text": "a fan"}).status == 204
+    until(lambda: "cordon_by_hand on n1: goes on" in text_of(Browser(centre).log_in("ann"), "/control"), "the cordon")
 
 
 def test_the_breaker_shows_its_limits(centre: Inside) -> None:
