@@ -32,9 +32,12 @@ lint: venv ## style, types, import directions, deployment files
 	@test ! -x $(BIN)/shellcheck && echo "no shellcheck for this platform: scripts are not read" || { set -x; $(BIN)/shellcheck $(SCRIPTS); }
 	@test ! -x $(BIN)/hadolint && echo "no hadolint for this platform: deploy/containers is not read" || { set -x; $(BIN)/hadolint deploy/containers/*; }
 
+# Tests come in another order at each commit, and in the same one wherever that commit is tested.
+SEED = $(shell printf '%d' 0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7 | grep . || echo 0))
+
 test: lint ## every test; on Debian as root, first installs the services they need
 	tests/system_packages.sh
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not chaos"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not chaos" --randomly-seed=$(SEED)
 
 chaos: venv ## the long kill tests: kill -9 of every process at every point of the demo
 	tests/system_packages.sh

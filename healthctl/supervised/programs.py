@@ -179,14 +179,15 @@ def _close(pipe: IO[bytes] | None) -> None:
             pipe.close()
 
 
-def wait_for(ready: Callable[[], bool], deadline_s: float, what: str) -> None:
+def wait_for(ready: Callable[[], bool], deadline_s: float, what: str | Callable[[], str]) -> None:
     """Poll until `ready()`.
 
     Raises:
-        ProgramError: it did not become true within `deadline_s` seconds; the text says `what` was waited for.
+        ProgramError: it did not become true within `deadline_s` seconds; the text says `what` was waited for, which
+            may be asked then, to say what there was instead.
     """
     end = time.monotonic() + deadline_s
     while not ready():
         if time.monotonic() > end:
-            raise ProgramError(f"waited {deadline_s:g} s for {what}")
+            raise ProgramError(f"waited {deadline_s:g} s for {what if isinstance(what, str) else what()}")
         time.sleep(POLL_S)

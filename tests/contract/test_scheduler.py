@@ -105,10 +105,23 @@ class SlurmWorld:
     def clean(self) -> None:
         self.end_work()
         wait_for(self._all_known, 60, "slurmctld to know its nodes")
-        wait_for(self._all_idle, 90, "idle nodes")
+        wait_for(self._all_idle, 90, lambda: f"idle nodes; instead:\n{self._told()}")
+
+    def _told(self) -> str:
+        """What Slurm says of its nodes, its reservations and its last minutes."""
+        asked = [
+            self.cluster.command("scontrol", "show", what, "--oneliner", check=False)
+            for what in ("nodes", "res", "jobs")
+        ]
+        log = self.cluster.directory / "log" / "slurmctld.log"
+        return "\n".join([*asked, *log.read_text(errors="replace").splitlines()[-60:]])
 
     def _all_idle(self) -> bool:
-        """Lifts what stands in the way: a slurmctld that was just started may find a node down only now."""
+        """Lifts what stands in the way: a slurmctld that was just started may find a node down only now, and one that was killed has reservations again that were deleted a moment before."""
+        for words in self.cluster.command("scontrol", "show", "res", "--oneliner", check=False).split():
+            name, _, value = words.partition("=")
+            if name == "ReservationName":
+                self.cluster.command("scontrol", "delete", f"reservationname={value}", check=False)
         states = self.cluster.node_states()
         for node, state in states.items():
             if state.startswith(("drain", "down")):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,14 +11,9 @@ from typing import Any
 
 import pytest
 from healthd_node import Node, eventually
+from pretended_job import SLOW, Job
 from real_centre import Centre
 
-from healthd.trainer.beacon import Beacon, Place
-from healthd.trainer.place import Gpu
-from healthd.trainer.ring import Measured
-
-PER_NODE, SLOW = 4, 5  # the second rank of the second node
-FORWARD_BACKWARD = 0b110
 WITHIN_S = 200  # two passes take half a minute; the machine may be busy
 PASS = 'import json; print(json.dumps({"verdict": "pass", "complete": True}))'
 
@@ -36,39 +29,6 @@ override:
       job: none
       no_job_s: 1
 """
-
-
-class Job(threading.Thread):
-    """One step after the other on all ranks at once; what they say of their sections is made up."""
-
-    def __init__(self, nodes: list[Node]) -> None:
-        super().__init__(daemon=True)
-        world = PER_NODE * len(nodes)
-        self.beacons = [
-            Beacon.create(
-                str(nodes[rank // PER_NODE].beacons),
-                Place("train", 1, rank, world, rank % PER_NODE, nodes[rank // PER_NODE].name, gpu=Gpu(f"GPU-{rank}")),
-            )
-            for rank in range(world)
-        ]
-        self.end = threading.Event()
-
-    def run(self) -> None:
-        step = 0
-        while not self.end.is_set():
-            for beacon in self.beacons:
-                beacon.begin_step(step)
-            self.end.wait(0.01)
-            for rank, beacon in enumerate(self.beacons):
-                own = (1.3 if rank == SLOW else 1.0) * random.uniform(0.97, 1.03)  # noqa: S311 - noise, no secret
-                beacon.end_measured_step(Measured(FORWARD_BACKWARD, (0.0, 0.0, 0.3 * own, 0.7 * own, *[0.0] * 4)))
-            step += 1
-
-    def close(self) -> None:
-        self.end.set()
-        self.join()
-        for beacon in self.beacons:
-            beacon.close()
 
 
 @pytest.fixture
