@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from remediator.api.service import Refusal, Service
-from remediator.model.records import Incident
-from remediator.model.views import Approval, IncidentView, StatusView, Words
-from remediator.web.blast import NODES_NAMED, Blast, blast, crews
+from remediator.api.service import Refusal
+from remediator.model.views import Approval, IncidentView, Words
+from remediator.web.blast import NODES_NAMED
 from remediator.web.incident_deeds import DEEDS, Deed
 from remediator.web.visit import Visit
-
-log = logging.getLogger(__name__)
+from remediator.web.whom import Whom, whom
 
 
 async def ask(visit: Visit) -> Response:
@@ -60,13 +57,13 @@ def _deed(visit: Visit) -> Deed:
 
 
 async def _form(visit: Visit, deed: Deed, wrong: str = "", code: int = 200) -> Response:
-    name, service = visit.request.path_params["incident"], visit.service
+    name = visit.request.path_params["incident"]
     answer = await visit.answer(f"/v1/incidents/{name}")
     view = msgspec.json.decode(answer.body, type=IncidentView)
-    known = service.engine.snapshot.incidents.get(name)
-    hits = None
+    known = visit.service.engine.snapshot.incidents.get(name)
+    hits = Whom()
     if known is not None and deed.word == "approve":
-        hits = await asyncio.to_thread(_blast, service, known, await visit.status())
+        [hits] = await asyncio.to_thread(whom, [known], visit.service, await visit.status())
     return await visit.page(
         "incident_deed.html.j2",
         title=f"{deed.title} {name}",
@@ -74,21 +71,10 @@ async def _form(visit: Visit, deed: Deed, wrong: str = "", code: int = 200) -> R
         deed=deed,
         incident=view,
         fits=deed.fits(view),
-        blast=hits,
-        blast_failed=known is not None and deed.word == "approve" and hits is None,
+        whom=hits,
         nodes_named=NODES_NAMED,
         what=visit.form.get("what", visit.query("what")),
         seen=answer.headers["etag"],
         wrong=wrong,
         text=visit.form.get("text", ""),
     )
-
-
-def _blast(service: Service, incident: Incident, status: StatusView) -> Blast | None:
-    """What is to come; None where a fault of ours keeps that from being known: people may act all the same."""
-    try:
-        snapshot, rules = service.engine.snapshot, service.engine.settings.policy.by_name
-        return blast(incident, rules, status, snapshot, service.roster, crews(snapshot))
-    except Exception:
-        log.exception("whom %s hits could not be worked out", incident.id)
-        return None

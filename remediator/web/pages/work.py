@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from remediator.model.plan import Verb
-from remediator.model.views import StatusView, Words
+from remediator.model.views import Words
 from remediator.model.views_work import ActionList, AwaitingList, AwaitingView
-from remediator.web.blast import NODES_NAMED, Blast, blast, crews
+from remediator.web.blast import NODES_NAMED
 from remediator.web.gravity import drill, findings_of
 from remediator.web.timeline import lapse
 from remediator.web.visit import Visit
+from remediator.web.whom import Whom, whom
 
 AWAITING_SHOWN = 50
 ACTIONS_SHOWN = 100
 STATES = ("open", "ended", "all")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What waits for a person's word. `drill` as gravity.drill says it; `declinable`: its incident can be resolved instead."""
+
+    awaiting: AwaitingView
+    whom: Whom
+    declinable: bool
+    drill: str
 
 
 async def show(visit: Visit) -> Response:
@@ -29,7 +40,7 @@ async def show(visit: Visit) -> Response:
     return await visit.page(
         "work.html.j2",
         title="Approvals and actions",
-        awaiting=await _hits(visit, awaiting[:AWAITING_SHOWN]),
+        awaiting=await _asked(visit, awaiting[:AWAITING_SHOWN]),
         awaiting_total=len(awaiting),
         actions=actions,
         actions_max=ACTIONS_SHOWN,
@@ -50,21 +61,20 @@ async def cancel(visit: Visit) -> Response:
     return visit.go("/work", "cancel")
 
 
-async def _hits(visit: Visit, awaiting: tuple[AwaitingView, ...]) -> list[tuple[AwaitingView, Blast, bool, str]]:
-    """Each with whom it hits, whether it may be declined, and whether it is a drill.
-
-    While a plan is under way, an incident cannot be resolved.
-    """
-    if not awaiting:
+async def _asked(visit: Visit, awaiting: tuple[AwaitingView, ...]) -> list[Asked]:
+    """Each with whom it hits. While a plan is under way, an incident cannot be resolved."""
+    snapshot = visit.service.engine.snapshot
+    known = [each for each in awaiting if each.incident in snapshot.incidents]  # else closed between the two questions
+    if not known:
         return []
-    snapshot, rules = visit.service.engine.snapshot, visit.service.engine.settings.policy.by_name
-    crew = await asyncio.to_thread(crews, snapshot)
-    status = await visit.ask("/v1/status", StatusView)
-    found = []
-    for each in awaiting:
-        incident = snapshot.incidents.get(each.incident)
-        if incident is not None:  # else it was closed between the two questions
-            hits = blast(incident, rules, status, snapshot, visit.service.roster, crew)
-            marked = drill(findings_of(incident, snapshot.findings), injected=incident.injected)
-            found.append((each, hits, incident.state.value in {"open", "waiting"}, marked))
-    return found
+    incidents = [snapshot.incidents[each.incident] for each in known]
+    hits = await asyncio.to_thread(whom, incidents, visit.service, await visit.status())
+    return [
+        Asked(
+            each,
+            hit,
+            incident.state.value in {"open", "waiting"},
+            drill(findings_of(incident, snapshot.findings), injected=incident.injected),
+        )
+        for each, incident, hit in zip(known, incidents, hits, strict=True)
+    ]

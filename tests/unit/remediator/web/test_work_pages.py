@@ -6,12 +6,14 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from remediator.model.plan import Mode
-from remediator.web.pages import incident_deeds
+from remediator.model.records import Incident
+from remediator.web import blast, whom
 from remediator.web.rendering import HEADERS
 from tests.unit.remediator.api.inside import Inside
 from tests.unit.remediator.web.browsing import Browser
@@ -176,12 +178,36 @@ def test_what_waits_can_be_approved_also_where_nobody_knows_whom_it_hits(
     centre: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> None:
-        raise KeyError("a fault of ours")
+        raise KeyError(EVIL)
 
     browser, ask = Browser(centre).log_in("ann"), f"/incidents/{incident_of(centre)}/deeds/approve"
-    monkeypatch.setattr(incident_deeds, "blast", fails)
-    assert "could not be worked out" in text_of(browser, ask)
+    monkeypatch.setattr(whom, "blast", fails)
+    text = text_of(browser, ask)
+    assert "cannot be told: KeyError" in text
+    assert "<script>" in text  # as text
     assert browser.post(ask, form(browser, ask, ask)).status == 303
+
+
+def test_one_of_which_nobody_knows_whom_it_hits_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    centre = in_trouble(tmp_path, Mode.APPROVE)
+    try:
+        report(centre, "n2", findings=(finding("n2"),), health=Health.UNHEALTHY)
+        until(lambda: len(centre.call("GET", "/v1/awaiting", "vic").json()["awaiting"]) == 2, "both wait")
+
+        def fails_for_n1(incident: Incident, *more: Any) -> blast.Blast:
+            if incident.node == "n1":
+                raise KeyError("n9")
+            return blast.blast(incident, *more)
+
+        monkeypatch.setattr(whom, "blast", fails_for_n1)
+        text = text_of(Browser(centre).log_in("ann"), "/work")
+        assert text.count("cannot be told: KeyError: 'n9'") == 1
+        assert "Node n2 , taken out of service" in text or "Node n2, taken out of service" in text
+        assert text.count("Approve…") == 2
+        monkeypatch.setattr(whom, "crews", lambda _snapshot: {}["none"])
+        assert text_of(Browser(centre).log_in("ann"), "/work").count("cannot be told: KeyError: 'none'") == 2
+    finally:
+        centre.close()
 
 
 def test_the_mode_is_set_and_given_back(centre: Inside) -> None:
