@@ -18,6 +18,7 @@ class Exit(enum.IntEnum):
     USAGE = 2
     UNKNOWN = 3  # no answer, refused, or not known: never read it as good
     INTERRUPTED = 130
+    NO_READER = 141
 
 
 MEANINGS = {
@@ -26,6 +27,7 @@ MEANINGS = {
     Exit.USAGE: "wrong usage: an unknown option, a value that is none, a yes that nobody could be asked for",
     Exit.UNKNOWN: "no answer, refused, not found, not known, or no server or token to ask with; never read it as good",
     Exit.INTERRUPTED: "Ctrl-C; where that is how it ends (--watch, --follow, up, nvhcd), the code is 0",
+    Exit.NO_READER: "whoever read the output is gone, as in 'healthctl events | head'; nothing is said (SIGPIPE)",
 }
 
 

@@ -14,9 +14,13 @@ EXTRAS = "remediator,analyze,preflight,nvhcd,terminal"
 
 
 class LazyGroup(click.Group):
-    """`table`: command → where it lives ("module:name"), and its line in the help (reading it there would import it)."""
+    """`table`: command → where it lives ("module:name"), and its line in the help (reading it there would import it).
+
+    `elsewhere`: what people look for here → the command that does it.
+    """
 
     table: Mapping[str, tuple[str, str]] = {}
+    elsewhere: Mapping[str, str] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """In the order of the table."""
@@ -44,7 +48,8 @@ class LazyGroup(click.Group):
         if args and args[0] not in self.table and not args[0].startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], self.table, 3)
+            meant = self.elsewhere.get(args[0])
+            near = [f"'{ctx.command_path} {meant}'"] if meant else get_close_matches(args[0], self.table, 3)
             ctx.fail(f"No such command '{args[0]}'." + (f" Did you mean {' or '.join(near)}?" if near else ""))
         return super().resolve_command(ctx, args)
 

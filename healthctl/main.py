@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import sys
 from typing import Any
 
@@ -52,19 +54,56 @@ COMMANDS = {
     "man": ("healthctl.commands.man:man", "The man pages."),
     "version": ("healthctl.commands.version:version", "What is installed."),
 }
+# What other tools call it, or who thinks of the deed first → what to type.
+ELSEWHERE = {
+    "ack": "incidents ack",
+    "approve": "actions approve",
+    "audit": "events",
+    "cordon": "nodes cordon",
+    "drain": "nodes cordon",
+    "explain": "playbook explain",
+    "findings": "nodes show",
+    "history": "nodes history",
+    "hold": "nodes hold",
+    "log": "events",
+    "logs": "events",
+    "policy": "playbook",
+    "release": "nodes release",
+    "resolve": "incidents resolve",
+    "resume": "nodes uncordon",
+    "silence": "alerts silence",
+    "story": "nodes history",
+    "top": "status --watch",
+    "uncordon": "nodes uncordon",
+    "undrain": "nodes uncordon",
+}
+
+
+class _ReaderGone(Exception):
+    """What was written to has no reader. No `OSError`: of that click makes a 1, which says that a problem was found."""
 
 
 class FrontDoor(LazyGroup):
     """Every command there is."""
 
     table = COMMANDS
+    elsewhere = ELSEWHERE
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """As click does, but see `_ReaderGone`: the help is written here."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """As click does; but Ctrl-C is no 1, which says that a problem was found."""
+        """As click does; but Ctrl-C is no 1, which says that a problem was found, and see `_ReaderGone`."""
         try:
             return super().invoke(ctx)
         except (KeyboardInterrupt, click.Abort):
             raise click.exceptions.Exit(Exit.INTERRUPTED) from None
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
 
 
 @click.group(
@@ -76,6 +115,21 @@ def cli() -> None:
     """Keep GPU training clusters alive: look, ask, explain, test."""
 
 
+def _end_without_reader() -> None:
+    """As programs end that write to a pipe whose reader has enough, such as `head`: by SIGPIPE, a shell's 141.
+
+    Returns if standard output and standard error are still read: then it was another pipe, and no way to end.
+    """
+    import select
+
+    outputs = select.poll()
+    for number in (1, 2):
+        outputs.register(number, 0)
+    if any(state & (select.POLLERR | select.POLLHUP) for _, state in outputs.poll(0)):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # only now: earlier, a server that hangs up would end us too
+        os.kill(os.getpid(), signal.SIGPIPE)
+
+
 def main() -> None:
     """Entry point of the `healthctl` script."""
     for stream in (sys.stdout, sys.stderr):
@@ -83,6 +137,10 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
     try:
         cli(prog_name="healthctl")
+    except (_ReaderGone, BrokenPipeError) as error:
+        _end_without_reader()
+        Failure(f"output: {error.__cause__ or error}").show()
+        sys.exit(Exit.UNKNOWN)
     except OSError as error:  # a full disk behind standard output, for one
         Failure(f"{error.filename or 'output'}: {error.strerror or error}").show()
         sys.exit(Exit.UNKNOWN)

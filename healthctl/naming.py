@@ -59,13 +59,18 @@ def ask_node(server: Server, name: str, kind: type[T], below: str = "") -> T:
         raise Refused(f"{refused.message}{hint}", refused.status) from None
 
 
+def is_whole_id(text: str) -> bool:
+    """Whether that is the id of an incident, and not its first letters."""
+    return _WHOLE.fullmatch(text) is not None
+
+
 def incident_path(server: Server, given: str) -> tuple[str, str]:
     """The whole id of the incident meant, and where it is asked for.
 
     Raises:
         Failure: several begin so, or none does.
     """
-    whole = given if _WHOLE.fullmatch(given) else whole_id(given, server.get("/v1/incidents", IncidentList))
+    whole = given if is_whole_id(given) else whole_id(given, server.get("/v1/incidents", IncidentList))
     return whole, f"/v1/incidents/{quote(whole, safe='')}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -17,7 +18,8 @@ import click
 from healthctl.commands.nodes import fits
 from healthctl.duration import seconds_of
 from healthctl.event_page import event_line
-from healthctl.exits import Exit
+from healthctl.exits import Exit, Failure
+from healthctl.naming import is_whole_id
 from healthctl.output import clean, json_line, yaml_text
 from healthctl.screen import Form, Screen, output_options
 from healthctl.server import Server, Unreachable, server_options
@@ -51,15 +53,19 @@ class Since(click.ParamType[float]):
             self.fail(f"{text!r} is no time; write 90s, 2h, 3d, or 2026-09-01T12:00Z", param, ctx)
 
 
-@click.command(epilog="Examples: healthctl events --follow; healthctl events --since 2h --node gpu-7")
+@click.command(
+    epilog="Examples: healthctl events --follow; healthctl events --since 2h --node gpu-7; healthctl events --actor ann"
+)
 @click.option("--follow", "-f", is_flag=True, help="Go on until interrupted; outlasts a restart of the remediator.")
 @click.option("--after", type=click.IntRange(min=0), help="Only what came after this one, by number.")
 @click.option("--since", type=Since(), metavar="TIME", help="Only from then on: 2h, 3d, 2026-09-01T12:00Z.")
+@click.option("--until", type=Since(), metavar="TIME", help="Only from before then, in the same words.")
 @click.option("--node", "nodes", multiple=True, metavar="GLOB", help="Only of nodes like 'gpu-1*'.")
 @click.option(
     "--incident", "incidents", multiple=True, metavar="ID", help="Only of this one; its first letters will do."
 )
 @click.option("--kind", "kinds", multiple=True, metavar="GLOB", help="Only kinds like 'decision' or 'action*'.")
+@click.option("--actor", "actors", multiple=True, metavar="GLOB", help="Only what these did: a person, 'engine'.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -72,26 +78,40 @@ def events(  # noqa: PLR0913, PLR0917 - one for each option
     screen: Screen,
     after: int | None,
     since: float | None,
+    until: float | None,
     nodes: tuple[str, ...],
     incidents: tuple[str, ...],
     kinds: tuple[str, ...],
+    actors: tuple[str, ...],
     limit: int | None,
     *,
     follow: bool,
 ) -> None:
-    """Show the audit log, oldest first; '-o json' gives one object on each line."""
+    """Show the audit log, oldest first: what was seen, decided and done, and who did or said it.
+
+    '-o json' gives one object on each line. That nobody changed the log since is told by 'remediator audit verify'.
+    """
+    if follow and until is not None:
+        raise Failure("--follow waits for what comes, --until ends before it; give one of them", Exit.USAGE)
     if follow:  # Ctrl-C is the usual way to leave; as an exception a library's destructor could swallow it
         signal.signal(signal.SIGINT, lambda *_: os._exit(Exit.OK))
+    end = math.inf if until is None else until
 
     def wanted(event: EventView) -> bool:
         of = not incidents or any(event.incident.startswith((i, f"inc-{i}")) for i in incidents)
-        return of and fits(event.node, nodes) and fits(event.kind, kinds)
+        by = fits(event.node, nodes) and fits(event.kind, kinds) and fits(event.actor, actors)
+        return of and by and (since or 0.0) <= event.at < end
 
-    if after is None and since is None:
-        exact = {name: given[0] for name, given in (("node", nodes), ("kind", kinds)) if _is_one_word(given)}
-        last = _print_newest(server, screen, exact, wanted, limit or LIMIT)
+    given = {"node": nodes, "kind": kinds, "actor": actors}
+    exact: dict[str, Any] = {name: words[0] for name, words in given.items() if _is_one_word(words)}
+    if len(incidents) == 1 and is_whole_id(incidents[0]):
+        exact["incident"] = incidents[0]
+    if after is None and (since is None or {"node", "incident"} & set(exact)):  # these two the server finds by an index
+        times = {name: at for name, at in (("since", since), ("until", until)) if at}
+        most = limit or (LIMIT if since is None else None)
+        last = _print_newest(server, screen, exact | times, wanted, most)
     else:
-        last = _print_all(server, screen, (after or 0, since or 0.0), wanted, limit)
+        last = _print_all(server, screen, (after or 0, since or 0.0, end), wanted, limit)
     while follow:
         last = _print_news(server, screen, last, wanted)
 
@@ -101,11 +121,11 @@ def _is_one_word(given: tuple[str, ...]) -> bool:
     return len(given) == 1 and not set("*?[") & set(given[0])
 
 
-def _print_newest(server: Server, screen: Screen, exact: dict[str, Any], wanted: Wanted, limit: int) -> int:
-    """The newest that are wanted, looked for backwards; the number of the log's last line."""
+def _print_newest(server: Server, screen: Screen, exact: dict[str, Any], wanted: Wanted, limit: int | None) -> int:
+    """The newest that are wanted, or all, looked for backwards; the number of the log's last line."""
     view = server.get("/v1/audit", AuditView, limit=AT_ONCE, **exact)
     head, found = view.head, list(filter(wanted, view.events))
-    while view.looked_to and len(found) < limit:
+    while view.looked_to and (limit is None or len(found) < limit):
         view = server.get("/v1/audit", AuditView, limit=AT_ONCE, before=view.looked_to, **exact)
         found += filter(wanted, view.events)
     for event in reversed(found[:limit]):
@@ -114,9 +134,11 @@ def _print_newest(server: Server, screen: Screen, exact: dict[str, Any], wanted:
     return head
 
 
-def _print_all(server: Server, screen: Screen, begin: tuple[int, float], wanted: Wanted, limit: int | None) -> int:
-    """Everything after a line and since a time; the number of the last one."""
-    last, since = begin
+def _print_all(
+    server: Server, screen: Screen, span: tuple[int, float, float], wanted: Wanted, limit: int | None
+) -> int:
+    """Everything after a line, since a time, before another; the number of the last one."""
+    last, since, until = span
 
     def read() -> Iterator[EventView]:
         nonlocal last
@@ -124,6 +146,8 @@ def _print_all(server: Server, screen: Screen, begin: tuple[int, float], wanted:
         while portion := server.get("/v1/events", EventList, after=last, **more).events:
             last, more = portion[-1].seq, {}
             yield from filter(wanted, portion)
+            if all(event.at >= until for event in portion):  # not any: their order is not quite that of their times
+                return
 
     for event in read() if limit is None else deque(read(), limit):
         _print(event, screen)

@@ -124,3 +124,7 @@ def test_what_is_broken_is_told_hostile_words_steer_nothing_and_a_person_s_cordo
     history = healthctl("nodes", "history", "n2").stdout
     assert "ann cordons n2: a fan is changed" in history
     assert "ann uncordons n2" in history
+    deeds = [json.loads(line) for line in healthctl("events", "--actor", "ann*", "-o", "json").stdout.splitlines()]
+    assert [(each["node"], each["text"].split()[1]) for each in deeds] == [("n2", "cordons"), ("n2", "uncordons")], (
+        deeds
+    )

@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.main import COMMANDS
+from healthctl.main import COMMANDS, ELSEWHERE
 from healthctl.output import clean, moment, table
 from tests.unit.healthctl.conftest import Remediator
 
@@ -93,6 +94,52 @@ def test_an_unknown_command_is_wrong_usage(healthctl: Run) -> None:
     assert (mistyped.exit_code, mistyped.stdout) == (2, "")
     assert "Did you mean status?" in mistyped.stderr
     assert "Did you mean" not in healthctl("\x1b[2J").stderr
+
+
+@pytest.mark.parametrize("word", ELSEWHERE)
+def test_who_thinks_of_another_word_is_told_what_is_there(healthctl: Run, word: str) -> None:
+    done = healthctl(word)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"Did you mean 'healthctl {ELSEWHERE[word]}'?" in done.stderr
+    assert healthctl(*ELSEWHERE[word].split(), "--help").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["nodes", "-h"], ["man"], ["xid", "explain", "79"], ["version", "-o", "json"]]
+)
+def test_a_reader_that_has_enough_ends_it_quietly_as_it_ends_other_programs(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "healthctl", *arguments],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+
+
+def test_a_shell_sees_what_it_sees_of_others(tmp_path: Path) -> None:
+    log = tmp_path / "kern.log"
+    log.write_text("kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n" * 5000)
+    script = f"set -o pipefail; '{sys.executable}' -m healthctl xid parse '{log}' | head -n 1"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, len(done.stdout.splitlines()), done.stderr) == (128 + signal.SIGPIPE, 1, "")
+
+
+def test_another_pipe_that_breaks_is_said() -> None:
+    script = (
+        "from healthctl import main\n"
+        "def broken(*_, **__): raise BrokenPipeError(32, 'Broken pipe')\n"
+        "main.click.Command.make_context = broken\nmain.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (3, "healthctl: output: [Errno 32] Broken pipe\n")
 
 
 def test_the_version_is_that_of_the_package(healthctl: Run) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from click.testing import Result
@@ -20,8 +21,10 @@ from hypothesis import strategies as st
 from healthctl.blast_radius import spans
 from healthctl.exits import Failure
 from healthctl.naming import near, whole_id
-from remediator.model.views import IncidentList, IncidentView
+from remediator.model.views import EventList, IncidentList, IncidentView
+from remediator.model.views_audit import AuditView
 from tests.unit.healthctl.conftest import POSTED, POSTMORTEM, Remediator
+from tests.unit.healthctl.small_centre import SmallCentre
 
 Run = Callable[..., Result]
 
@@ -164,8 +167,16 @@ def test_what_is_asked_for_is_what_is_listed(asking: Run, arguments: list[str], 
         (["--kind", "decision"], [1, 2, 3]),
         (["--after", "0", "--limit", "2"], [2, 3]),
         (["--after", "1"], [2, 3]),
-        (["--since", "2h"], [1, 2, 3]),
-        (["--since", "2026-09-01T12:00Z", "--limit", "1"], [3]),
+        (["--since", "2h"], []),
+        (["--since", "2023-11-14T22:13:22Z"], [2, 3]),
+        (["--since", "2023-11-14T22:13:22Z", "--limit", "1"], [3]),
+        (["--since", "2023-11-14T22:13:22Z", "--node", "node1"], [2, 3]),
+        (["--until", "2023-11-14T22:13:22Z"], [1]),
+        (["--after", "0", "--until", "2023-11-14T22:13:23Z"], [1, 2]),
+        (["--after", "1", "--since", "2023-11-14T22:13:21Z", "--until", "2023-11-14T22:13:23Z"], [2]),
+        (["--actor", "engine"], [1, 2, 3]),
+        (["--actor", "ann", "--actor", "eng*"], [1, 2, 3]),
+        (["--actor", "ann"], []),
         (["--node", "node1", "--kind", "dec*"], [1, 2, 3]),
         (["--incident", "1"], []),
         (["--kind", "action"], []),
@@ -175,6 +186,41 @@ def test_what_is_asked_of_the_audit_log(asking: Run, arguments: list[str], kept:
     done = asking("events", *arguments, "-o", "json")
     assert [json.loads(line)["seq"] for line in done.stdout.splitlines()] == kept
     assert asking("events", "--since", "soon").exit_code == 2
+    assert asking("events", "--follow", "--until", "1h").exit_code == 2
+
+
+WHOLE, SOME = "inc-0123456789ab", "inc-0123"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        ([], {}),
+        (["--actor", "ann", "--kind", "mode"], {"actor": "ann", "kind": "mode"}),
+        (["--actor", "an*"], {}),
+        (["--incident", WHOLE, "--since", "1970-01-02"], {"incident": WHOLE, "since": "86400.0"}),
+        (["--incident", SOME], {}),
+        (["--incident", WHOLE, "--incident", SOME], {}),
+        (["--node", "n1", "--until", "1970-01-02"], {"node": "n1", "until": "86400.0"}),
+        (["--since", "1970-01-02"], None),
+        (["--after", "0", "--node", "n1"], None),
+    ],
+)
+def test_the_server_looks_for_what_it_can_look_for(
+    healthctl: Run, token_file: Path, arguments: list[str], asked: dict[str, str] | None
+) -> None:
+    """`asked`: what the log is asked backwards; None: it is read from there on."""
+    centre = SmallCentre()
+    centre.answers = {"/v1/audit": AuditView(0.0, (), 0, 0, ""), "/v1/events": EventList(())}
+    try:
+        done = healthctl("events", *arguments, "--server", centre.url, "--token-file", str(token_file))
+    finally:
+        centre.close()
+    assert done.exit_code == 0, done.stderr
+    (only,) = map(urlsplit, centre.asked)
+    query = dict(parse_qsl(only.query))
+    assert only.path == ("/v1/events" if asked is None else "/v1/audit")
+    assert asked is None or query == asked | {"limit": "1000"}
 
 
 @given(st.sets(st.integers(0, 60)))
