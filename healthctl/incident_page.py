@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from healthctl.node_page import FINDINGS
 from healthctl.output import Block, Cell, Column, Facts, Line, Rows, Tone, Value, moment, state
-from remediator.model.plan import Verb
-from remediator.model.records import IncidentState
-from remediator.model.views import ActionView, Awaited, DecisionView, IncidentView, NoteView, StepView
+from remediator.model.views import ActionView, Awaited, DecisionView, IncidentView, Lack, NoteView, StepView
 
 
 def title(incident: IncidentView) -> str:
@@ -27,19 +25,11 @@ INCIDENTS: Sequence[Column[IncidentView]] = (
     Column("OUTCOME", lambda i: i.outcome, wide=True),
     Column("TITLE", title, prose=True),
 )
-TOLD_NOBODY = "nobody is configured to be told"  # how the detail of an alert without a receiver begins
 
 
-def told_nobody(action: ActionView) -> bool:
-    """Whether it is done because there was nobody to tell."""
-    return action.state == "succeeded" and action.detail.startswith(TOLD_NOBODY)
-
-
-def outcome(action: ActionView) -> Value:
-    """What became of an action. An alert that nobody was told of is done, and no success."""
-    if told_nobody(action):
-        return Cell("told nobody", Tone.WARN)
-    return state(action.state)
+def outcome(done: ActionView | StepView) -> Value:
+    """What became of an action or a step. What told nobody, and a part that is not there yet, are no successes."""
+    return Cell(done.lacks.value, Tone.WARN) if done.lacks is not Lack.NOTHING else state(done.state)
 
 
 ACTIONS: Sequence[Column[ActionView]] = (
@@ -53,6 +43,11 @@ ACTIONS: Sequence[Column[ActionView]] = (
     Column("ID", lambda a: a.id, wide=True),
     Column("DETAIL", lambda a: a.detail, prose=True),
 )
+_STEPS: Sequence[Column[StepView]] = (
+    Column("STEP", lambda s: s.text),
+    Column("STATE", outcome),
+    Column("DETAIL", lambda s: s.detail, prose=True),
+)
 _AWAITED: Sequence[Column[Awaited]] = (
     Column("WAITS FOR APPROVAL", lambda a: Cell(a.text, Tone.WARN), prose=True),
     Column("ID", lambda a: a.id),
@@ -62,17 +57,6 @@ _NOTES: Sequence[Column[NoteView]] = (
     Column("BY", lambda n: n.actor),
     Column("NOTE", lambda n: n.text, prose=True),
 )
-
-
-def step_outcome(step: StepView, incident: IncidentView) -> Value:
-    """What became of a step. Who was not told, and a part that is not there yet, are no successes."""
-    verb = step.text.partition(":")[0]
-    if step.state == "succeeded" and verb == Verb.REPLACE.value and incident.state == IncidentState.WAITING.value:
-        return Cell("waits for the part", Tone.WARN)
-    deeds = [action for action in incident.actions if action.verb == verb]
-    if step.state == "succeeded" and deeds and all(map(told_nobody, deeds)):
-        return Cell("told nobody", Tone.WARN)
-    return state(step.state)
 
 
 def proposal(stages: Sequence[Sequence[str]]) -> str:
@@ -102,7 +86,7 @@ def incident_page(incident: IncidentView) -> Iterator[Block]:
     for rows in (
         Rows(incident.awaits, _AWAITED),
         Rows(incident.notes, _NOTES),
-        Rows(incident.steps, _steps(incident)),
+        Rows(incident.steps, _STEPS),
         Rows(incident.findings, FINDINGS),
     ):
         if rows.items:
@@ -110,14 +94,6 @@ def incident_page(incident: IncidentView) -> Iterator[Block]:
     yield from _decisions(incident.decisions)
     if incident.actions:
         yield Rows(incident.actions, ACTIONS)
-
-
-def _steps(incident: IncidentView) -> Sequence[Column[StepView]]:
-    return (
-        Column("STEP", lambda s: s.text),
-        Column("STATE", lambda s: step_outcome(s, incident)),
-        Column("DETAIL", lambda s: s.detail, prose=True),
-    )
 
 
 def _decisions(decisions: Sequence[DecisionView]) -> Iterator[Line]:

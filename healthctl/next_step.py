@@ -9,7 +9,6 @@ from remediator.model.views import IncidentView, NodeView
 from remediator.state import BREAKER
 from vocabulary.identity import NODE_NAME
 
-FOR_REPLACEMENT = "waits for replacement"  # the outcome of a plan whose node is out until the part is in
 _LEFT = {Answer.OBSERVE.value, Answer.RECOMMEND.value}
 
 
@@ -59,7 +58,7 @@ def _undecided(incident: IncidentView) -> Value:
 
 
 def _for_a_person(incident: IncidentView, node: NodeView | None) -> str:
-    if incident.outcome == FOR_REPLACEMENT:
+    if incident.waits_for_part:
         return f"put the part in and test it: no test is run by itself; then: healthctl nodes uncordon {incident.node} 'WHAT WAS DONE'"
     if node is not None and node.held_by:
         return f"your turn: mend it, then give it back: healthctl nodes uncordon {incident.node} 'WHAT WAS DONE'"

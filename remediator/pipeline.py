@@ -207,7 +207,9 @@ def _action_ended(state: ClusterState, item: ActionEnded) -> set[str]:
         )
         return {action.node}
     ended = _FROM_RESULT.get(result, ActionState.SUCCEEDED)
-    action = replace(action, state=ended, attempts=attempts, finished_at=item.at, detail=detail)
+    action = replace(
+        action, state=ended, attempts=attempts, finished_at=item.at, detail=detail, untold=item.outcome.untold
+    )
     state.put_action(action)
     answered(state, action, item.at)
     by_hand.ended(state, action, item.at)

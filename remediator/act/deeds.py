@@ -67,7 +67,7 @@ class Deeds:
         waiting = self._outbox.put(message, kinds) if self._outbox is not None else {}
         if not waiting:
             return Outcome(
-                Result.DONE, "nobody is configured to be told ('alerts.receivers'); it stands in the audit log"
+                Result.DONE, "no receiver is configured ('alerts.receivers'); it stands in the audit log", untold=True
             )
         later = {name for name, at in waiting.items() if at}
         names = [f"{name} (after its quiet hours)" if name in later else name for name in waiting]

@@ -15,13 +15,23 @@ from remediator.decide.withheld import on_stop
 from remediator.engine import Snapshot
 from remediator.index import is_in_cluster
 from remediator.model.hold import NodeHold
-from remediator.model.plan import Mode
-from remediator.model.records import Action, Answer, AuditEvent, Decision, Incident, IncidentState, NodeRecord
+from remediator.model.plan import Mode, StepRun, StepState, Verb
+from remediator.model.records import (
+    FOR_REPLACEMENT,
+    Action,
+    Answer,
+    AuditEvent,
+    Decision,
+    Incident,
+    IncidentState,
+    NodeRecord,
+)
 from remediator.model.views import (
     ActionView,
     DecisionView,
     EventView,
     IncidentView,
+    Lack,
     NodeList,
     NodeView,
     NoteView,
@@ -104,14 +114,33 @@ def incident_view(
         acknowledged_at=incident.acknowledged_at,
         notes=tuple(NoteView(e.at, e.actor, str(e.data.get("note", ""))) for e in events if e.kind == "note"),
         awaits=awaiting(incident),
-        steps=tuple(StepView(str(run.step), run.state.value, run.detail) for stage in incident.plan for run in stage),
+        steps=_steps(incident, actions),
         findings=tuple(findings),
         decisions=tuple(
             DecisionView(d.id, d.at, d.answer.value, d.rule, d.reason, d.policy, d.guards, d.considered)
             for d in decisions
         ),
         actions=tuple(action_view(a) for a in actions),
+        waits_for_part=_waits_for_part(incident),
     )
+
+
+def _steps(incident: Incident, actions: Sequence[Action]) -> tuple[StepView, ...]:
+    untold = {action.id for action in actions if action.untold}
+
+    def lacks(run: StepRun) -> Lack:
+        if run.state is not StepState.SUCCEEDED:
+            return Lack.NOTHING
+        if run.step.verb is Verb.REPLACE and _waits_for_part(incident):
+            return Lack.PART
+        return Lack.TOLD_NOBODY if run.actions and untold.issuperset(run.actions) else Lack.NOTHING
+
+    runs = [run for stage in incident.plan for run in stage]
+    return tuple(StepView(str(run.step), run.state.value, run.detail, lacks(run)) for run in runs)
+
+
+def _waits_for_part(incident: Incident) -> bool:
+    return incident.state is IncidentState.WAITING and incident.outcome == FOR_REPLACEMENT
 
 
 def action_view(action: Action) -> ActionView:
@@ -130,6 +159,7 @@ def action_view(action: Action) -> ActionView:
         incident=action.incident,
         why=action.reason,
         on_stop="" if action.state.final else on_stop(action).value,
+        lacks=Lack.TOLD_NOBODY if action.untold else Lack.NOTHING,
     )
 
 

@@ -15,7 +15,7 @@ from remediator.decide.lifecycle import move
 from remediator.decide.steps import HANDS_OFF_EXEMPT, STEPS
 from remediator.decide.withheld import withheld
 from remediator.model.plan import PASSED_OVER, StepRun, StepState, Verb
-from remediator.model.records import Action, ActionState, Incident, IncidentState
+from remediator.model.records import FOR_REPLACEMENT, Action, ActionState, Incident, IncidentState
 from remediator.model.rules import NodeState
 from remediator.state import ClusterState
 
@@ -60,7 +60,7 @@ def _finish(state: ClusterState, incident: Incident, now: float) -> None:
     """The plan is done. What joined after it was made, and still holds, was not what it dealt with."""
     node = state.nodes[incident.node]
     if node.state is NodeState.REPLACING:
-        hand_over(state, incident, "waits for replacement", now)
+        hand_over(state, incident, FOR_REPLACEMENT, now)
         return
     if node.held:
         hand_over(state, incident, "the plan has ended and the node is still out of service", now)

@@ -44,8 +44,9 @@ class Result(str, enum.Enum):
     FAILED = "failed"
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """The result of one attempt, with a sentence for the audit log."""
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result of one attempt, with a sentence for the audit log. `untold`: done, and there was nobody to tell."""
 
     result: Result
     detail: str = ""
+    untold: bool = False

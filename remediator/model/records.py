@@ -17,6 +17,7 @@ from vocabulary.architecture import Architecture
 from vocabulary.order import Order
 
 Facts = dict[str, str | int | float | bool]
+FOR_REPLACEMENT = "waits for replacement"  # the outcome of a plan whose node is out until people have put the part in
 OURSELVES = "remediator"  # who acted, in the audit log, where nobody else did
 
 
@@ -175,6 +176,7 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     reason: str = ""
     detail: str = ""
     data: Facts = {}
+    untold: bool = False  # it has succeeded, and there was nobody to tell
 
 
 class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

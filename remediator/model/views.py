@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 import msgspec
@@ -37,6 +38,14 @@ class NodeView(msgspec.Struct, frozen=True, omit_defaults=True):
     versions: Versions = Versions()
 
 
+class Lack(str, enum.Enum):
+    """What is missing although an action or a step is done; the values are fit to be shown."""
+
+    NOTHING = ""
+    TOLD_NOBODY = "told nobody"
+    PART = "waits for the part"
+
+
 class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One effect on the world and what became of it; `why` names its incident and rule, or the person.
 
@@ -56,14 +65,16 @@ class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
     incident: str = ""
     why: str = ""
     on_stop: str = ""
+    lacks: Lack = Lack.NOTHING
 
 
 class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step of the plan in words, e.g. ``preflight: gate``."""
+    """One step of the plan in words, e.g. ``preflight: gate``. Whether it told nobody is not said in listings."""
 
     text: str
     state: str
     detail: str = ""
+    lacks: Lack = Lack.NOTHING
 
 
 class DecisionView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -148,7 +159,7 @@ class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One incident. In listings `findings`, `decisions`, `actions` and `proposed` are left empty.
 
-    `proposed` are the steps that a person, the mode or a guard keeps from being done: stages in turn, the steps of one side by side.
+    `waits_for_part`: its node is out until people have replaced the part. `proposed` are the steps that a person, the mode or a guard keeps from being done: stages in turn, the steps of one side by side.
     """
 
     id: str
@@ -168,6 +179,7 @@ class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
     decisions: tuple[DecisionView, ...] = ()
     actions: tuple[ActionView, ...] = ()
     proposed: tuple[tuple[str, ...], ...] = ()
+    waits_for_part: bool = False
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):

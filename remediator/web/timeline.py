@@ -80,4 +80,5 @@ def _moments(view: IncidentView) -> Iterator[Moment]:
 
 def _ended(action: ActionView) -> str:
     took = lapse((action.finished_at or 0.0) - action.planned_at)
-    return f"{action.verb} {action.state} after {took}" + (f": {action.detail}" if action.detail else "")
+    became = action.lacks.value or action.state
+    return f"{action.verb} {became} after {took}" + (f": {action.detail}" if action.detail else "")

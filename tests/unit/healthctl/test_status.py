@@ -131,7 +131,7 @@ HELD = NodeView("n", "operator-held", "unhealthy", AT, "", AT, hands_off=HandsOf
         (incident(0, decisions=(decided("recommend"),), proposed=STEPS), None, "would be done: 1 cordon, 2 ticket and alert"),
         (incident(0, decisions=(decided("hold"),), proposed=STEPS), None, "as soon as no guard refuses; then: 1 cordon"),
         (incident(0, awaits=(Awaited("d1", "a plan"),), proposed=STEPS), None, "2 ticket and alert; waits for a yes: healthctl actions approve d1"),
-        (incident(0, state="waiting", outcome="waits for replacement"), None, "healthctl nodes uncordon n 'WHAT WAS DONE'"),
+        (incident(0, state="waiting", waits_for_part=True), None, "healthctl nodes uncordon n 'WHAT WAS DONE'"),
         (incident(0, state="waiting", outcome="reset failed"), replace(HELD, hands_off=None), "healthctl incidents resolve inc-0"),
         (incident(0, state="waiting", outcome="reset failed"), replace(HELD, hands_off=None, held_by="us"), "healthctl nodes uncordon n"),
         (incident(0, node="rack:r7", decisions=(decided("hold"),)), None, "healthctl incidents resolve inc-0"),
@@ -150,14 +150,14 @@ def test_the_next_step_is_said_with_its_command(view: IncidentView, node: NodeVi
 
 
 def test_what_is_stopped_or_waits_for_a_part_is_not_to_be_stopped() -> None:
-    waiting = incident(0, state="waiting", outcome="waits for replacement")
+    waiting = incident(0, state="waiting", waits_for_part=True)
     for view, nodes in ((incident(0), {"n": HELD}), (waiting, {}), (incident(0, decisions=(decided("observe"),)), {})):
         assert "stop it" not in plain(status_page(Look(WELL, [view], [view], nodes=nodes)))
     assert "stop it" in plain(status_page(Look(WELL, [incident(0)], [incident(0)])))
 
 
 def test_one_node_that_waits_for_a_part_does_not_keep_automation_from_acting() -> None:
-    view = incident(0, state="waiting", outcome="waits for replacement")
+    view = incident(0, state="waiting", waits_for_part=True)
     status = replace(WELL, incidents_open=1, blocked=("inc-0 on n waits for a person: waits for replacement",))
     assert "kept from acting" not in plain(status_page(Look(status, [view], [view])))
     assert "inc-0 on n waits for a person" in plain(status_page(Look(status, [view])))

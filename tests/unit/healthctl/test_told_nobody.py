@@ -5,38 +5,50 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from healthctl.incident_page import TOLD_NOBODY, outcome, step_outcome
+from healthctl.incident_page import outcome
 from healthctl.output import Cell, Tone, text_of
 from remediator.act.deeds import Deeds
+from remediator.api.render import action_view, incident_view
 from remediator.model.delivery import Message
-from remediator.model.records import Action
-from remediator.model.views import ActionView, IncidentView, StepView
+from remediator.model.plan import Step, StepRun, StepState, Verb
+from remediator.model.records import FOR_REPLACEMENT, Action, ActionState, Incident, IncidentState
 
-
-def shown(detail: str, state: str = "succeeded") -> Cell:
-    cell = outcome(ActionView("a1", "alert", "n1", state, 0.0, 60.0, detail=detail))
-    assert isinstance(cell, Cell)
-    return cell
+ALERT = Action(id="a1", incident="i", decision="d", node="n1", verb="alert", planned_at=0.0, deadline=60.0)
+ENDED = replace(ALERT, state=ActionState.SUCCEEDED, finished_at=1.0)
 
 
 def test_an_alert_that_nobody_gets_is_shown_as_that() -> None:
-    action = Action(id="a1", incident="i", decision="d", node="n1", verb="alert", planned_at=0.0, deadline=60.0)
-    done = Deeds({}).do(action, Message("a1", "alert", "c", "n1", "i", "t", "r", "x", injected=False))
-    assert shown(done.detail) == Cell("told nobody", Tone.WARN)
+    done = Deeds({}).do(ALERT, Message("a1", "alert", "c", "n1", "i", "t", "r", "x", injected=False))
+    assert done.untold
+    assert outcome(action_view(replace(ENDED, untold=done.untold))) == Cell("told nobody", Tone.WARN)
 
 
-@pytest.mark.parametrize(
-    ("detail", "state"), [("on its way to pager", "succeeded"), ("nobody is configured", "failed")]
-)
-def test_every_other_action_keeps_its_word(detail: str, state: str) -> None:
-    assert shown(detail, state).text == state
+@pytest.mark.parametrize("state", [ActionState.SUCCEEDED, ActionState.FAILED])
+def test_every_other_action_keeps_its_word(state: ActionState) -> None:
+    detail = "nobody is configured to be told"  # prose decides nothing
+    assert text_of(outcome(action_view(replace(ENDED, state=state, detail=detail)))) == state.value
 
 
 def test_a_step_that_told_nobody_or_waits_for_a_part_is_no_success() -> None:
-    alert = ActionView("a1", "alert", "n1", "succeeded", 0.0, 60.0, detail=f"{TOLD_NOBODY}: it is in the log")
-    steps = (StepView("alert: page", "succeeded"), StepView("replace", "succeeded"), StepView("cordon", "succeeded"))
-    waiting = IncidentView("i", "n1", "waiting", "t", 0.0, steps=steps, actions=(alert,))
-    shown = [text_of(step_outcome(step, waiting)) for step in steps]
-    assert shown == ["told nobody", "waits for the part", "succeeded"]
-    told = replace(waiting, state="closed", actions=(alert, replace(alert, detail="on its way to pager")))
-    assert {text_of(step_outcome(step, told)) for step in steps} == {"succeeded"}
+    def run(verb: Verb, *actions: str) -> tuple[StepRun]:
+        return (StepRun(Step(verb), StepState.SUCCEEDED, actions=actions),)
+
+    plan = (run(Verb.ALERT, "a1"), run(Verb.REPLACE), run(Verb.CORDON, "a2"))
+    incident = Incident(id="i", node="n1", title="t", opened_at=0.0, plan=plan, outcome=FOR_REPLACEMENT)
+    waiting = replace(incident, state=IncidentState.WAITING)
+    untold = replace(ENDED, untold=True)
+
+    def shown(incident: Incident, *actions: Action) -> list[str]:
+        return [text_of(outcome(step)) for step in incident_view(incident, actions=actions).steps]
+
+    assert shown(waiting, untold) == ["told nobody", "waits for the part", "succeeded"]
+    assert shown(waiting, ENDED) == ["succeeded", "waits for the part", "succeeded"]
+    assert shown(replace(incident, state=IncidentState.CLOSED), ENDED) == ["succeeded"] * 3
+    assert shown(replace(waiting, outcome="the rest is theirs"), ENDED) == ["succeeded"] * 3
+
+
+def test_only_what_waits_for_a_part_says_so() -> None:
+    incident = Incident(id="i", node="n1", title="t", opened_at=0.0, outcome=FOR_REPLACEMENT)
+    found = {state: incident_view(replace(incident, state=state)).waits_for_part for state in IncidentState}
+    assert [state for state, waits in found.items() if waits] == [IncidentState.WAITING]
+    assert not incident_view(replace(incident, state=IncidentState.WAITING, outcome="x")).waits_for_part

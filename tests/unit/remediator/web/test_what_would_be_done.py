@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from remediator.model.plan import Mode
+from remediator.model.views import Lack
 from remediator.web import rendering
 from tests.unit.remediator.api.inside import Inside
 from tests.unit.remediator.web.browsing import Browser
@@ -35,16 +36,9 @@ def test_a_suspect_is_not_said_to_need_more_where_the_mode_alone_stops_it(watchi
     assert "more must" not in text
 
 
-@pytest.mark.parametrize(
-    ("detail", "says"),
-    [
-        ("nobody is configured to be told ('alerts.receivers'); it stands in the audit log", "told nobody"),
-        ("quarantined for replacement; try GPU 1", "out for replacement"),
-        ("on its way to pager", "succeeded"),
-    ],
-)
-def test_what_reached_nobody_is_no_success(detail: str, says: str) -> None:
+@pytest.mark.parametrize("lack", list(Lack))
+def test_what_lacks_something_is_no_success(lack: Lack) -> None:
     macros = rendering._environment().get_template("work_macros.html.j2").make_module({"when": str})
-    html = str(macros.result("succeeded", detail))  # type: ignore[attr-defined]  # made by the template
-    assert f">{says}<" in html
-    assert ("result-succeeded" in html) == (says == "succeeded")
+    html = str(macros.result("succeeded", lack.value))  # type: ignore[attr-defined]  # made by the template
+    assert f">{lack.value or 'succeeded'}<" in html
+    assert ("result-succeeded" in html) == (lack is Lack.NOTHING)
