@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from healthctl.demo.slurm_cluster import SlurmCluster, why_not
 from healthctl.supervised.programs import Programs
 from tests import postgresql
+
+# These tests are not about a writer that stands still, and the machine may stand still for longer than one may.
+_PATIENT = "-c idle_in_transaction_session_timeout=120s"
+
+
+# A shell's background job ignores Ctrl-C, and so would every process that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -56,4 +65,4 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/r.db"
     cluster: postgresql.Cluster = request.getfixturevalue("postgresql_server")
-    return cluster.database()
+    return f"{cluster.database()}&options={quote(_PATIENT)}"

@@ -113,8 +113,9 @@ def open_engine(url: URL, settings: dict[str, str] | None = None, **more: Any) -
 
 
 def _postgresql(url: URL, settings: dict[str, str]) -> dict[str, Any]:
-    """What the driver is told; what the URL itself says goes first."""
-    options = " ".join(f"-c {name}={value}" for name, value in (_SERVER_SIDE | settings).items())
+    """What the driver is told; what the URL itself says goes first, and of its `options` only what it names: the last word counts."""
+    ours = [f"-c {name}={value}" for name, value in (_SERVER_SIDE | settings).items()]
+    options = " ".join([*ours, *url.normalized_query.get("options", ())])
     wanted = {
         "connect_timeout": GONE_S,
         "keepalives": 1,
@@ -124,4 +125,4 @@ def _postgresql(url: URL, settings: dict[str, str]) -> dict[str, Any]:
         "tcp_user_timeout": GONE_S * 1000,
         "options": options,
     }
-    return {name: value for name, value in wanted.items() if name not in url.query}
+    return {name: value for name, value in wanted.items() if name == "options" or name not in url.query}

@@ -211,6 +211,7 @@ def test_an_alert_reaches_who_is_to_be_told_and_says_when_it_is_over(cluster: Cl
     eventually(lambda: told.told("/pager", "LeaderMissing", "resolved"), lambda: str(told.heard), WITHIN_S)
 
 
+@pytest.mark.timeout(2 * WITHIN_S)
 def test_no_rule_fails(cluster: Cluster) -> None:
     def health() -> set[str]:
         groups = cluster.prometheus.get("/api/v1/rules")["data"]["groups"]

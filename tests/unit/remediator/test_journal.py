@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from sqlalchemy import text
@@ -16,6 +17,7 @@ from remediator.store import meta
 from remediator.store.database import parsed, refuses, unusable
 from remediator.store.journal import Journal, StoreError
 from remediator.store.meta import begin_write
+from tests.postgresql import Cluster
 
 
 def changes(node: str) -> Changes:
@@ -110,6 +112,20 @@ def test_a_row_that_somebody_else_keeps_locked_is_not_waited_for_for_ever(
         assert db.execute(text("SHOW statement_timeout")).scalar_one() == "0", (
             "an export or an upgrade may take its time"
         )
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "idle", "memory"),
+    [("", "3s", "4MB"), ("-c work_mem=8MB", "3s", "8MB"), ("-c idle_in_transaction_session_timeout=9s", "9s", "4MB")],
+)
+def test_options_in_the_url_replace_only_what_they_name(
+    postgresql_server: Cluster, options: str, idle: str, memory: str
+) -> None:
+    journal = Journal(f"{postgresql_server.database()}&options={quote(options)}")
+    with journal.engine.connect() as db:
+        assert db.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == idle
+        assert db.execute(text("SHOW work_mem")).scalar_one() == memory
     journal.close()
 
 
