@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from remediator.model.job_share import JobShare, job_shares
 from remediator.model.records import JobRef
 from vocabulary.health import Health
 from vocabulary.wire import Gpu, RankStatus, Report, Versions
@@ -30,6 +31,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     jobs: tuple[JobRef, ...]
     superseded: tuple[str, ...]  # earlier agents of this node: what they still say is old, whatever their clocks said
     versions: Versions
+    shares: tuple[JobShare, ...] = ()  # of `jobs`, in their order
 
     @property
     def products(self) -> tuple[str, ...]:
@@ -61,7 +63,7 @@ class Roster:
         before = self._entries.get(report.node)
         if before is not None and _stale(before, report):
             return before, before
-        jobs = tuple(sorted({JobRef(rank.job, rank.attempt) for rank in report.ranks if rank.alive}))
+        shares = job_shares(report.ranks)
         superseded = before.superseded if before else ()
         if before is not None and before.agent != report.agent:
             superseded = (*superseded, before.agent)[-AGENTS_REMEMBERED:]
@@ -76,9 +78,10 @@ class Roster:
             health=report.health,
             gpus=report.gpus,
             ranks=report.ranks,
-            jobs=jobs,
+            jobs=tuple([share.ref for share in shares]),
             superseded=superseded,
             versions=_tidy(report, before),
+            shares=shares,
         )
         self._entries[report.node] = entry
         return before, entry

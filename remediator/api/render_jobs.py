@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from itertools import chain
 from statistics import median_low
 from typing import NamedTuple
 
@@ -12,13 +13,13 @@ from msgspec.structs import replace
 
 from remediator.engine import Snapshot
 from remediator.model.concluded import is_concluded
+from remediator.model.job_share import JobShare
 from remediator.model.records import JobRef
 from remediator.model.views_jobs import GpuView, JobRank, JobView
 from remediator.roster import Entry, Roster
 from vocabulary.finding import Finding
 from vocabulary.health import Health, health_of
 from vocabulary.identity import ComponentKind
-from vocabulary.wire import RankStatus
 
 FINDINGS_LISTED = 100  # of one job
 NOWHERE = ("", -1)
@@ -85,10 +86,10 @@ def _of_node(entry: Entry, known: Mapping[tuple[str, str], list[Finding]], now: 
 
 
 class _Gathered(NamedTuple):
-    """One attempt of a job: its nodes, and its living ranks by their last word."""
+    """One attempt of a job: its nodes, and what each of them that has reported is to it."""
 
     nodes: list[str]
-    ranks: list[RankStatus]
+    shares: list[JobShare]
 
 
 def jobs(snapshot: Snapshot, roster: Roster) -> tuple[JobView, ...]:
@@ -128,18 +129,14 @@ def _has(entry: Entry, job: str) -> bool:
 
 
 def _gather(entries: Iterable[Entry | None]) -> dict[JobRef, _Gathered]:
-    """Few words of Python for each rank: there are a hundred thousand."""
     found: dict[JobRef, _Gathered] = {}
     for entry in entries:
-        if entry is None:
-            continue
-        for ref in entry.jobs:
-            job = found.get(ref)
+        for share in entry.shares if entry is not None else ():
+            job = found.get(share.ref)
             if job is None:
-                job = found[ref] = _Gathered([], [])
+                job = found[share.ref] = _Gathered([], [])
             job.nodes.append(entry.node)
-            name, attempt = ref.job, ref.attempt
-            job.ranks.extend([r for r in entry.ranks if r.alive and r.attempt == attempt and r.job == name])
+            job.shares.append(share)
     return found
 
 
@@ -171,18 +168,21 @@ def _view(
     ]
     newest = sorted(concluded, key=lambda f: (-f.last_seen, f.id))
     gravest = sorted([*newest, *said], key=lambda f: (-f.severity.rank, f.first_seen, f.id))
-    ranks, phases = job.ranks, Counter([rank.phase for rank in job.ranks])
-    steps = [seconds for rank in ranks if (seconds := rank.step_median or rank.step_seconds) > 0]
+    shares, phases = job.shares, Counter[str]()
+    for share in shares:
+        for phase, count in share.phases.items():
+            phases[phase] += count
+    steps = list(chain.from_iterable([share.steps_s for share in shares]))
     return JobView(
         job=ref.job,
         attempt=ref.attempt,
-        world=max([rank.world for rank in ranks], default=0),
-        ranks_told=len(ranks),
+        world=max([share.world for share in shares], default=0),
+        ranks_told=sum([share.living for share in shares]),
         nodes=tuple(sorted(job.nodes)),
-        step=max([rank.step for rank in ranks], default=-1),
+        step=max([share.step for share in shares], default=-1),
         step_s=median_low(steps) if steps else 0.0,
         phase=min(phases, key=lambda phase: (-phases[phase], phase), default=""),
-        at=max([rank.at for rank in ranks], default=0.0),
+        at=max([share.at for share in shares], default=0.0),
         verdicts=tuple(finding.summary for finding in newest),
         findings=tuple(gravest[:FINDINGS_LISTED]),
     )

@@ -7,6 +7,7 @@ does not wait. It is compared within its pipeline stage.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from remediator.model.job_share import UNTOLD, JobShare
 from vocabulary.wire import RankStatus
 
 RANK_CELLS_MAX, CELLS_MAX = 1024, 1600
@@ -25,20 +27,25 @@ SAMPLE = 512  # ranks whose windows are drawn
 WINDOWS_SHOWN = 12
 
 
-Seat = tuple[str, RankStatus]  # a node, and a rank there
+Crew = Sequence[tuple[str, JobShare]]  # nodes, and what each is to the job
+_Seat = tuple[str, RankStatus]
 _Numbers = npt.NDArray[Any]
-_UNTOLD = -1.0
 
 
 class _Told(NamedTuple):
     """All ranks, and the places of those of one stage. `own` are seconds a step without communication."""
 
-    ranks: Sequence[Seat]
+    nodes: Sequence[str]
+    ranks: Sequence[RankStatus]
     here: _Numbers
     own: _Numbers
     alive: _Numbers
     place: _Numbers  # of the node
     key: _Numbers  # of the square
+
+    def seat(self, n: int) -> _Seat:
+        """Of all ranks the one at that place, and its node."""
+        return self.nodes[self.place[n]], self.ranks[n]
 
 
 class Cell(msgspec.Struct, frozen=True, gc=False):
@@ -97,24 +104,25 @@ class Window(msgspec.Struct, frozen=True):
     own: float
 
 
-def picture(ranks: Sequence[Seat]) -> Picture:
-    """The squares and the words; nodes stay in the order in which they come."""
-    if not ranks:
+def picture(crew: Crew) -> Picture:
+    """The squares and the words; nodes stay in the order in which they come. What can be is done a node at a time: ranks are many."""
+    if not crew:
         return Picture("a rank", (), ())
-    told = [rank for _, rank in ranks]
-    step = np.array([rank.step_median or rank.step_seconds for rank in told])
-    wait = np.array([rank.sections_median.get("communication", 0.0) for rank in told])
-    alive = np.array([rank.alive for rank in told])
-    own = np.where((step > 0) & alive, np.maximum(step - wait, 0.0), _UNTOLD)
-    number, stage = _counted([rank.pipeline_stage for rank in told])
-    places = {name: place for place, name in enumerate(dict.fromkeys(node for node, _ in ranks))}
-    place = np.array([places[node] for node, _ in ranks])
+    told = ranks_of(crew)
+    own = np.fromiter(chain.from_iterable([share.own_s for _, share in crew]), float, len(told))
+    number, stage = _counted(list(chain.from_iterable([share.stages for _, share in crew])))
+    nodes = list(dict.fromkeys([node for node, _ in crew]))
+    places, sizes = {name: place for place, name in enumerate(nodes)}, [len(share.ranks) for _, share in crew]
+    place = np.repeat([places[node] for node, _ in crew], sizes)
+    alive = np.repeat([share.living == len(share.ranks) for _, share in crew], sizes)
+    for n in np.flatnonzero(~alive):
+        alive[n] = told[n].alive
     pairs = len(np.unique(stage * len(places) + place))
-    per_cell = 0 if len(ranks) <= RANK_CELLS_MAX else -(-pairs // CELLS_MAX)
+    per_cell = 0 if len(told) <= RANK_CELLS_MAX else -(-pairs // CELLS_MAX)
     key = place // per_cell if per_cell else _counted([rank.rank for rank in told])[1]
     slow: list[Slow] = []
     stages = [
-        _stage(each, _Told(ranks, np.flatnonzero(stage == n), own, alive, place, key), slow)
+        _stage(each, _Told(nodes, told, np.flatnonzero(stage == n), own, alive, place, key), slow)
         for n, each in enumerate(number)
     ]
     slow.sort(key=lambda each: (-each.excess, each.rank))
@@ -122,10 +130,15 @@ def picture(ranks: Sequence[Seat]) -> Picture:
     return Picture(unit, tuple(stages), tuple(slow[:SLOWEST_SHOWN]))
 
 
-def windows(ranks: Sequence[Seat]) -> list[Window]:
+def ranks_of(crew: Crew) -> list[RankStatus]:
+    """All of them, node by node."""
+    return list(chain.from_iterable([share.ranks for _, share in crew]))
+
+
+def windows(ranks: Sequence[RankStatus]) -> list[Window]:
     """The newest windows of steps, oldest first, over a sample of the ranks."""
     told: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    for _, rank in ranks[:: max(1, -(-len(ranks) // SAMPLE))]:
+    for rank in ranks[:: max(1, -(-len(ranks) // SAMPLE))]:
         for window in rank.windows:
             own = window.step_s - (window.communication_s or 0.0)
             told.setdefault((window.first, window.size), []).append((window.step_s, max(0.0, own)))
@@ -161,7 +174,7 @@ def _counted(numbers: list[int]) -> tuple[list[int], _Numbers]:
 
 def _stage(number: int, told: _Told, slow: list[Slow]) -> Stage:
     own = told.own[told.here]
-    known = np.sort(own[own > _UNTOLD])
+    known = np.sort(own[own > UNTOLD])
     middle = float(known[(len(known) - 1) // 2]) if len(known) else None
     worst = int(told.here[np.argmax(own)])
     if middle:
@@ -175,15 +188,15 @@ def _stage(number: int, told: _Told, slow: list[Slow]) -> Stage:
         nodes=len(np.unique(told.place[told.here])),
         own=middle,
         slowest=float(told.own[worst]) if len(known) else None,
-        slowest_rank=told.ranks[worst][1].rank if len(known) else None,
-        slowest_node=told.ranks[worst][0] if len(known) else "",
+        slowest_rank=told.ranks[worst].rank if len(known) else None,
+        slowest_node=told.seat(worst)[0] if len(known) else "",
         cells=cells,
         lines=-(-len(cells) // COLUMNS),
     )
 
 
 def _slow(told: _Told, n: int, middle: float) -> Slow:
-    (node, rank), own = told.ranks[n], float(told.own[n])
+    (node, rank), own = told.seat(n), float(told.own[n])
     return Slow(rank.rank, node, rank.pipeline_stage, own, own / middle - 1, rank.step, rank.phase, rank.at)
 
 
@@ -195,21 +208,19 @@ def _cells(told: _Told, middle: float | None) -> tuple[Cell, ...]:
     most = np.maximum.reduceat(told.own[order], begins)
     dead = np.add.reduceat((~told.alive[order]).astype(int), begins)
     return tuple(
-        _cell(
-            n, (told.ranks[order[begin]], told.ranks[order[end - 1]], int(end - begin)), float(own), int(gone), middle
-        )
+        _cell(n, (told.seat(order[begin]), told.seat(order[end - 1]), int(end - begin)), float(own), int(gone), middle)
         for n, (begin, end, own, gone) in enumerate(zip(begins, ends, most, dead, strict=True))
     )
 
 
-def _cell(n: int, group: tuple[Seat, Seat, int], own: float, dead: int, middle: float | None) -> Cell:
+def _cell(n: int, group: tuple[_Seat, _Seat, int], own: float, dead: int, middle: float | None) -> Cell:
     (first, rank), (last, _), count = group
     who = first if first == last else f"{first} to {last}"
     words = f"rank {rank.rank} on {who}" if count == 1 else f"{who}, {count} ranks"
-    excess = own / middle - 1 if own > _UNTOLD and middle else None
+    excess = own / middle - 1 if own > UNTOLD and middle else None
     if dead:
         words += f", {dead} not alive"
-    if own > _UNTOLD:
+    if own > UNTOLD:
         words += f": {own:.3g} s" + (f", {excess:+.0%}" if excess is not None else "")
     shown = NOT_ALIVE if dead else NOT_TOLD if excess is None else level(excess)
     return Cell(words, n % COLUMNS, n // COLUMNS, shown)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from remediator.api.service import Refusal, Service
+from remediator.model.records import JobRef
 from remediator.model.views_jobs import JobList, JobView
 from remediator.model.views_watch import StragglerList
 from remediator.web import ranks
@@ -66,7 +67,7 @@ async def show(visit: Visit) -> Response:
         job=job,
         drawn=drawn,
         stragglers=[each for each in found if (each.job, each.attempt) == (job.job, job.attempt)],
-        nodes=_worst_first(visit, drawn)[:NODES_SHOWN],
+        nodes=(await asyncio.to_thread(_worst_first, visit, drawn))[:NODES_SHOWN],
         folded=FOLDED,
         findings=job.findings[:FINDINGS_SHOWN],
         sampled=ranks.SAMPLE,
@@ -87,14 +88,10 @@ def _drawings(visit: Visit) -> Drawings:
 
 
 def _draw(service: Service, job: JobView) -> _Drawn:
-    name, attempt = job.job, job.attempt
-    seats: list[ranks.Seat] = []
-    nodes = sorted(job.nodes, key=counting)
-    for node in nodes:
-        entry = service.roster.get(node)
-        if entry is not None:
-            seats += [(node, rank) for rank in entry.ranks if rank.job == name and rank.attempt == attempt]
-    picture, told = ranks.picture(seats), ranks.windows(seats)
+    ref, nodes = JobRef(job.job, job.attempt), sorted(job.nodes, key=counting)
+    heard = [(node, entry.shares) for node in nodes if (entry := service.roster.get(node)) is not None]
+    crew = [(node, share) for node, shares in heard for share in shares if share.ref == ref]
+    picture, told = ranks.picture(crew), ranks.windows(ranks.ranks_of(crew))
     dead = sum(stage.dead for stage in picture.stages)
     rows = {
         "slowest rank": [window.slowest for window in told],

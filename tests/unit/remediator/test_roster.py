@@ -60,5 +60,16 @@ def test_a_fleets_entries_are_nothing_that_the_collector_of_cycles_walks_over() 
     said = msgspec.structs.replace(report("a", 1, 1.0, "j"), ranks=(rank,), gpus=(Gpu(0, "GPU-1", "0000:3b:00.0"),))
     _, entry = Roster().take(decode(encode(said), Report), 0.0)
     gc.collect()  # tuples and dictionaries of such things are found out to be the same
-    parts = (entry, entry.ranks, entry.ranks[0], entry.ranks[0].windows, entry.gpus, entry.gpus[0], entry.jobs)
+    share = entry.shares[0]
+    parts = (
+        entry,
+        entry.ranks,
+        entry.ranks[0],
+        entry.ranks[0].windows,
+        entry.gpus,
+        entry.gpus[0],
+        entry.jobs,
+        entry.shares,
+    )
+    parts = (*parts, share, share.ranks, share.stages, share.own_s, share.steps_s, share.phases)
     assert not [part for part in parts if gc.is_tracked(part)]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remediator.engine import Snapshot
+from remediator.model.job_share import JobShare, job_shares
 from remediator.model.plan import Step, StepRun, Verb
 from remediator.model.records import Incident, JobRef, NodeRecord
 from remediator.model.views import ActionView, DecisionView, IncidentView, StatusView
@@ -21,12 +22,15 @@ from vocabulary.wire import RankStatus, StepWindow
 AT = 1_700_000_000.0
 
 
-def rank(
-    number: int, node: str, own: float = 1.0, stage: int = -1, *, alive: bool = True, **more: object
-) -> ranks.Seat:
+def status(number: int, own: float = 1.0, stage: int = -1, *, alive: bool = True, **more: object) -> RankStatus:
     told: dict[str, object] = {"step_median": 2.0, "sections_median": {"communication": 2.0 - own}} | more
-    status = RankStatus("a", 0, number, 8, 1, 5, "step", AT, alive=alive, pipeline_stage=stage, **told)  # type: ignore[arg-type]  # fields
-    return node, status
+    return RankStatus("a", 0, number, 8, 1, 5, "step", AT, alive=alive, pipeline_stage=stage, **told)  # type: ignore[arg-type]  # fields
+
+
+def crew(told: list[RankStatus], on_each: int) -> list[tuple[str, JobShare]]:
+    """The ranks on so many nodes as it takes; a node on which none lives has no share."""
+    groups = [told[n : n + on_each] for n in range(0, len(told), on_each)]
+    return [(f"n{n:05}", share) for n, group in enumerate(groups) for share in job_shares(group)]
 
 
 def test_an_incident_reads_in_the_order_in_which_things_happened() -> None:
@@ -57,27 +61,26 @@ def test_every_latency_has_a_word(seconds: float) -> None:
 
 
 def test_a_rank_is_compared_within_its_stage_without_communication() -> None:
-    told = [rank(n, f"n{n // 2}", own=1.0 if n < 4 else 0.5, stage=n // 4) for n in range(8)]
-    told[1] = rank(1, "n0", own=1.3, stage=0)
-    drawn = ranks.picture(told)
+    told = [status(n, own=1.0 if n < 4 else 0.5, stage=n // 4) for n in range(8)]
+    told[1] = status(1, own=1.3, stage=0)
+    drawn = ranks.picture(crew(told, 2))
     assert drawn.unit == "a rank"
     assert [stage.number for stage in drawn.stages] == [0, 1]
     assert [cell.level for cell in drawn.stages[0].cells] == ["0", "4", "0", "0"]
     assert {cell.level for cell in drawn.stages[1].cells} == {"0"}  # half as long is usual there
     (slow,) = drawn.slowest
-    assert (slow.rank, slow.node, round(slow.excess, 3)) == (1, "n0", 0.3)
+    assert (slow.rank, slow.node, round(slow.excess, 3)) == (1, "n00000", 0.3)
 
 
 def test_the_dead_and_the_silent_are_neither_fast_nor_slow() -> None:
-    drawn = ranks.picture([rank(0, "n0"), rank(1, "n0", alive=False), rank(2, "n0", step_median=0.0)])
+    drawn = ranks.picture(crew([status(0), status(1, alive=False), status(2, step_median=0.0)], 3))
     assert [cell.level for cell in drawn.stages[0].cells] == ["0", ranks.NOT_ALIVE, ranks.NOT_TOLD]
     assert (drawn.stages[0].dead, drawn.stages[0].own) == (1, 1.0)
 
 
 @pytest.mark.parametrize(("nodes", "unit"), [(128, "a rank"), (129, "a node"), (1601, "2 nodes"), (12_500, "8 nodes")])
 def test_squares_stay_few_and_lose_nobody(nodes: int, unit: str) -> None:
-    told = [rank(n, f"gpu-{n // 8:05}", own=1.5 if n == 77 else 1.0) for n in range(nodes * 8)]
-    drawn = ranks.picture(told)
+    drawn = ranks.picture(crew([status(n, own=1.5 if n == 77 else 1.0) for n in range(nodes * 8)], 8))
     assert drawn.unit == unit
     (stage,) = drawn.stages
     assert len(stage.cells) <= max(ranks.RANK_CELLS_MAX, ranks.CELLS_MAX)
@@ -89,16 +92,17 @@ def test_squares_stay_few_and_lose_nobody(nodes: int, unit: str) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 2, allow_nan=False), st.booleans()), max_size=40))
 def test_every_rank_has_a_square(told: list[tuple[int, float, bool]]) -> None:
-    drawn = ranks.picture(
-        [rank(n, f"n{n // 4}", own, stage, alive=alive) for n, (stage, own, alive) in enumerate(told)]
-    )
-    assert sum(len(stage.cells) for stage in drawn.stages) == len(told)
+    living = [
+        [status(n, own, stage, alive=alive), status(n + 100, stage=stage)] for n, (stage, own, alive) in enumerate(told)
+    ]
+    drawn = ranks.picture(crew([each for pair in living for each in pair], 4))
+    assert sum(len(stage.cells) for stage in drawn.stages) == 2 * len(told)
     assert sum(stage.dead for stage in drawn.stages) == sum(not alive for *_, alive in told)
 
 
 def test_windows_of_many_ranks_are_laid_side_by_side() -> None:
-    def of(number: int, step_s: float) -> ranks.Seat:
-        return rank(number, "n", windows=(StepWindow(8, 8, 8, step_s, None, None, 0.25), StepWindow(0, 8, 8, 1.0)))
+    def of(number: int, step_s: float) -> RankStatus:
+        return status(number, windows=(StepWindow(8, 8, 8, step_s, None, None, 0.25), StepWindow(0, 8, 8, 1.0)))
 
     first, second = ranks.windows([of(0, 1.0), of(1, 2.0), of(2, 1.0)])
     assert (first.first, first.last, first.ranks, first.step, first.own) == (0, 7, 3, 1.0, 1.0)
@@ -110,8 +114,8 @@ def test_whom_it_hits_counts_jobs_and_the_budget() -> None:
     incident = Incident(id="i", node="rack:r1", title="t", opened_at=AT, wide=True, members=("n1", "n2"), plan=plan)
     nodes = {name: NodeRecord(node=name, jobs=(JobRef("a", 0),)) for name in ("n1", "n2", "n3")}
     snapshot = Snapshot(nodes=nodes, findings={}, incidents={}, actions={}, holds={})
-    status = StatusView("c", "1", "act", 1, "p", AT, 3, {}, {}, 1, 2, 0, 0, "ok")
-    hits = blast(incident, {}, status, snapshot, Roster(), crews(snapshot))
+    seen = StatusView("c", "1", "act", 1, "p", AT, 3, {}, {}, 1, 2, 0, 0, "ok")
+    hits = blast(incident, {}, seen, snapshot, Roster(), crews(snapshot))
     assert hits.stages == (("drain",), ("preflight: gate",))
     assert hits.nodes == ("n1", "n2")
     assert [(hit.job, hit.nodes_hit, hit.nodes) for hit in hits.jobs] == [("a", 2, 3)]
