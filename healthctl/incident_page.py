@@ -10,7 +10,9 @@ from remediator.model.views import ActionView, Awaited, DecisionView, IncidentVi
 
 
 def title(incident: IncidentView) -> str:
-    """What it is about; a test fault is named as one."""
+    """What it is about; a test fault is named as one, whole or in part."""
+    if incident.partly_injected:
+        return f"[partly injected] {incident.title}"
     marked = incident.injected and "injected" not in incident.title
     return f"[injected] {incident.title}" if marked else incident.title
 

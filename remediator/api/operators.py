@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from remediator.api.access import address, still_welcome, who
 from remediator.api.actions import etag
-from remediator.api.render import event_view, incident_view, node_list, node_view, status_view
+from remediator.api.render import event_view, incident_lines, incident_view, node_list, node_view, status_view
 from remediator.api.service import (
     WAIT_MAX_S,
     Refusal,
@@ -29,7 +29,7 @@ from remediator.api.service import (
 from remediator.decide.approval import awaiting, proposed
 from remediator.model.inputs import Approved
 from remediator.model.records import AuditEvent
-from remediator.model.views import MOMENT_MAX, Approval, EventList, IncidentList, StatusView
+from remediator.model.views import MOMENT_MAX, Approval, EventList, StatusView
 from remediator.store.listing import Listing
 from remediator.store.story import StoryStore
 
@@ -102,13 +102,16 @@ async def incidents(request: Request) -> Response:
     """`GET /v1/incidents?state=open`, newest first: the newest, or every one that is open."""
     service, state = service_of(request), request.query_params.get("state", "all")
     if state == "open":
-        known = service.engine.snapshot.incidents.values()
-        found = sorted(known, key=lambda each: (-each.opened_at, each.id))
+        snapshot = service.engine.snapshot
+        found = sorted(snapshot.incidents.values(), key=lambda each: (-each.opened_at, each.id))
+        injected = frozenset(name for name, finding in snapshot.findings.items() if finding.injected)
     elif state == "all":
         found = await asyncio.to_thread(service.journal.recent_incidents, INCIDENTS_LISTED)
+        named = sorted({finding for each in found if not each.injected for finding in each.findings})
+        injected = await asyncio.to_thread(Listing(service.journal.engine).injected, named)
     else:
         raise Refusal(400, f"state is {state!r}", "give open or all")
-    return reply(IncidentList(tuple(incident_view(i) for i in found)))
+    return reply(incident_lines(found, injected))
 
 
 async def incident(request: Request) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -30,6 +30,7 @@ from remediator.model.views import (
     ActionView,
     DecisionView,
     EventView,
+    IncidentList,
     IncidentView,
     Lack,
     NodeList,
@@ -122,6 +123,17 @@ def incident_view(
         ),
         actions=tuple(action_view(a) for a in actions),
         waits_for_part=_waits_for_part(incident),
+        partly_injected=not incident.injected and any(finding.injected for finding in findings),
+    )
+
+
+def incident_lines(incidents: Sequence[Incident], injected: Container[str]) -> IncidentList:
+    """Many incidents, without what belongs to them. `injected` are the ids of findings that are test faults."""
+    return IncidentList(
+        tuple(
+            replace(incident_view(i), partly_injected=not i.injected and any(f in injected for f in i.findings))
+            for i in incidents
+        )
     )
 
 

@@ -159,7 +159,9 @@ class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One incident. In listings `findings`, `decisions`, `actions` and `proposed` are left empty.
 
-    `waits_for_part`: its node is out until people have replaced the part. `proposed` are the steps that a person, the mode or a guard keeps from being done: stages in turn, the steps of one side by side.
+    `proposed` are the steps that a person, the mode or a guard keeps from being done: stages in turn, the steps of one side by side.
+    `injected`: it is a drill; `partly_injected`: it is none, and some of its findings are test faults. `waits_for_part`: its node
+    is out until people have replaced the part.
     """
 
     id: str
@@ -180,6 +182,7 @@ class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
     actions: tuple[ActionView, ...] = ()
     proposed: tuple[tuple[str, ...], ...] = ()
     waits_for_part: bool = False
+    partly_injected: bool = False
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):

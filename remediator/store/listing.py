@@ -36,6 +36,16 @@ class Listing:
             body = db.execute(select(table.c.body).where(table.c.id == name)).scalar()
         return None if body is None else msgspec.json.decode(body, type=Action)
 
+    def injected(self, findings: Sequence[str]) -> frozenset[str]:
+        """Those of these findings, by their ids, that are test faults."""
+        table, found = schema.findings, set[str]()
+        with self._engine.connect() as db:
+            for start in range(0, len(findings), IDS_AT_ONCE):
+                some = findings[start : start + IDS_AT_ONCE]
+                query = select(table.c.id).where(table.c.id.in_(some), table.c.injected.is_(True))
+                found.update(db.execute(query).scalars())
+        return frozenset(found)
+
     def events_of(self, node: str, limit: int) -> list[tuple[int, AuditEvent]]:
         """The newest lines of the audit log about a node with their numbers, newest first."""
         table = schema.audit

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from healthctl.incident_page import title
+from remediator.api.render import incident_lines
 from remediator.model.plan import Mode
 from remediator.model.records import Answer, Incident, IncidentState
 from remediator.state import BREAKER
@@ -69,3 +71,39 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
 def test_a_test_fault_among_real_ones_is_marked(mixed: Inside, path: str) -> None:
     text = text_of(Browser(mixed).log_in("vic"), path.replace("{incident}", incident_of(mixed)))
     assert "partly injected" in text
+
+
+def test_an_incident_that_is_over_is_marked_too(tmp_path: Path) -> None:
+    centre = Inside(tmp_path, Mode.RECOMMEND)
+    try:
+        real = finding("n1")
+        test_fault = replace(finding("n1", code="uncorrected", severity=Severity.FATAL), injected=True)
+        report(centre, "n1", findings=(real, test_fault), health=Health.UNHEALTHY)
+        report(centre, "n2", findings=(finding("n2"),), health=Health.UNHEALTHY)
+        until(lambda: len(known_now(centre)) == 2, "both incidents are decided")
+        for name in list(known_now(centre)):
+            answer = centre.call("POST", f"/v1/incidents/{name}/resolve", "ann", {"text": "done"})
+            assert answer.status == 204, answer.body
+        listed = centre.call("GET", "/v1/incidents", "vic").json()["incidents"]
+        assert {i["node"]: (i["state"], i.get("partly_injected", False)) for i in listed} == {
+            "n1": ("closed", True),
+            "n2": ("closed", False),
+        }
+        assert text_of(Browser(centre).log_in("vic"), "/incidents?state=closed").count("partly injected") == 1
+    finally:
+        centre.close()
+
+
+def known_now(centre: Inside) -> list[str]:
+    return [i.id for i in centre.service.engine.snapshot.incidents.values() if i.answer]
+
+
+def test_a_list_marks_what_has_one_test_fault_among_its_findings() -> None:
+    drill_whole = incident("whole", "real", "fake", injected=True)
+    listed = incident_lines([incident("part", "real", "fake"), incident("none", "real"), drill_whole], {"fake"})
+    assert [(i.id, i.injected, i.partly_injected) for i in listed.incidents] == [
+        ("part", False, True),
+        ("none", False, False),
+        ("whole", True, False),
+    ]
+    assert [title(i) for i in listed.incidents] == ["[partly injected] t", "t", "[injected] t"]
