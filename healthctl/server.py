@@ -190,6 +190,6 @@ def _read_token(path: Path) -> str:
     except UnicodeDecodeError:
         token = ""
     if not token or not token.isprintable() or " " in token:
-        todo = "'remediator token issue --operator NAME' prints one"
+        todo = "'healthctl token issue --operator NAME' prints one, to an admin"
         raise Failure(f"{path}: holds no token (one line of printable ASCII); {todo}")
     return token

@@ -68,7 +68,9 @@ class RemediatorConfig(_Section, frozen=True):
         if self.url and not self.url.startswith(("http://", "https://")):
             raise ValueError(f"url: {self.url!r} must begin with http:// or https://")
         if self.url and self.token_file is None:
-            raise ValueError("token_file: needed with url; make one with 'remediator token issue --node NAME'")
+            raise ValueError(
+                "token_file: needed with url; 'healthctl enroll' gets one, or an admin makes it: 'healthctl token issue --node NAME'"
+            )
         if (self.certificate is None) != (self.certificate_key is None):
             raise ValueError("certificate and certificate_key belong together")
 

@@ -48,7 +48,7 @@ def centre(config: Config) -> Iterator[Advice]:
 def _token(config: Config) -> Advice:
     path = config.remediator.token_file
     why = "the centre believes a node's report by its token"
-    todo = f"healthctl enroll, with a join secret; or remediator token issue --node {config.node}"
+    todo = f"'healthctl enroll', with a join secret; or an admin's 'healthctl token issue --node {config.node}'"
     if path is None:
         return bad("token", "none configured", why, todo)
     try:

@@ -127,7 +127,7 @@ async def _identify(request: Request) -> tuple[Identity, str]:
     token = token.strip()
     if scheme.lower() != "bearer" or not token:
         slow_down_strangers(request)
-        todo = "send 'Authorization: Bearer TOKEN'; a token comes from 'remediator token issue'"
+        todo = "send 'Authorization: Bearer TOKEN'; a token comes from 'healthctl token issue'"
         raise Refusal(401, "no token was sent", todo)
     return await identity_of(request, token), token
 
@@ -148,7 +148,7 @@ async def identity_of(request: Request, token: str) -> Identity:
         raise Refusal(503, "the token cannot be looked up: the database is away", "try again later", 1) from error
     identity = tokens.identify(token)
     if identity is None:
-        todo = "issue a new one with 'remediator token issue'"
+        todo = "an admin makes a new one: 'healthctl token issue'"
         raise Refusal(401, "this token is not known, has ended, or was revoked", todo)
     return identity
 
@@ -175,11 +175,11 @@ def _too_often(words: str, wait_s: float) -> Refusal:
 def _forbidden(access: Access, identity: Identity, node: str | None) -> Refusal:
     mine = f"this token is {identity.role.value} {identity.name}'s"
     if access is Access.NODE:
-        todo = f"issue one with 'remediator token issue --node {node}'"
+        todo = f"'healthctl enroll' on that node gets one, or 'healthctl token issue --node {node}'"
         return Refusal(403, f"{mine} and cannot speak for node {node}", todo)
     if access is Access.JOIN:
-        return Refusal(403, f"{mine} and is no join secret", "make one with 'remediator token issue --join PATTERN'")
-    todo = f"issue one with 'remediator token issue --{access.value} NAME'"
+        return Refusal(403, f"{mine} and is no join secret", "make one with 'healthctl token join PATTERN'")
+    todo = f"an admin makes one: 'healthctl token issue --{access.value} NAME'"
     return Refusal(403, f"{mine}; {access.value} is needed here", todo)
 
 

@@ -60,7 +60,7 @@ async def uncordon(request: Request) -> Response:
     service, node = service_of(request), request.path_params["node"]
     running = at_work(service.engine.snapshot, node, service.clock.wall())
     if running and not wish.force:
-        todo = 'wait for the end (its page says it), or send "force": true to let work come all the same'
+        todo = "wait for the end (its page says it), or let work come all the same: --force, or the tick on the page"
         raise Refusal(409, "; ".join(running), todo)
     return await _by_hand(request, HandWord.UNCORDON, wish.text)
 
