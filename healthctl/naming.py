@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from typing import TypeVar
@@ -27,7 +26,9 @@ def near(name: str, known: Iterable[str]) -> str:
     >>> near("gpu-1", ["gpu-10", "cpu-7"])
     '; did you mean gpu-10?'
     """
-    found = difflib.get_close_matches(name, list(known), NEAR_MAX, 0.7)
+    from difflib import get_close_matches  # for who mistypes only
+
+    found = get_close_matches(name, list(known), NEAR_MAX, 0.7)
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 

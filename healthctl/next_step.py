@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from healthctl.incident_page import proposal
 from healthctl.output import Cell, Tone, Value, moment
-from remediator.model.records import Answer, IncidentState
+from remediator.model.records import BREAKER, Answer, IncidentState
 from remediator.model.views import IncidentView, NodeView
-from remediator.state import BREAKER
 from vocabulary.identity import NODE_NAME
 
 _LEFT = {Answer.OBSERVE.value, Answer.RECOMMEND.value}

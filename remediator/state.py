@@ -22,6 +22,7 @@ from remediator.model.occurrence import Occurrence
 from remediator.model.places import Places, merged
 from remediator.model.plan import Verb
 from remediator.model.records import (
+    BREAKER,
     Action,
     ActionState,
     Answer,
@@ -34,6 +35,7 @@ from remediator.model.records import (
     NodeRecord,
 )
 from remediator.model.rules import NodeState
+from remediator.model.settled import Settled
 from remediator.model.standing import Standing
 from remediator.recent import CAUSE_OVER, DEED_DONE, DEED_FAILED, RESET, SUSPECTED, Streak, Suspects
 from remediator.unheard import Unheard
@@ -43,7 +45,6 @@ RETURNED = "node/returned"  # we brought it back; it is on probation
 REPAIRED = "node/repaired"  # people gave it back that had it for replacement
 ISOLATION = "node/isolated"  # in history: a node was taken out of service that was in it
 EJECT = "node/ejected"  # in history: its jobs were told to go on without a node
-BREAKER = "cluster:breaker"  # what the incident is about that is open as long as the breaker is
 EARLIER = ""  # the source of what earlier terms were told of places: every other counts more, the file's word ends it
 CONTEXT_S = 300.0  # what was seen so lately belongs to the present
 SHOWN_S = 86400.0  # for how long a decision stays with people that rests on what nothing asserts (info)
@@ -63,7 +64,7 @@ class Changes:
     actions: dict[str, Action] = dataclasses.field(default_factory=dict)
     occurrences: list[Occurrence] = dataclasses.field(default_factory=list)
     audit: list[AuditEvent] = dataclasses.field(default_factory=list)
-    settled: dict[str, str] = dataclasses.field(default_factory=dict)  # finding → who dealt with it, empty: nobody
+    settled: dict[str, Settled | None] = dataclasses.field(default_factory=dict)  # by finding; None: nobody did
     standing: dict[str, Standing | None] = dataclasses.field(default_factory=dict)  # None: no longer
 
     def __bool__(self) -> bool:
@@ -78,9 +79,7 @@ class ClusterState:
     findings: dict[str, Finding] = dataclasses.field(default_factory=dict)
     incidents: dict[str, Incident] = dataclasses.field(default_factory=dict)
     actions: dict[str, Action] = dataclasses.field(default_factory=dict)
-    settled: dict[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # finding → the closed incident that dealt with it
+    settled: dict[str, Settled] = dataclasses.field(default_factory=dict)  # finding → who dealt with it
     isolated_at: list[float] = dataclasses.field(default_factory=list)
     holds: dict[str, NodeHold] = dataclasses.field(default_factory=dict)
     standing: dict[str, Standing] = dataclasses.field(default_factory=dict)
@@ -107,7 +106,7 @@ class ClusterState:
         incidents: Iterable[Incident],
         actions: Iterable[Action],
         occurrences: Iterable[Occurrence],
-        settled: Iterable[tuple[str, str]] = (),
+        settled: Iterable[tuple[str, Settled]] = (),
         standing: Iterable[tuple[str, Standing]] = (),
     ) -> ClusterState:
         """The state that these rows describe; nothing of it counts as changed."""
@@ -132,7 +131,7 @@ class ClusterState:
         """Everything changed since the last call."""
         changes, self.changes = self.changes, Changes()
         touched = (*changes.findings, *changes.settled)
-        changes.settled = {finding: self.settled.get(finding, "") for finding in touched}
+        changes.settled = {finding: self.settled.get(finding) for finding in touched}
         return changes
 
     def put_node(self, node: NodeRecord) -> None:
@@ -183,8 +182,19 @@ class ClusterState:
 
     def unsettle(self, finding_id: str) -> None:
         """Nobody has dealt with this finding any more: as long as it is asserted, it has an incident again."""
-        if self.settled.pop(finding_id, ""):
-            self.changes.settled[finding_id] = ""
+        if self.settled.pop(finding_id, None) is not None:
+            self.changes.settled[finding_id] = None
+
+    def settle(self, finding_id: str, by: Settled) -> None:
+        """This is who dealt with a finding, as it is."""
+        self.settled[finding_id] = self.changes.settled[finding_id] = by
+
+    def settle_anew(self, node: str, said: str, now: float) -> None:
+        """A person speaks of a node: their word counts for all of it that was settled before, from now on."""
+        for finding in self.findings_on(node):
+            by = self.settled.get(finding.id)
+            if by is not None:
+                self.settle(finding.id, replace(by, said=said, at=now))
 
     def put_incident(self, incident: Incident) -> None:
         """Store an incident; a closed one leaves the state, and its findings are settled."""
@@ -193,7 +203,7 @@ class ClusterState:
         self.changes.incidents[incident.id] = incident
         if incident.state is not IncidentState.CLOSED:
             if incident.id not in self.incidents:  # new, or open again
-                self.changes.settled |= dict.fromkeys(incident.findings, "")
+                self.changes.settled |= dict.fromkeys(incident.findings)
             self.incidents[incident.id] = incident
             self._incident_on[incident.node] = incident.id
             if incident.wide:
@@ -204,9 +214,9 @@ class ClusterState:
             self._index_wide(incident.id, ())
             self._wide.pop(incident.id, None)
         self._incident_on.pop(incident.node, None)
-        settled = dict.fromkeys(incident.findings, incident.id)
-        self.settled |= settled
-        self.changes.settled |= settled
+        by = Settled(incident.id, incident.ended_by, 0.0)
+        for finding_id in incident.findings:
+            self.settle(finding_id, by)
         for action_id in self._actions_of.pop(incident.id, ()):
             del self.actions[action_id]
         if incident.node == BREAKER:  # however a person closed it

@@ -20,11 +20,11 @@ from remediator.api.service import Refusal, Service, number, reply, service_of
 from remediator.decide.approval import awaiting, proposed
 from remediator.decide.figures import limits
 from remediator.index import is_in_cluster
+from remediator.model.records import BREAKER
 from remediator.model.views import EventList
 from remediator.model.views_jobs import GpuList, JobList
 from remediator.model.views_watch import LemonList, StragglerList
 from remediator.model.views_work import ActionList, AwaitingList, AwaitingView, BreakerView
-from remediator.state import BREAKER
 from remediator.store.listing import Listing
 from vocabulary.wire import encode
 

@@ -16,8 +16,8 @@ from remediator.decide.budget import level_max
 from remediator.decide.returns import WINDOWS, refailed
 from remediator.engine import Snapshot
 from remediator.index import is_in_cluster
+from remediator.model.records import BREAKER
 from remediator.model.rules import NodeState
-from remediator.state import BREAKER
 from remediator.telemetry import Telemetry
 
 LEADING = "1 while this replica leads and may act, 0 while it stands by or the lead is in doubt."

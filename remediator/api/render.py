@@ -17,6 +17,7 @@ from remediator.index import is_in_cluster
 from remediator.model.hold import NodeHold
 from remediator.model.plan import Mode, StepRun, StepState, Verb
 from remediator.model.records import (
+    BREAKER,
     FOR_REPLACEMENT,
     Action,
     Answer,
@@ -41,7 +42,6 @@ from remediator.model.views import (
 )
 from remediator.roster import Entry, Roster
 from remediator.standing import in_force, mode_said
-from remediator.state import BREAKER
 from vocabulary.finding import Finding
 from vocabulary.health import Health
 from vocabulary.wire import Versions

@@ -9,8 +9,9 @@ from math import ceil
 
 from remediator.decide.budget import Budget
 from remediator.decide.wide import hold_back, open_wide
+from remediator.model.records import BREAKER
 from remediator.model.rules import NodeState
-from remediator.state import BREAKER, ClusterState
+from remediator.state import ClusterState
 
 RULE = "breaker"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from remediator.decide.guards import Guarded
 from remediator.decide.wide import SLOW_CAUSE
-from remediator.model.records import NodeRecord
-from remediator.state import BREAKER, ClusterState
+from remediator.model.records import BREAKER, NodeRecord
+from remediator.state import ClusterState
 
 
 def stops(state: ClusterState, node: NodeRecord) -> tuple[Guarded, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from remediator.decide.plan import close
 from remediator.decide.wide import CAUSE, SLOW_CAUSE
 from remediator.model.inputs import BreakerReset
-from remediator.model.records import AuditEvent
-from remediator.state import BREAKER, ClusterState
+from remediator.model.records import BREAKER, AuditEvent
+from remediator.state import ClusterState
 
 QUIET_S = 3600.0  # a slow cause may still go on although all that it met so far were repaired
 

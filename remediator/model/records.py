@@ -18,6 +18,7 @@ from vocabulary.order import Order
 
 Facts = dict[str, str | int | float | bool]
 FOR_REPLACEMENT = "waits for replacement"  # the outcome of a plan whose node is out until people have put the part in
+BREAKER = "cluster:breaker"  # what the incident is about that is open as long as the breaker is
 OURSELVES = "remediator"  # who acted, in the audit log, where nobody else did
 
 
@@ -104,6 +105,8 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     plan: tuple[tuple[StepRun, ...], ...] = ()
     closed_at: float | None = None
     outcome: str = ""
+    ended_by: str = ""  # whose word closed it (`ann resolved it`); empty: nobody's
+    again: str = ""  # after whose word its fault came again, and how long
     injected: bool = False
     suspected: bool = False  # a rule has asked to take its node out
     wide: bool = False  # about what `members` share; `node` says what that is, rack:r12

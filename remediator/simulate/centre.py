@@ -23,12 +23,12 @@ from remediator.model.inputs import (
     PlacementChanged,
     Tick,
 )
-from remediator.model.records import Action, Incident, IncidentState, JobRef
+from remediator.model.records import BREAKER, Action, Incident, IncidentState, JobRef
 from remediator.pipeline import handle
 from remediator.simulate.causes import Cause
 from remediator.simulate.fleet import Node
 from remediator.simulate.world import HOUR_S, World
-from remediator.state import BREAKER, ClusterState
+from remediator.state import ClusterState
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.order import TRAINER_ORDERS, OrderKind, OrderState, OrderUpdate
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from remediator.model.records import Answer, Incident, IncidentState
-from remediator.state import BREAKER
+from remediator.model.records import BREAKER, Answer, Incident, IncidentState
 from vocabulary.finding import Finding, Severity
 
 _FIRST = {IncidentState.WAITING: 0, IncidentState.ACTING: 1, IncidentState.OPEN: 2}

@@ -11,8 +11,8 @@ from remediator.decide.budget import Budget, of_level_only
 from remediator.model.hold import Outcome, Owner, Result
 from remediator.model.inputs import ActionEnded, BreakerReset, TopologyObserved
 from remediator.model.places import Places
-from remediator.model.records import Answer, IncidentState
-from remediator.state import BREAKER, ClusterState
+from remediator.model.records import BREAKER, Answer, IncidentState
+from remediator.state import ClusterState
 from tests.timelines.story import Story, settings
 from vocabulary.finding import Severity
 from vocabulary.order import OrderState

@@ -8,7 +8,7 @@ from remediator.decide.budget import Budget
 from remediator.model.hold import Owner
 from remediator.model.inputs import SilenceObserved, TopologyObserved
 from remediator.model.places import Places
-from remediator.state import BREAKER
+from remediator.model.records import BREAKER
 from tests.timelines.story import Story, settings
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind

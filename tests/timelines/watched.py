@@ -24,9 +24,9 @@ from remediator.model.inputs import (
     TopologyObserved,
 )
 from remediator.model.places import Places
-from remediator.model.records import Action, ActionState, Answer, IncidentState
+from remediator.model.records import BREAKER, Action, ActionState, Answer, IncidentState
 from remediator.model.rules import NodeState
-from remediator.state import BREAKER, ISOLATION
+from remediator.state import ISOLATION
 from tests.timelines.story import Story
 from vocabulary.finding import Severity
 from vocabulary.order import OrderState

@@ -21,9 +21,8 @@ from remediator.engine import Engine, Snapshot
 from remediator.lookout import PATIENCE_S, PLACES_S, Lookout
 from remediator.model.inputs import FindingsReported, SilenceObserved, Tick, TopologyObserved
 from remediator.model.places import Places
-from remediator.model.records import NodeRecord
+from remediator.model.records import BREAKER, NodeRecord
 from remediator.roster import Roster
-from remediator.state import BREAKER
 from remediator.store.journal import Journal
 from tests.timelines.story import settings
 from vocabulary.clock import ManualClock, SystemClock

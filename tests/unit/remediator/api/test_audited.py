@@ -16,8 +16,8 @@ from remediator.api.endpoint import Endpoint
 from remediator.api.routes import ENDPOINTS
 from remediator.decide.wide import open_wide
 from remediator.model.plan import Mode
-from remediator.model.records import Action, Incident, IncidentState, NodeRecord
-from remediator.state import BREAKER, ClusterState
+from remediator.model.records import BREAKER, Action, Incident, IncidentState, NodeRecord
+from remediator.state import ClusterState
 from remediator.store.journal import Journal
 from tests.unit.remediator.api.inside import Inside
 from tests.unit.remediator.api.test_access import finding, report

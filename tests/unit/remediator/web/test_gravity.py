@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from healthctl.incident_page import title
 from remediator.api.render import incident_lines
 from remediator.model.plan import Mode
-from remediator.model.records import Answer, Incident, IncidentState
-from remediator.state import BREAKER
+from remediator.model.records import BREAKER, Answer, Incident, IncidentState
 from remediator.web.gravity import drill, gravest_first, worst
 from tests.unit.remediator.api.inside import Inside
 from tests.unit.remediator.web.browsing import Browser
