@@ -83,13 +83,13 @@ class SlurmWorld:
         job = self.cluster.command(
             "sbatch", "--parsable", f"--nodelist={node}", "--output=/dev/null", "--wrap=sleep 600"
         )
-        wait_for(lambda: self.cluster.node_states().get(node, "").startswith("alloc"), 30, f"work on {node}")
+        wait_for(lambda: self.cluster.node_states().get(node, "").startswith("alloc"), 90, f"work on {node}")
         return job.strip()
 
     def end_work(self) -> None:
         self.cluster.command("scancel", "--user=root", "--signal=KILL", "--full")
         self.cluster.command("scancel", "--user=root")
-        wait_for(lambda: not self.cluster.command("squeue", "-h").strip(), 30, "the queue to empty")
+        wait_for(lambda: not self.cluster.command("squeue", "-h").strip(), 90, "the queue to empty")
 
     def go_dark(self) -> None:
         self.cluster.stop_controller()
@@ -143,7 +143,7 @@ class KubernetesWorld:
 
     def start_work(self, node: str) -> str:
         self.cluster.pod(node, maker=self.cluster.made("jobs", "train"))
-        wait_for(lambda: self.scheduler.observe([node])[node].jobs != (), 30, f"work on {node}")
+        wait_for(lambda: self.scheduler.observe([node])[node].jobs != (), 90, f"work on {node}")
         return "Job/research/train"
 
     def end_work(self) -> None:
@@ -152,11 +152,11 @@ class KubernetesWorld:
 
     def go_dark(self) -> None:
         self.cluster.server.dark.set()
-        wait_for(lambda: self._answers() == {None}, 30, "the watches to be stale")
+        wait_for(lambda: self._answers() == {None}, 90, "the watches to be stale")
 
     def come_back(self) -> None:
         self.cluster.server.dark.clear()
-        wait_for(lambda: None not in self._answers(), 30, "the watches to be current")
+        wait_for(lambda: None not in self._answers(), 90, "the watches to be current")
 
     def _answers(self) -> set[bool | None]:
         return {hold.schedulable for hold in self.scheduler.observe(NODES).values()}
@@ -182,7 +182,7 @@ def see(world: World, node: str = "node1") -> NodeHold:
 
 
 def see_when(world: World, ready: Callable[[NodeHold], bool], what: str, node: str = "node1") -> NodeHold:
-    wait_for(lambda: ready(see(world, node)), 30, what)
+    wait_for(lambda: ready(see(world, node)), 90, what)
     return see(world, node)
 
 

@@ -55,7 +55,7 @@ def restd(slurm_cluster: SlurmCluster) -> Iterator[str]:
         nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
         process = subprocess.Popen(argv, env=slurm_cluster.env, stdout=log, stderr=log, **nobody)
     try:
-        wait_for(lambda: socket.exists() or process.poll() is not None, 30, "slurmrestd")
+        wait_for(lambda: socket.exists() or process.poll() is not None, 90, "slurmrestd")
         assert process.poll() is None, f"slurmrestd ended; see {slurm_cluster.directory / 'log'}"
         yield f"unix:{socket}"
     finally:
@@ -107,10 +107,10 @@ def test_a_job_is_requeued_and_does_not_come_back_to_the_node(world: SlurmWorld)
     scheduler = asking(world, requeue_after_s=0.001)
     assert scheduler.observe(NODES)["node1"].evictable is False  # it is not held by us
     assert scheduler.cordon("node1", OURS).result is Result.DONE
-    wait_for(lambda: scheduler.observe(NODES)["node1"].evictable, 30, "our drain to be old enough")
+    wait_for(lambda: scheduler.observe(NODES)["node1"].evictable, 90, "our drain to be old enough")
     outcome = scheduler.evict("node1")
     assert (outcome.result, outcome.detail) == (Result.DONE, f"requeued from node1: {job}")
-    wait_for(lambda: scheduler.observe(NODES)["node1"].drained, 30, "node1 to be empty")
+    wait_for(lambda: scheduler.observe(NODES)["node1"].drained, 90, "node1 to be empty")
     shown = world.cluster.command("scontrol", "show", "job", job, "--oneliner")
     assert "Restarts=1" in shown
     assert "ExcNodeList=node1 " in shown
@@ -122,7 +122,7 @@ def test_what_is_no_batch_job_stays_and_is_named(world: SlurmWorld) -> None:
         "sbatch", "--parsable", "--no-requeue", "--nodelist=node1", "--output=/dev/null", "--wrap=sleep 600"
     ).strip()
     scheduler = asking(world, requeue_after_s=0.001)
-    wait_for(lambda: scheduler.observe(NODES)["node1"].jobs == (job,), 30, "work on node1")
+    wait_for(lambda: scheduler.observe(NODES)["node1"].jobs == (job,), 90, "work on node1")
     scheduler.cordon("node1", OURS)
     outcome = scheduler.evict("node1")
     assert outcome.result is Result.FAILED
@@ -192,7 +192,7 @@ def test_a_slurmctld_that_hangs_costs_the_deadline_and_drains_nothing(world: Slu
         assert outcome.result is Result.FAILED
         assert time.monotonic() - begun < 30.0
         left = set(threading.enumerate()) - threads
-        wait_for(lambda: not any(thread.is_alive() for thread in left), 30, "its threads to end")
+        wait_for(lambda: not any(thread.is_alive() for thread in left), 90, "its threads to end")
     finally:
         os.kill(pid, signal.SIGCONT)
     wait_for(lambda: scheduler.observe(NODES)["node1"].schedulable, 60, "an answer")

@@ -14,7 +14,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 T = TypeVar("T")
 
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 MISSING = [program for program in ("chromium", "chromedriver") if shutil.which(program) is None]
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900")

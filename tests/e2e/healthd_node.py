@@ -113,7 +113,7 @@ class Node:
 
     def get(self, path: str) -> Any:
         """Ask over the UNIX socket."""
-        connection = http.client.HTTPConnection("localhost", timeout=10)
+        connection = http.client.HTTPConnection("localhost", timeout=30)
         try:
             connection.sock = socket.socket(socket.AF_UNIX)
             connection.sock.connect(str(self.socket))

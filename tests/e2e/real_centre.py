@@ -12,7 +12,7 @@ from typing import Any
 
 import requests
 
-START_DEADLINE_S = 30.0
+START_DEADLINE_S = 90.0
 
 
 class Centre:
@@ -53,8 +53,8 @@ class Centre:
     def end(self, how: signal.Signals) -> None:
         assert self.process is not None
         self.process.send_signal(how)
-        self.process.wait(20)
+        self.process.wait(START_DEADLINE_S)
 
     def call(self, method: str, path: str, who: str, **more: Any) -> requests.Response:
         headers = {"Authorization": f"Bearer {self.tokens.get(who, who)}"}
-        return requests.request(method, self.url + path, headers=headers, timeout=20, **more)
+        return requests.request(method, self.url + path, headers=headers, timeout=60, **more)

@@ -53,7 +53,7 @@ def healthctl(centre: Centre, *arguments: str) -> subprocess.CompletedProcess[st
 
 
 def until(question: Callable[[], bool], words: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not question():
         assert time.monotonic() < deadline, words
         time.sleep(0.05)

@@ -102,7 +102,7 @@ def report(centre: Centre, node: str, seq: int, summary: str = "") -> None:
 
 
 def incident_of(centre: Centre) -> str:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         found = centre.call("GET", "/v1/awaiting", "ann").json()["awaiting"]
         if found:

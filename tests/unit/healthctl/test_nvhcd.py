@@ -72,7 +72,7 @@ def ask(socket: Path) -> bytes:
     """As a launcher does, but without its generated classes."""
     with grpc.insecure_channel(f"unix:{socket}") as channel:
         call = channel.unary_unary(f"/{SERVICE}/{METHOD}", request_serializer=None, response_deserializer=None)
-        answer: bytes = call(b"\x0a\x06--fast", timeout=30, wait_for_ready=True)
+        answer: bytes = call(b"\x0a\x06--fast", timeout=90, wait_for_ready=True)
         return answer
 
 

@@ -19,7 +19,7 @@ from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
 from vocabulary.wire import decode
 
 NOW = 1_700_000_000.0
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 
 
 def order(**more: object) -> Order:

@@ -53,7 +53,7 @@ class SlowScheduler:
         self.at_once += 1
         self.at_once_max = max(self.at_once_max, self.at_once)
         self.asked.append((verb, node))
-        self.gate.wait(10)
+        self.gate.wait(60)
         self.at_once -= 1
         return Outcome(Result.DONE)
 
@@ -87,7 +87,7 @@ def action(name: str, verb: str, deadline_s: float = 60.0) -> Action:
 
 
 def until(question: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not question():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -47,14 +47,14 @@ def gone(pid: int) -> bool:
 
 
 def read_pid(path: Path) -> int:
-    wait_for(lambda: path.exists() and bool(path.read_text()), 20, str(path))
+    wait_for(lambda: path.exists() and bool(path.read_text()), 90, str(path))
     return int(path.read_text())
 
 
 def test_a_killed_program_is_started_again(programs: Programs) -> None:
     first = programs.start("sleeper", ["/bin/sleep", "600"], env={}, restart=True)
     assert programs.kill("sleeper")
-    wait_for(lambda: programs.starts("sleeper") == 2 and programs.pid("sleeper") is not None, 20, "the restart")
+    wait_for(lambda: programs.starts("sleeper") == 2 and programs.pid("sleeper") is not None, 90, "the restart")
     assert programs.pid("sleeper") != first
     assert gone(first)
 
@@ -62,7 +62,7 @@ def test_a_killed_program_is_started_again(programs: Programs) -> None:
 def test_a_stopped_program_stays_stopped(programs: Programs) -> None:
     programs.start("sleeper", ["/bin/sleep", "600"], env={}, restart=True)
     programs.stop("sleeper")
-    wait_for(lambda: programs.pid("sleeper") is None, 20, "the end")
+    wait_for(lambda: programs.pid("sleeper") is None, 90, "the end")
     assert not programs.kill("sleeper")
     with pytest.raises(ProgramError, match="sleeper ended: nothing in the log"):
         programs.require_running("sleeper")
@@ -88,4 +88,4 @@ def test_nothing_outlives_an_owner_that_is_killed(tmp_path: Path) -> None:
         assert owner.stdout.readline() == b"up\n"
         daemon = read_pid(tmp_path / "pid")
         owner.kill()
-    wait_for(lambda: gone(daemon), 30, "the daemon to be ended")
+    wait_for(lambda: gone(daemon), 90, "the daemon to be ended")

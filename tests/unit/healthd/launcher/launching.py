@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 LEAVES = f"{sys.executable} {Path(__file__).with_name('leaving_rank.py')}"
 QUICK = ("--backoff-seconds", "0.01", "--gate", "off")
 

@@ -29,7 +29,7 @@ POD = {
     "HEALTHD_JOB": "uid",
     "HEALTHD_NODE": "gpu-17",
 }
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 
 
 def documents(name: str) -> dict[str, Any]:

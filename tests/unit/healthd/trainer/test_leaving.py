@@ -12,7 +12,7 @@ import pytest
 
 from healthd.trainer.pages import prepare_directory, read_all
 
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 
 
 def end(code: str, **environ: str) -> tuple[int, str, str]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from healthd.trainer.termination import SIGNALS_VARIABLE, notice_seconds, notice_signals
 
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 TERM, USR1, USR2, XCPU = signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU
 
 

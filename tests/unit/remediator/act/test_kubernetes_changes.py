@@ -79,9 +79,9 @@ def test_our_taint_goes_when_an_operator_uncordons(cluster: Cluster) -> None:
         seen(ours)
         return [taint["key"] for taint in cluster.see("node1")["spec"]["taints"]] == ["nvidia.com/gpu"]
 
-    wait_for(clean, 30, "our taint to go")
+    wait_for(clean, 90, "our taint to go")
     assert not cluster.see("node1")["metadata"]["annotations"]
-    wait_for(lambda: condition(cluster)["status"] == "True", 30, "our condition to be good")
+    wait_for(lambda: condition(cluster)["status"] == "True", 90, "our condition to be good")
 
 
 def test_the_condition_follows_the_hold_and_spares_all_others(cluster: Cluster) -> None:
@@ -119,10 +119,10 @@ def test_a_node_born_again_under_its_name_is_free_of_the_old_ones_hold(cluster: 
     assert seen(ours).owner is Owner.US
     marks = cluster.see("node1")["metadata"]["annotations"]
     cluster.store.delete("nodes", "", "node1")
-    wait_for(lambda: seen(ours).schedulable is None, 30, "the node to be gone")
+    wait_for(lambda: seen(ours).schedulable is None, 90, "the node to be gone")
     cluster.node("node1", annotations=marks)  # restored from a copy, marks and all
     assert ours.resume("node1").result is Result.ALREADY
-    wait_for(lambda: seen(ours).schedulable is True, 30, "the node to be back")
+    wait_for(lambda: seen(ours).schedulable is True, 90, "the node to be back")
     cluster.cordon("node1")
     assert ours.resume("node1").result is Result.REFUSED
 
@@ -145,7 +145,7 @@ def test_a_node_that_goes_for_good_is_unknown_and_no_operators(cluster: Cluster)
     answer = ours.resume("node1")
     assert answer.result is Result.UNKNOWN
     assert "knows no node node1" in answer.detail
-    wait_for(lambda: not seen(ours).known, 30, "the watch to say the same")
+    wait_for(lambda: not seen(ours).known, 90, "the watch to say the same")
 
 
 def test_nodes_outside_the_selector_are_not_ours(cluster: Cluster) -> None:

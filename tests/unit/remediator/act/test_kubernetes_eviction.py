@@ -52,11 +52,11 @@ def test_work_is_asked_to_leave_with_time_to_save_and_nothing_else_is(cluster: C
     assert ending(cluster) == {"short": 120, "long": 900}
     assert ours.evict("node1").result is Result.DONE  # again, as after a crash in between: nobody is asked twice
     assert len([what for _, what, _ in cluster.server.bodies if what.endswith("/eviction")]) == 2
-    wait_for(lambda: len(seen(ours).jobs) == 2, 30, "the pods to be seen")
+    wait_for(lambda: len(seen(ours).jobs) == 2, 90, "the pods to be seen")
     assert seen(ours).drained is False
     for name in ("short", "long"):
         cluster.store.delete("pods", "research", name)
-    wait_for(lambda: seen(ours).drained, 30, "node1 to be drained")
+    wait_for(lambda: seen(ours).drained, 90, "node1 to be drained")
     assert ours.evict("node1").result is Result.ALREADY
 
 
@@ -135,10 +135,10 @@ def test_work_is_evictable_only_where_the_site_says_so_and_after_its_time(cluste
     patient = cluster.scheduler(clock)
     quick = cluster.scheduler(clock, evict_after_s=600.0)
     for found in (patient, quick):
-        wait_for(lambda found=found: seen(found).jobs != (), 30, "the pod to be seen")  # type: ignore[misc]  # a bound default
+        wait_for(lambda found=found: seen(found).jobs != (), 90, "the pod to be seen")  # type: ignore[misc]  # a bound default
     assert seen(quick).evictable is False
     patient.cordon("node1", OURS)
-    wait_for(lambda: seen(quick).owner is Owner.US, 30, "the hold to be seen")
+    wait_for(lambda: seen(quick).owner is Owner.US, 90, "the hold to be seen")
     assert seen(quick).evictable is False
     clock.advance(601)
     assert (seen(quick).evictable, seen(patient).evictable) == (True, False)

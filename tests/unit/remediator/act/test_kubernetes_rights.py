@@ -35,14 +35,14 @@ def test_the_role_allows_exactly_what_is_used(tmp_path: Path) -> None:
         jobset = cluster.made("jobsets", "s")
         cluster.pod("node1", maker=cluster.made("jobs", "s-node-0", jobset))
         ours = cluster.scheduler()
-        wait_for(lambda: ours.observe(["node1"])["node1"].jobs == ("JobSet/research/s",), 30, "the job")
+        wait_for(lambda: ours.observe(["node1"])["node1"].jobs == ("JobSet/research/s",), 90, "the job")
         outcomes = [ours.cordon("node1", OURS), ours.evict("node1"), ours.resume("node1")]
         assert {outcome.result for outcome in outcomes} == {Result.DONE}
 
         def used() -> set[Any]:
             return {asked for token, asked in cluster.server.asked if token == "centre"}
 
-        wait_for(lambda: used() >= granted(our_rules()), 30, "every right to be used")
+        wait_for(lambda: used() >= granted(our_rules()), 90, "every right to be used")
         assert used() == granted(our_rules())
 
 

@@ -44,7 +44,7 @@ def deafen(cluster: Cluster, cache: Cache[Any]) -> None:
     """A watch that hears nothing more, though it looks well."""
     cache.close()
     cluster.server.drops += 1
-    wait_for(lambda: not cache._thread.is_alive(), 30, "the watch to end")
+    wait_for(lambda: not cache._thread.is_alive(), 90, "the watch to end")
     cache._connected, cache._heard_at = True, sys.maxsize
 
 
@@ -53,19 +53,19 @@ def times(cluster: Cluster, verb: str, resource: str = "nodes") -> int:
 
 
 def test_a_watch_that_is_dropped_goes_on_where_it_was(cluster: Cluster) -> None:
-    ours = watching(cluster, stale_after_s=30.0)  # a busy machine must not make it list anew
-    wait_for(lambda: times(cluster, "watch") == 1, 30, "the first watch")
+    ours = watching(cluster, stale_after_s=600.0)  # a busy machine must not make it list anew
+    wait_for(lambda: times(cluster, "watch") == 1, 90, "the first watch")
     cluster.server.drops += 1
-    wait_for(lambda: times(cluster, "watch") == 2, 30, "the second watch")
+    wait_for(lambda: times(cluster, "watch") == 2, 90, "the second watch")
     cluster.cordon("node1", "mine")
-    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 30, "the cordon to be seen")
+    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 90, "the cordon to be seen")
     assert times(cluster, "list") == 1
 
 
 def test_a_loss_is_told_in_the_same_words_until_it_is_over(cluster: Cluster) -> None:
     ours = watching(cluster)
     cluster.server.dark.set()
-    wait_for(lambda: bool(ours._nodes.stale()), 30, "the watch to be stale")
+    wait_for(lambda: bool(ours._nodes.stale()), 90, "the watch to be stale")
     told = seen(ours)
     ours._nodes._lost("another error with an address 0x7f00")
     assert seen(ours) == told
@@ -74,23 +74,23 @@ def test_a_loss_is_told_in_the_same_words_until_it_is_over(cluster: Cluster) -> 
 def test_a_watch_that_fell_too_far_behind_lists_anew(cluster: Cluster) -> None:
     ours = watching(cluster)
     cluster.server.dark.set()
-    wait_for(lambda: seen(ours).schedulable is None, 30, "the watch to be stale")
+    wait_for(lambda: seen(ours).schedulable is None, 90, "the watch to be stale")
     cluster.store.change("nodes", "", "node1", {"spec": {"unschedulable": True}}, "merge", "kubectl", "")
     cluster.store.delete("nodes", "", "node2")
     cluster.store.forget()
     cluster.server.dark.clear()
-    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 30, "the new list")
-    assert times(cluster, "list") == 2
+    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 90, "the new list")
+    assert times(cluster, "list") > 1
     assert "knows no node node2" in seen(ours, "node2").reason
 
 
 def test_what_went_stale_is_listed_anew_before_it_is_believed(cluster: Cluster) -> None:
     ours = watching(cluster)
     cluster.server.dark.set()
-    wait_for(lambda: not ours._nodes._connected and ours._nodes.stale() != "", 30, "the watch to be lost and stale")
+    wait_for(lambda: not ours._nodes._connected and ours._nodes.stale() != "", 90, "the watch to be lost and stale")
     assert seen(ours).schedulable is None
     cluster.server.dark.clear()
-    wait_for(lambda: seen(ours).schedulable is True, 30, "the watch to be current")
+    wait_for(lambda: seen(ours).schedulable is True, 90, "the watch to be current")
     assert times(cluster, "list") > 1
 
 
@@ -110,15 +110,15 @@ def test_a_list_that_was_read_while_we_wrote_does_not_undo_what_we_wrote() -> No
 
 
 def test_bookmarks_carry_a_quiet_watch_over_what_is_forgotten(cluster: Cluster) -> None:
-    ours = watching(cluster, stale_after_s=30.0)
+    ours = watching(cluster, stale_after_s=600.0)
     for number in range(5):
         cluster.pod("elsewhere", name=f"other{number}")
-    wait_for(lambda: ours._nodes._version == str(cluster.store.version), 30, "a bookmark")
+    wait_for(lambda: ours._nodes._version == str(cluster.store.version), 90, "a bookmark")
     cluster.store.forget()
     cluster.server.drops += 1
-    wait_for(lambda: times(cluster, "watch") == 2, 30, "the second watch")
+    wait_for(lambda: times(cluster, "watch") == 2, 90, "the second watch")
     cluster.cordon("node1", "mine")
-    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 30, "the cordon to be seen")
+    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 90, "the cordon to be seen")
     assert times(cluster, "list") == 1
 
 
@@ -127,10 +127,10 @@ def test_a_server_that_hangs_is_no_answer_and_holds_nobody_up(cluster: Cluster) 
     cluster.server.silent.set()
     failed = ours.cordon("node1", OURS)
     assert (failed.result, "cannot be asked" in failed.detail) == (Result.FAILED, True)
-    wait_for(lambda: seen(ours).schedulable is None, 30, "the watch to be stale")
+    wait_for(lambda: seen(ours).schedulable is None, 90, "the watch to be stale")
     assert "cannot be asked" in seen(ours).reason
     cluster.server.silent.clear()
-    wait_for(lambda: seen(ours).schedulable is True, 30, "the watch to be current")
+    wait_for(lambda: seen(ours).schedulable is True, 90, "the watch to be current")
 
 
 def test_a_server_that_is_busy_is_given_the_time_it_asks_for(cluster: Cluster) -> None:
@@ -147,12 +147,12 @@ def test_a_server_that_is_busy_is_given_the_time_it_asks_for(cluster: Cluster) -
 
 
 def test_a_watch_that_the_server_is_too_busy_for_is_opened_later(cluster: Cluster) -> None:
-    ours = watching(cluster, stale_after_s=30.0)
+    ours = watching(cluster, stale_after_s=600.0)
     cluster.server.busy_watches = 2
     cluster.server.drops += 1
-    wait_for(lambda: cluster.server.busy_watches == 0, 30, "two refusals")
+    wait_for(lambda: cluster.server.busy_watches == 0, 90, "two refusals")
     cluster.cordon("node1", "mine")
-    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 30, "the cordon to be seen")
+    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 90, "the cordon to be seen")
     assert times(cluster, "list") == 1
 
 
@@ -172,7 +172,7 @@ def test_calls_beyond_the_pace_are_not_made(cluster: Cluster) -> None:
 def test_a_way_in_that_is_missing_is_named(options: KubernetesOptions, says: str) -> None:
     ours = KubernetesScheduler(options)
     assert says in ours.cordon("node1", OURS).detail
-    wait_for(lambda: says in seen(ours).reason, 30, "the reason")
+    wait_for(lambda: says in seen(ours).reason, 90, "the reason")
     assert seen(ours).schedulable is None
     ours.close()
 
@@ -223,7 +223,7 @@ def test_a_thousand_nodes_are_listed_in_pages_and_kept_small(tmp_path: Path) -> 
         nodes = [f"node{number}" for number in range(1000)]
         assert {hold.schedulable for hold in ours.observe(nodes).values()} == {True}
         cluster.cordon("node999", "mine")
-        wait_for(lambda: seen(ours, "node999").owner is Owner.OPERATOR, 30, "the cordon to be seen")
+        wait_for(lambda: seen(ours, "node999").owner is Owner.OPERATOR, 90, "the cordon to be seen")
         assert times(cluster, "list") == 2  # two pages
         assert deep_size(ours._nodes._items, set()) / 1000 < min(5000, wire)
 
@@ -241,7 +241,7 @@ def test_labels_say_where_nodes_stand_under_our_keys_or_the_sites_own(cluster: C
 
 def test_where_nodes_stand_is_not_known_while_nobody_answers(cluster: Cluster) -> None:
     ours = watching(cluster, deadline_s=0.5, quiet_s=0.4)
-    wait_for(lambda: ours.places() is not None, 30, "the first list")
+    wait_for(lambda: ours.places() is not None, 90, "the first list")
     cluster.server.silent.set()
-    wait_for(lambda: ours.places() is None, 30, "the watch to be stale")
+    wait_for(lambda: ours.places() is None, 90, "the watch to be stale")
     cluster.server.silent.clear()

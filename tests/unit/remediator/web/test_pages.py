@@ -25,7 +25,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
     centre = Inside(tmp_path_factory.mktemp("centre"))
     report(centre, "n1", findings=(finding("n1", EVIL),), job=f"job/{EVIL}", health=Health.UNHEALTHY, product=EVIL)
     report(centre, "n2")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not centre.service.engine.snapshot.incidents and time.monotonic() < deadline:
         time.sleep(0.02)
     yield centre
