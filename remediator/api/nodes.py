@@ -30,7 +30,7 @@ from remediator.api.service import (
 from remediator.engine import PLACEMENT_WEIGHS
 from remediator.model.inputs import FindingsReported, InventoryChanged, OrderAnswered, PlacementChanged
 from remediator.roster import Entry
-from remediator.store.leadership import LEASE_S
+from remediator.store.lease import LEASE_S
 from vocabulary.finding import Finding
 from vocabulary.order import Order, OrderUpdate
 from vocabulary.wire import (

@@ -12,13 +12,12 @@ import threading
 import time
 from collections.abc import Callable
 
+from remediator.store.lease import Lease
 from remediator.store.locks import Lock
 
 log = logging.getLogger(__name__)
 
-LEASE_S = 2.0
 CONFIRM_S = 0.4
-NEVER = float("-inf")
 
 
 def _elapsed() -> float:
@@ -33,42 +32,36 @@ class Leadership:
         self.trouble = ""
         self.over = over  # told once, why this term has ended; the process should end with it
         self._lock = lock
-        self._epoch = 0
-        self._confirmed = NEVER
-        self._may_begin = NEVER
+        self._lease = Lease()
         self._stopping = threading.Event()
         self._watch: threading.Thread | None = None
 
     def campaign(self) -> bool:
         """Try once to become the leader. May raise what the database raises."""
-        self._confirmed = NEVER
+        self._lease = Lease()
         return self._lock.acquire()
 
     def begin_term(self) -> int:
         """Raise the epoch; from now on the lead is confirmed again and again. Returns the epoch of this term."""
         asked = _elapsed()
-        self._epoch = self._lock.raise_epoch()
-        self._confirmed = asked
-        # Whoever led before may have confirmed it right up to now.
-        self._may_begin = _elapsed() + LEASE_S if self._lock.can_be_lost and self._epoch > 1 else NEVER
+        self._lease = Lease.granted(self._lock.raise_epoch(), asked, _elapsed())
         if self._lock.can_be_lost and self._watch is None:
             self._watch = threading.Thread(target=self._keep, name="lead", daemon=True)
             self._watch.start()
-        return self._epoch
+        return self._lease.epoch
 
     def may_act(self) -> bool:
         """Whether an outside effect may begin now."""
         if not self._lock.can_be_lost:
-            return self._epoch > 0
-        now = _elapsed()
-        return self._may_begin <= now < self._confirmed + LEASE_S
+            return self._lease.epoch > 0
+        return self._lease.may_act(_elapsed())
 
     def resign(self) -> None:
         """Stop confirming and let go of the lock."""
         self._stopping.set()
         if self._watch is not None:
             self._watch.join(timeout=10)
-        self._confirmed, self._epoch = NEVER, 0
+        self._lease = Lease()
         self._lock.hand_over()
 
     def _keep(self) -> None:
@@ -82,14 +75,15 @@ class Leadership:
                 self._lock.release()
                 self._say(f"the lead cannot be confirmed ({_first_line(error)}); nothing is begun until it is")
                 continue
-            if epoch != self._epoch:
-                why = f"epoch {self._epoch} is over, {epoch} has begun: another remediator leads; this one ends"
-                self._confirmed = NEVER
+            lease = self._lease.heard(asked, epoch, held=held)
+            if lease is None:
+                why = f"epoch {self._lease.epoch} is over, {epoch} has begun: another remediator leads; this one ends"
+                self._lease = Lease()
                 self._say(why)
                 self.over(why)
                 return
+            self._lease = lease
             if held:
-                self._confirmed = asked
                 self._say("")
 
     def _say(self, trouble: str) -> None:

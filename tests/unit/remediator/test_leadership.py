@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import text
 
 from remediator.store.journal import Journal
-from remediator.store.leadership import LEASE_S, Leadership
+from remediator.store.leadership import Leadership
+from remediator.store.lease import LEASE_S
 from tests import postgresql
 
 SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'gpu-healthd-leader' AND datname = '{}'"
@@ -55,7 +56,7 @@ def test_a_new_leader_waits_until_the_lease_of_the_one_before_is_over(first: Jou
 
 
 def test_the_very_first_leader_has_nobody_to_wait_for(first: Journal) -> None:
-    assert first.leadership._may_begin == float("-inf")
+    assert first.leadership._lease.may_begin == float("-inf")
     until(first.leadership.may_act, "it never acts")
 
 
@@ -66,7 +67,7 @@ def test_a_lost_session_is_made_anew_and_the_term_goes_on(
     postgresql_server.sql("postgres", f"SELECT pg_terminate_backend({before})")
     until(lambda: pids(postgresql_server, first) not in ([], [before]), "no new session")
     until(first.leadership.may_act, "the term does not go on")
-    assert first.leadership._epoch == 1
+    assert first.leadership._lease.epoch == 1
     assert second.leadership.campaign() is False, "the new session has the lock"
 
 
@@ -151,6 +152,6 @@ def test_an_error_that_nobody_thought_of_does_not_end_the_confirming() -> None:
     leadership.begin_term()
     until(lambda: not lock.moods, "it does not ask")
     until(lambda: leadership.trouble == "" and leadership.may_act(), "it gave up")
-    first = leadership._confirmed
-    until(lambda: leadership._confirmed > first, "it does not go on")
+    first = leadership._lease.confirmed
+    until(lambda: leadership._lease.confirmed > first, "it does not go on")
     leadership.resign()
