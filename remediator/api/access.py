@@ -10,6 +10,7 @@ from collections.abc import Callable
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
 
+from remediator.api import proxied
 from remediator.api.service import Refusal, service_of
 from remediator.door import Limits
 from remediator.model.credentials import Identity, Role
@@ -107,7 +108,16 @@ def actor(request: Request) -> str:
 
 
 def address(request: Request) -> str:
-    """The caller's address; empty where there is none (a UNIX socket)."""
+    """Where the caller is, for the audit log: what the trusted proxy says, else as `peer`."""
+    known: str | None = getattr(request.state, "address", None)  # a page asks the API without the headers it came with
+    if known is not None:
+        return known
+    proxy = service_of(request).config.web.proxy
+    return proxied.client(proxy, peer(request), request.headers.getlist(proxied.FORWARDED))
+
+
+def peer(request: Request) -> str:
+    """The address at the other end of the connection; empty where there is none (a UNIX socket). Limits go by it."""
     return request.client.host if request.client else ""
 
 
@@ -155,7 +165,7 @@ async def identity_of(request: Request, token: str) -> Identity:
 
 def slow_down_strangers(request: Request) -> None:
     """Raises: Refusal: 429, too many requests of this address came without a good token."""
-    if (wait_s := service_of(request).gate.unknown.wait_s(address(request))) > 0:
+    if (wait_s := service_of(request).gate.unknown.wait_s(peer(request))) > 0:
         raise _too_often("too many requests without a good token from this address", wait_s)
 
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from remediator.api.access import require
+from remediator.api.access import address, require
 from remediator.api.endpoint import Endpoint
 from remediator.api.routes import ENDPOINTS
 from remediator.model.credentials import Identity
@@ -61,7 +61,7 @@ async def call(
         "query_string": urlencode(query or {}).encode(),
         "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in (headers or {}).items()],
         "path_params": params,
-        "state": {**request.scope.get("state", {}), "identity": identity, "secret": ""},
+        "state": {**request.scope.get("state", {}), "identity": identity, "secret": "", "address": address(request)},
     }
 
     async def receive() -> dict[str, Any]:

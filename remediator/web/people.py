@@ -9,7 +9,8 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remediator.api.access import address, slow_down_strangers
+from remediator.api import proxied
+from remediator.api.access import peer, slow_down_strangers
 from remediator.api.service import Service, service_of
 from remediator.model.credentials import Identity, Role
 from remediator.web import proxy
@@ -38,7 +39,7 @@ def person(request: Request) -> Person | None:
     """
     service = service_of(request)
     trusted = service.config.web.proxy
-    if trusted is not None and proxy.speaks(trusted, address(request)):
+    if trusted is not None and proxied.speaks(trusted, peer(request)):
         headers = request.headers
         named = proxy.identity(trusted, headers.getlist(trusted.user_header), headers.getlist(trusted.groups_header))
         if named is not None:
@@ -69,7 +70,7 @@ def is_secure(request: Request) -> bool:
     config = service_of(request).config
     if config.tls is not None or config.web.url.startswith("https://"):
         return True
-    by_proxy = proxy.speaks(config.web.proxy, address(request))
+    by_proxy = proxied.speaks(config.web.proxy, peer(request))
     return by_proxy and request.headers.get("x-forwarded-proto", "") == "https"
 
 
@@ -95,6 +96,6 @@ def from_here(request: Request) -> bool:
     """Whether a POST comes from one of our own pages."""
     headers = request.headers
     hosts = {headers.get("host", "")}
-    if proxy.speaks(service_of(request).config.web.proxy, address(request)):
+    if proxied.speaks(service_of(request).config.web.proxy, peer(request)):
         hosts.add(headers.get("x-forwarded-host", ""))
     return same_origin(headers.get("sec-fetch-site"), headers.get("origin"), frozenset(hosts - {""}))

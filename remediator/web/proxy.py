@@ -5,9 +5,7 @@ Its word counts only on its own connections, and only where it says one thing: a
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
-from functools import cache
 
 from remediator.door import Proxy
 from remediator.model.credentials import Identity, Role
@@ -15,17 +13,6 @@ from remediator.model.credentials import Identity, Role
 NAME_MAX = 200
 ID = "proxy:"  # no token's id has a colon
 EVERYBODY = "*"
-
-
-def speaks(proxy: Proxy | None, address: str) -> bool:
-    """Whether a connection from `address` is the proxy's."""
-    if proxy is None:
-        return False
-    try:
-        there = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return any(there in network for network in _networks(proxy.addresses))
 
 
 def identity(proxy: Proxy, users: Sequence[str], groups: Sequence[str]) -> Identity | None:
@@ -38,8 +25,3 @@ def identity(proxy: Proxy, users: Sequence[str], groups: Sequence[str]) -> Ident
         if theirs & set(getattr(proxy.roles, role.value)):
             return Identity(role, name, f"{ID}{name}")
     return None
-
-
-@cache
-def _networks(addresses: tuple[str, ...]) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
-    return tuple(ipaddress.ip_network(address) for address in addresses)
