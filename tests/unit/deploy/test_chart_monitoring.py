@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -162,3 +163,13 @@ def test_what_is_not_installed_is_not_scraped(part: str) -> None:
 def test_a_value_that_could_not_be_meant_is_refused_with_its_name(values: dict[str, Any], says: str) -> None:
     with pytest.raises(Exception, match=says):
         documents(monitoring(**values))
+
+
+def test_the_values_in_the_documents_are_taken() -> None:
+    text = (DEPLOY.parent / "docs" / "how-to" / "dashboards.md").read_text()
+    block = re.search(r"^```yaml\n(# values of the chart.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert block is not None
+    found = documents(yaml.safe_load(block[1]))
+    assert {kind for kind, _ in found} >= set(KINDS)
+    assert boards(found)
+    assert found["PodMonitor", "healthd"]["metadata"]["labels"]["release"] == "kube-prometheus-stack"
