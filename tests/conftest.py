@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from healthctl.demo.slurm_cluster import SlurmCluster, why_not
 from healthctl.supervised.programs import Programs
@@ -18,6 +19,10 @@ from tests import postgresql
 # These tests are not about a writer that stands still, and the machine may stand still for longer than one may.
 _PATIENT = "-c idle_in_transaction_session_timeout=120s"
 
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 # A shell's background job ignores Ctrl-C, and so would every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
