@@ -10,7 +10,8 @@ import msgspec
 
 from healthctl.kernel_log.kinds import classify
 from healthctl.kernel_log.transport import Heard, hear
-from vocabulary.fabric_manager import is_own_line, switch_error
+from vocabulary.fabric_manager import switch_error
+from vocabulary.fabric_manager_line import is_own_line
 from vocabulary.xid import KernelEvent, KernelEventKind, find_event
 
 PROBE_LINES = 3  # the driver's probe message names the GPU on its first line and the fault on its last

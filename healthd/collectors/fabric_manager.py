@@ -6,7 +6,7 @@ import re
 
 from healthd.machine import Absent, Machine, Options
 from healthd.samples.fabric_manager import FabricManagerSample, SwitchError
-from vocabulary.fabric_manager import SWITCH_ERROR
+from vocabulary.fabric_manager_line import SWITCH_ERROR
 
 LOG = "/var/log/fabricmanager.log"
 TAIL_BYTES = 1 << 16

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +87,12 @@ def test_its_words_are_there_for_the_doctor_and_it_has_a_test(source: Source) ->
 def test_no_two_sources_speak_with_one_voice() -> None:
     for names in ([source.name for source in SOURCES], [source.check_name for source in SOURCES]):
         assert len(names) == len(set(names))
+
+
+def test_the_child_that_reads_them_loads_the_standard_library_only() -> None:
+    """One import of the codec in one collector was a fifth of its memory."""
+    names = [f"healthd.collectors.{source.name}" for source in SOURCES]
+    code = f"import importlib, sys, healthd.source_child; [importlib.import_module(name) for name in {names}]; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert "healthd.collectors.pcie" in loaded
+    assert not {"msgspec", "yaml", "click", "prometheus_client"} & set(loaded)
