@@ -49,4 +49,4 @@ def settings_of(config: Config, policy: Policy) -> Settings:
     from remediator.decide.settings import Settings
     from remediator.model.plan import Mode
 
-    return Settings(policy, Mode.ACT, config.budget, config.probation_s, config.silence)
+    return Settings(policy, Mode.ACT, config.budget, config.probation_s, config.silence, config.again_after_s)

@@ -27,6 +27,7 @@ BY_HAND = frozenset({CORDON, UNCORDON})
 TRIED_S = 900.0  # a scheduler that is away for longer: who asked for it would be surprised
 SEEN = "seen"  # the reason of the hold that a person lifts; another than that is somebody else's
 REASON = "reason"
+ACTOR = "actor"
 _VERBS = {HandWord.CORDON: CORDON, HandWord.UNCORDON: UNCORDON}
 _TELLING = frozenset(verb.value for verb in ONLY_TELLING)
 
@@ -59,6 +60,7 @@ def said(state: ClusterState, item: ByHand) -> set[str]:
         deadline=item.at + TRIED_S,
         reason=what,
         data={
+            ACTOR: item.actor,
             REASON: f"{THEIR_PREFIX}{item.actor}: {item.text}",
             SEEN: seen.reason if seen is not None and seen.schedulable is False else "",
         },
@@ -88,7 +90,8 @@ def ended(state: ClusterState, action: Action, now: float) -> None:
     if action.state is not ActionState.SUCCEEDED:
         _still_ours(state, node, now, f"{action.reason}: {action.state.value}: {action.detail}")
     elif action.verb == UNCORDON:
-        given_back(state, replace(node, held=False, hold_confirmed_at=None), now, action.reason)
+        said = f"{action.data.get(ACTOR) or 'a person'} uncordoned it"
+        given_back(state, replace(node, held=False, hold_confirmed_at=None), now, action.reason, said)
     elif node.state is NodeState.OPERATOR_HELD:
         state.put_node(replace(node, since=now, cause=action.reason))  # what was seen before says nothing of it
 

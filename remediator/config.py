@@ -53,6 +53,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     silence: Silence = Silence()
     topology: str = ""  # a file: which node stands in which rack, hangs on which switch
     probation_s: Annotated[float, msgspec.Meta(ge=0)] = 86400.0  # trial time of a node that came back
+    again_after_s: Annotated[float, msgspec.Meta(ge=0)] = (
+        900.0  # a fatal fault seen so long after a person's word on it is decided afresh
+    )
     node_mtbf_h: Annotated[float, msgspec.Meta(gt=0)] = (
         NODE_MTBF_H  # of a usual node: what jobs set their checkpoints by
     )

@@ -40,7 +40,7 @@ def said(state: ClusterState, item: NodeSaid) -> set[str]:
     if item.word is NodeWord.HOLD:
         _hold(state, node, item, text)
     elif item.word is NodeWord.RELEASE:
-        _release(state, node, item.at, text)
+        _release(state, node, item.at, text, f"{item.actor} released it")
     elif item.word is NodeWord.RETIRE:
         _retire(state, node, item.at, text)
     else:
@@ -71,7 +71,7 @@ def _hold(state: ClusterState, node: NodeRecord, item: NodeSaid, why: str) -> No
     withdraw(state, node.node, item.at, why, also=frozenset({Verb.CORDON.value}))
 
 
-def _release(state: ClusterState, node: NodeRecord, now: float, why: str) -> None:
+def _release(state: ClusterState, node: NodeRecord, now: float, why: str, said: str = "") -> None:
     """The scheduler's word counts again, and what is still asserted of the node is decided upon anew, budget and all.
 
     A release says that we may look again, not that the node is well. Where nothing is asserted any more, a hold of ours that
@@ -92,7 +92,7 @@ def _release(state: ClusterState, node: NodeRecord, now: float, why: str) -> Non
         state.put_node(move(let_go, NodeState.PROBATION, now, why))
         take_up(state, node.node, now)
     else:
-        given_back(state, let_go, now, why)
+        given_back(state, let_go, now, why, said)
 
 
 def _retire(state: ClusterState, node: NodeRecord, now: float, why: str) -> None:

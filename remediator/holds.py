@@ -35,7 +35,8 @@ def compare(state: ClusterState, hold: NodeHold, now: float) -> None:
     elif hold.owner is Owner.OPERATOR and node.state is not NodeState.OPERATOR_HELD:
         take_over(state, node, now, f"an operator holds it: {hold.reason}")
     elif node.state is NodeState.OPERATOR_HELD and hold.schedulable and node.hands_off is None:
-        given_back(state, node, now, "the operator gave it back")
+        said = "the operator gave it back"
+        given_back(state, node, now, said, said)
     elif _shows_ours(hold) and not _just_resumed(node, now):
         _ours_again(state, node, hold, now)
 
@@ -71,7 +72,8 @@ def _ours(state: ClusterState, node: NodeRecord, hold: NodeHold, now: float) -> 
         take_over(state, node, now, f"an operator took over: {hold.reason}")
     elif hold.schedulable and confirmed and not under_way(state, node.node, RESUME, now):
         lifted = replace(node, held=False, hold_confirmed_at=None)
-        given_back(state, lifted, now, "an operator lifted our hold")
+        said = "an operator lifted our hold"
+        given_back(state, lifted, now, said, said)
     elif hold.owner is Owner.US and node.hold_confirmed_at is None and not cordoning:
         state.put_node(replace(node, hold_confirmed_at=now))
     elif hold.schedulable and node.hold_confirmed_at is None and not cordoning and _long_hands_off(node, now):
@@ -110,13 +112,18 @@ def _ours_again(state: ClusterState, node: NodeRecord, hold: NodeHold, now: floa
     take_up(state, node.node, now)
 
 
-def given_back(state: ClusterState, node: NodeRecord, now: float, why: str) -> None:
-    """A person put the node back into service, and so has the last word on what was known against it."""
+def given_back(state: ClusterState, node: NodeRecord, now: float, why: str, said: str = "") -> None:
+    """A person put the node back into service, and so has the last word on what was known against it.
+
+    `said`: who did, and what; empty where the time of an earlier word is over.
+    """
     to = NodeState.OPERATOR_HELD if node.hands_off is not None else NodeState.PROBATION
     state.put_node(move(node, to, now, why))
     incident = state.incident_of(node.node)
     if incident is not None:
-        close(state, incident, why, now)
+        close(state, incident, why, now, said)
+    if said:
+        state.settle_anew(node.node, said, now)
 
 
 def answered(state: ClusterState, action: Action, now: float) -> None:

@@ -2,7 +2,8 @@
 
 An info finding opens one only if the policy has an answer for it; else it joins what is open and gives context to what
 opens soon after. A finding that a closed incident dealt with does not open another, unless it has grown graver or, being
-info, was seen again: whoever closed it knew it was there as it was.
+info, was seen again: whoever closed it knew it was there as it was. Where a person did, their word holds for a while
+against its being seen again, and then no more against a fatal one (`again`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
+from remediator import again
 from remediator.model.concluded import is_concluded
 from remediator.model.occurrence import Occurrence
 from remediator.model.records import Facts, Incident
@@ -31,10 +33,18 @@ JOINED_MAX, REACTING_JOINED_MAX, FATAL_JOINED_MAX = 200, 500, 1000
 Wanted = Callable[[Finding], bool]  # whether the policy has a plan for this finding
 
 
-def absorb(state: ClusterState, finding: Finding, now: float, wanted: Wanted, *, current: bool = False) -> None:
+def absorb(
+    state: ClusterState,
+    finding: Finding,
+    now: float,
+    wanted: Wanted,
+    *,
+    current: bool = False,
+    again_after_s: float = again.AFTER_S,
+) -> None:
     """Take in one finding as a node reported it: store it, audit what is new, and let it join or open an incident.
 
-    `current`: the node asserts it now, whatever was said of it before.
+    `current`: the node asserts it now, whatever was said of it before. `again_after_s`: how long a person's word on it counts.
     """
     before = state.findings.get(finding.id)
     if before is not None and before.node != finding.node:
@@ -47,18 +57,25 @@ def absorb(state: ClusterState, finding: Finding, now: float, wanted: Wanted, *,
     state.put_finding(finding)
     incident = state.incident_of(finding.node)
     _audit(state, before, finding, now, incident)
-    again = _remember(state, before, finding, now)
+    repeated = _remember(state, before, finding, now)
     info = finding.severity is Severity.INFO
     if not finding.active and not info:
         state.settled.pop(finding.id, None)
         return
     graver = before is not None and finding.severity.rank > before.severity.rank
-    if graver or (before is not None and info and again):
+    word, since = state.settled.get(finding.id), ""
+    if word is not None and word.said and not graver:
+        since = again.since_the_word(state, word, before, finding, now, again_after_s)
+        if not since:
+            return
+        text = f"{finding.kind} on {finding.node}, {finding.component}, {since}"
+        state.note(now, "finding_again", text, node=finding.node, incident=incident, injected=finding.injected)
+    if graver or since or (before is not None and info and repeated):
         state.settled.pop(finding.id, None)
     if incident is not None:
-        _join(state, incident, finding, news=graver)
+        _join(state, incident, finding, news=graver or bool(since), since=since)
     elif finding.id not in state.settled and (not info or wanted(finding)):
-        _open(state, finding, now)
+        _open(state, finding, now, since)
 
 
 def own(state: ClusterState, node: str, findings: Iterable[Finding], now: float) -> Iterator[Finding]:
@@ -171,7 +188,7 @@ def _audit(
     state.note(now, kind, text, node=finding.node, incident=incident, injected=finding.injected, data=data)
 
 
-def _join(state: ClusterState, incident: Incident, finding: Finding, *, news: bool) -> None:
+def _join(state: ClusterState, incident: Incident, finding: Finding, *, news: bool, since: str = "") -> None:
     """`news`: the incident may know it, but not as grave as it is now; the decision in force has not answered that."""
     if len(incident.findings) >= _may_join(finding.severity) and not (news and finding.id in incident.findings):
         return  # recorded and counted all the same; an incident that is held back for weeks must stay readable
@@ -180,12 +197,13 @@ def _join(state: ClusterState, incident: Incident, finding: Finding, *, news: bo
             incident, findings=tuple(f for f in incident.findings if f != finding.id), answered=incident.answered - 1
         )
     if (news or finding.id not in incident.findings) and _outranks(finding, state.findings_of(incident)):
-        incident = replace(incident, title=_title(finding))
+        incident = replace(incident, title=_title(finding, since))
         state.put_incident(incident)
     if finding.id not in incident.findings:
         findings = (*incident.findings, finding.id)
         real = not finding.injected and finding.severity is not Severity.INFO  # a real fault never hides behind a drill
-        state.put_incident(replace(incident, findings=findings, injected=incident.injected and not real))
+        injected = incident.injected and not real
+        state.put_incident(replace(incident, findings=findings, injected=injected, again=since or incident.again))
 
 
 def _outranks(finding: Finding, others: Iterable[Finding]) -> bool:
@@ -199,8 +217,9 @@ def _gravity(finding: Finding) -> tuple[int, bool]:
     return finding.severity.rank, not finding.injected  # as grave as a drill, but real
 
 
-def _title(finding: Finding) -> str:
-    return f"{finding.kind} on {finding.component}: {finding.summary}"[:TITLE_MAX]
+def _title(finding: Finding, since: str = "") -> str:
+    what = f"{finding.kind} on {finding.component}"
+    return f"{what}, {since}: {finding.summary}"[:TITLE_MAX] if since else f"{what}: {finding.summary}"[:TITLE_MAX]
 
 
 def _may_join(severity: Severity) -> int:
@@ -216,19 +235,21 @@ def _newest(context: list[Finding]) -> list[Finding]:
     return kept[::-1]
 
 
-def _open(state: ClusterState, finding: Finding, now: float) -> None:
+def _open(state: ClusterState, finding: Finding, now: float, since: str = "") -> None:
     context = sorted(
         (f for f in state.findings_on(finding.node) if f.id != finding.id and now - f.last_seen <= CONTEXT_S),
         key=lambda f: (f.first_seen, f.id),
     )
     context = _newest([f for f in context if f.id not in state.settled])
     cause = hashlib.sha256(f"{finding.id}\x1f{now!r}".encode()).hexdigest()
+    worst = max([finding, *(f for f in context if f.active)], key=_gravity)
     incident = Incident(
         id=f"inc-{cause[:12]}",
         node=finding.node,
-        title=_title(max([finding, *(f for f in context if f.active)], key=_gravity)),
+        title=_title(worst, since if worst is finding else ""),
         opened_at=now,
         findings=(*(f.id for f in context), finding.id),
+        again=since,
         injected=all(f.injected for f in (*context, finding) if f.severity is not Severity.INFO or f is finding),
     )
     state.put_incident(incident)

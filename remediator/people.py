@@ -52,7 +52,7 @@ def _said(state: ClusterState, item: PersonSaid) -> set[str]:
         return set()  # the plan began meanwhile, or we took the node out; the person is told when asking
     _note(state, item)
     outcome = f"resolved by {item.actor}" + (f": {item.text}" if item.text else "")
-    close(state, replace(incident, kept_open=False), outcome, item.at)
+    close(state, replace(incident, kept_open=False), outcome, item.at, f"{item.actor} resolved it")
     return {incident.node}
 
 
@@ -79,6 +79,7 @@ def _reopened(state: ClusterState, item: Reopened) -> set[str]:
         plan=(),
         closed_at=None,
         outcome="",
+        ended_by="",
         acknowledged_by="",
         acknowledged_at=None,
         kept_open=True,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from remediator import by_hand, hands_off, holds, incidents, people, silence, standing, verdicts
+from remediator import again, by_hand, hands_off, holds, incidents, people, silence, standing, verdicts
 from remediator.decide import breaker
 from remediator.decide.choose import decide, may_change
 from remediator.decide.lifecycle import IllegalTransition, move
@@ -148,7 +148,7 @@ def _seen_from_here(
     state: ClusterState, item: TopologyObserved | SilenceObserved | HoldsObserved | VerdictsReached, settings: Settings
 ) -> set[str]:
     if isinstance(item, VerdictsReached):
-        return verdicts.observe(state, item, _wanted(state, settings, item.at))
+        return verdicts.observe(state, item, _wanted(state, settings, item.at), settings.again_after_s)
     if isinstance(item, SilenceObserved):
         return silence.observe(state, item, settings.silence)
     if isinstance(item, HoldsObserved):
@@ -182,13 +182,13 @@ def _findings(state: ClusterState, item: FindingsReported, settings: Settings) -
     _know(state, item.node, item.at)
     wanted = _wanted(state, settings, item.at)
     for finding in incidents.own(state, item.node, item.changes, item.at):
-        incidents.absorb(state, finding, item.at, wanted)
+        incidents.absorb(state, finding, item.at, wanted, again_after_s=settings.again_after_s)
     if item.active is None:
         return
     for finding in incidents.own(state, item.node, item.active, item.at):
         known = state.findings.get(finding.id)
         if known is None or not known.active:
-            incidents.absorb(state, finding, item.at, wanted, current=True)
+            incidents.absorb(state, finding, item.at, wanted, current=True, again_after_s=settings.again_after_s)
     incidents.clear_unasserted(state, item.node, {f.id for f in item.active}, item.at)
 
 
@@ -315,6 +315,7 @@ def _nothing_ahead(state: ClusterState, now: float) -> None:
     latest = now + RETRY_MAX_S
     for action in [a for a in state.actions.values() if a.not_before > latest and not a.state.final]:
         state.put_action(replace(action, not_before=latest))
+    again.not_ahead(state, now)
 
 
 def _close_if_moot(state: ClusterState, incident_id: str, now: float) -> None:

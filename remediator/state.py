@@ -214,7 +214,7 @@ class ClusterState:
             self._index_wide(incident.id, ())
             self._wide.pop(incident.id, None)
         self._incident_on.pop(incident.node, None)
-        by = Settled(incident.id, incident.ended_by, 0.0)
+        by = Settled(incident.id, incident.ended_by, (incident.closed_at or 0.0) if incident.ended_by else 0.0)
         for finding_id in incident.findings:
             self.settle(finding_id, by)
         for action_id in self._actions_of.pop(incident.id, ()):

@@ -16,7 +16,9 @@ from vocabulary.finding import Finding
 PROVEN_BY_TEST = ("straggler", "hang")  # a lemon is what passes every test
 
 
-def observe(state: ClusterState, item: VerdictsReached, wanted: Callable[[Finding], bool]) -> set[str]:
+def observe(
+    state: ClusterState, item: VerdictsReached, wanted: Callable[[Finding], bool], again_after_s: float
+) -> set[str]:
     """Take in conclusions as they stand now; returns the nodes they concern. What is about a node nobody knows is passed over."""
     touched = set()
     for finding in item.findings:
@@ -24,7 +26,7 @@ def observe(state: ClusterState, item: VerdictsReached, wanted: Callable[[Findin
             before = state.findings.get(finding.id)
             if before is not None and finding.active and not before.active:
                 state.settled.pop(finding.id, None)  # it is back: what was done about it before did not end it
-            incidents.absorb(state, finding, item.at, wanted, current=True)
+            incidents.absorb(state, finding, item.at, wanted, current=True, again_after_s=again_after_s)
             touched.add(finding.node)
     return touched
 

@@ -75,7 +75,7 @@ def decide(state: ClusterState, incident: Incident, settings: Settings, now: flo
         at=now,
         answer=answer,
         rule=found.rule.name,
-        reason=_reason(state, found, guards),
+        reason=_reason(state, incident, found, guards),
         policy=settings.policy.digest,
         findings=incident.findings,
         guards=tuple(str(g) for g in guards),
@@ -125,10 +125,12 @@ def _plan(rule: Rule) -> tuple[tuple[StepRun, ...], ...]:
     return tuple(tuple(StepRun(step) for step in stage) for stage in rule.stages)
 
 
-def _reason(state: ClusterState, found: Answered, guards: tuple[Guarded, ...]) -> str:
+def _reason(state: ClusterState, incident: Incident, found: Answered, guards: tuple[Guarded, ...]) -> str:
     refused = "; ".join(str(g) for g in guards if not g.passed)
     because = found.finding
     parts = [f"{because.kind} on {because.component} of {because.node}: {found.rule.why}"]
+    if incident.again:
+        parts.append(incident.again)
     if found.rule.isolates and not state.nodes[because.node].held:
         parts.append(proposal(state, because.node))
     if refused:

@@ -7,12 +7,11 @@ from msgspec.structs import replace
 from remediator.decide.lifecycle import move
 from remediator.model.plan import Verb
 from remediator.model.records import Action, ActionState, Incident, NodeRecord
-from remediator.model.rules import DAY_S, NodeState
+from remediator.model.rules import DAY_S, THEIRS, NodeState
 from remediator.state import ClusterState
 from vocabulary.order import OrderKind
 
 RESUME, EVICT = "resume", "evict"
-THEIRS = frozenset({NodeState.OPERATOR_HELD, NodeState.RETIRED})  # no step of a plan may change such a node
 AGAIN_AFTER_S = 300.0  # between two attempts at a hold that failed for good
 HOLD_S = 30 * DAY_S  # for how long one is tried: a scheduler may be away for long
 _CHANGES = frozenset({RESUME, EVICT, OrderKind.RESET_GPU.value, OrderKind.REBOOT.value, OrderKind.RUN_PREFLIGHT.value})

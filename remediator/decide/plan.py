@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from remediator.decide.begin import begin
 from remediator.decide.budget import Budget
 from remediator.decide.context import Context, failed
-from remediator.decide.hands import THEIRS, end, hold_again
+from remediator.decide.hands import end, hold_again
 from remediator.decide.lifecycle import move
 from remediator.decide.steps import HANDS_OFF_EXEMPT, STEPS
 from remediator.decide.withheld import withheld
 from remediator.model.plan import PASSED_OVER, StepRun, StepState, Verb
 from remediator.model.records import FOR_REPLACEMENT, Action, ActionState, Incident, IncidentState
-from remediator.model.rules import NodeState
+from remediator.model.rules import THEIRS, NodeState
 from remediator.state import ClusterState
 
 ALERT_S = 86400.0  # for how long it is tried to tell people that it is their turn
@@ -72,11 +72,12 @@ def _finish(state: ClusterState, incident: Incident, now: float) -> None:
             state.settled.pop(finding_id, None)
 
 
-def close(state: ClusterState, incident: Incident, outcome: str, now: float) -> None:
-    """End an incident; whatever it had planned and not done is cancelled."""
+def close(state: ClusterState, incident: Incident, outcome: str, now: float, ended_by: str = "") -> None:
+    """End an incident, by a person's word if there is one; whatever it had planned and not done is cancelled."""
     for action in [a for a in state.actions_of(incident) if not a.state.final]:
         end(state, action, ActionState.CANCELLED, now, f"incident closed: {outcome}")
-    state.put_incident(replace(incident, state=IncidentState.CLOSED, closed_at=now, outcome=outcome))
+    closed = replace(incident, state=IncidentState.CLOSED, closed_at=now, outcome=outcome, ended_by=ended_by)
+    state.put_incident(closed)
     node = state.nodes.get(incident.node)
     if node is not None and node.state is NodeState.SUSPECT and not node.held:
         to = NodeState.PROBATION if node.on_trial or state.grave_on(node.node) else NodeState.HEALTHY

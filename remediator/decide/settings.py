@@ -28,3 +28,4 @@ class Settings(msgspec.Struct, frozen=True):
     budget: Budget
     probation_s: float = 86400.0
     silence: Silence = Silence()
+    again_after_s: float = 900.0  # how long a person's word counts against what is seen anew

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from remediator.decide import breaker, trouble
 from remediator.decide.budget import isolation_guards
 from remediator.decide.context import Context, after_actions, failed, succeeded
-from remediator.decide.hands import EVICT, RESUME, THEIRS, end
+from remediator.decide.hands import EVICT, RESUME, end
 from remediator.decide.match import work_on
 from remediator.decide.returns import returned
 from remediator.decide.spares import proposal
 from remediator.decide.stops import stops
 from remediator.model.plan import ONLY_TELLING, StepRun, StepState, Verb
 from remediator.model.records import ActionState, JobRef
-from remediator.model.rules import NodeState
+from remediator.model.rules import THEIRS, NodeState
 from remediator.state import EJECT, ISOLATION, RETURNED
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind

@@ -115,6 +115,9 @@ class NodeState(str, enum.Enum):
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+THEIRS = frozenset({NodeState.OPERATOR_HELD, NodeState.RETIRED})  # no step of a plan may change such a node
+
+
     """When a rule answers a finding. Everything given must hold."""
 
     findings: tuple[Pattern, ...] = ()

@@ -68,6 +68,7 @@ class Term:
             budget=config.budget,
             probation_s=config.probation_s,
             silence=config.silence,
+            again_after_s=config.again_after_s,
         )
         journal.leadership.over = ended
         tidy = Housekeeper(journal.engine, config.retention, clock)

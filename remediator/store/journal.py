@@ -15,6 +15,7 @@ from remediator.model.inputs import AnyInput
 from remediator.model.occurrence import Occurrence
 from remediator.model.records import Action, ActionState, AuditEvent, Decision, Incident, NodeRecord
 from remediator.model.rules import PRESENT_MAX_S, WINDOW_MAX_S
+from remediator.model.settled import Settled
 from remediator.model.standing import Standing
 from remediator.state import Changes, ClusterState
 from remediator.store import audit, rows, schema, upgrade
@@ -115,7 +116,8 @@ class Journal:
             columns = schema.findings.c
             present = columns.active.is_(True) | (columns.last_seen > now - PRESENT_MAX_S)
             findings = {f.id: f for f in _records(db, schema.findings, Finding, present) + _named(db, sorted(wanted))}
-            settled = db.execute(select(columns.id, columns.settled_by).where(present, columns.settled_by != ""))
+            how = (columns.id, columns.settled_by, columns.settled_word, columns.settled_at)
+            settled = db.execute(select(*how).where(present, columns.settled_by != ""))
             said = db.execute(select(schema.standing.c.id, schema.standing.c.body))
             of_people = schema.actions.c.incident == ""
             wanted_actions = schema.actions.c.incident.in_(open_ids) | (of_people & schema.actions.c.final.is_(False))
@@ -125,7 +127,7 @@ class Journal:
                 incidents=incidents,
                 actions=_records(db, schema.actions, Action, wanted_actions),
                 occurrences=_records(db, schema.occurrences, Occurrence, schema.occurrences.c.at > now - WINDOW_MAX_S),
-                settled=[(finding, incident) for finding, incident in settled],
+                settled=[(finding, Settled(by, word, at or 0.0)) for finding, by, word, at in settled],
                 standing=[(name, msgspec.json.decode(body, type=Standing)) for name, body in said],
             )
             columns = schema.actions.c
@@ -150,7 +152,10 @@ class Journal:
             _upsert(
                 db,
                 schema.findings,
-                [rows.finding_row(f) | {"settled_by": settled.pop(f.id, "")} for f in changes.findings.values()],
+                [
+                    rows.finding_row(f) | rows.settled_columns(settled.pop(f.id, None))
+                    for f in changes.findings.values()
+                ],
                 owner="node",  # long forgotten, it is still the node's that reported it
             )
             _settle(db, settled)
@@ -250,12 +255,13 @@ def _present(db: Connection) -> float:
     return min(db.execute(latest).scalars(), default=0.0)
 
 
-def _settle(db: Connection, settled: dict[str, str]) -> None:
+def _settle(db: Connection, settled: Mapping[str, Settled | None]) -> None:
     """Write which closed incident dealt with findings that are otherwise as they were."""
     if settled:
         table = schema.findings
-        update = table.update().where(table.c.id == bindparam("finding")).values(settled_by=bindparam("incident"))
-        db.execute(update, [{"finding": finding, "incident": incident} for finding, incident in settled.items()])
+        columns: dict[str, Any] = {name: bindparam(name) for name in rows.settled_columns(None)}
+        update = table.update().where(table.c.id == bindparam("finding")).values(columns)
+        db.execute(update, [{"finding": name, **rows.settled_columns(by)} for name, by in settled.items()])
 
 
 def _stand(db: Connection, said: Mapping[str, Standing | None]) -> None:

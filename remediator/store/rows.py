@@ -10,6 +10,7 @@ from remediator.incidents import moved
 from remediator.model.inputs import AnyInput
 from remediator.model.occurrence import Occurrence
 from remediator.model.records import Action, AuditEvent, Decision, Incident, NodeRecord
+from remediator.model.settled import Settled
 from vocabulary.finding import Finding
 
 COLUMN_MAX = 255
@@ -56,6 +57,12 @@ def finding_row(f: Finding) -> Row:
         "first_seen": f.first_seen,
         "injected": f.injected,
     }
+
+
+def settled_columns(by: Settled | None) -> Row:
+    """Who dealt with a finding, as columns of its row; None: nobody did."""
+    word, at = (shown(by.said), by.at) if by is not None and by.said else ("", None)
+    return {"settled_by": by.incident if by is not None else "", "settled_word": word, "settled_at": at}
 
 
 def incident_row(i: Incident) -> Row:

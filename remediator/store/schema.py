@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, false
 
-REVISION = "0007"  # the newest of `migrations/versions`
+REVISION = "0008"  # the newest of `migrations/versions`
 
 metadata = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")
@@ -74,6 +74,8 @@ findings = Table(
     _time("first_seen"),
     _flag("injected"),
     _text("settled_by", 64),  # the closed incident that dealt with it, as it is
+    _text("settled_word"),  # and the person's word that closed that; empty: nobody's
+    _time("settled_at"),
     Index("findings_by_node", "node", "active"),
 )
 

@@ -49,7 +49,7 @@ def test_that_it_answers_for_it_again_is_written_down() -> None:
     say(story, NodeWord.RETIRE)
     story.state.take_changes()
     hands_off.said(story.state, NodeSaid(at=story.now, node="n1", word=NodeWord.UNRETIRE, actor="ann"))
-    assert story.state.take_changes().settled == {finding.id: ""}
+    assert story.state.take_changes().settled == {finding.id: None}
 
 
 @pytest.mark.parametrize("mode", [Mode.RECOMMEND, Mode.ACT])

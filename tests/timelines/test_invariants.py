@@ -21,9 +21,11 @@ from remediator.model.inputs import (
     FindingsReported,
     HandWord,
     HoldsObserved,
+    IncidentWord,
     ModeSet,
     NodeSaid,
     NodeWord,
+    PersonSaid,
     SilenceObserved,
     Tick,
 )
@@ -32,6 +34,7 @@ from remediator.model.records import ActionState
 from remediator.model.rules import NodeState
 from remediator.playbook.load import load_policy
 from tests.timelines.watched import Limits, Watched
+from tests.timelines.worded import Worded
 from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderState
 
@@ -60,6 +63,7 @@ WEIGHTS = {
     "forgets": 1, "orders": 4, "goes_on": 20, "resumed": 3, "cleared": 3, "job": 2, "silent": 1, "reset": 1, "after": 10,
 }  # fmt: skip
 BY_HAND = WEIGHTS | {"by_hand": 4, "hand_answered": 4, "cancel": 2, "mode": 2}
+SPOKEN = BY_HAND | {"resolve": 6, "stream": 24, "mode": 4, "soon": 8}
 TIGHT_AGAIN = Limits(level=3, per_hour=3, gap_s=120.0, per_job_hour=1, per_job_day=3)
 seeds = st.integers(0, 2**32)
 
@@ -152,6 +156,26 @@ class Teller:
         mode = self.chance.choice([*Mode, Mode.ACT, Mode.ACT, None, None])
         self.story.tell(ModeSet(at=self.story.now, mode=mode, actor="ann"))
 
+    def resolve(self) -> None:
+        if known := sorted(i.id for i in self.story.state.incidents.values() if not i.wide):
+            incident = self.story.state.incidents[self.chance.choice(known)]
+            said = PersonSaid(
+                at=self.story.now, incident=incident.id, node=incident.node, word=IncidentWord.RESOLVE, actor="ann"
+            )
+            self.story.tell(said)
+
+    def stream(self) -> None:
+        """Something asserted is seen once more, now or lately, and told of."""
+        asserted = {f.id for f in self.story.state.findings.values() if f.active}
+        spoken_of = asserted & self.story.words.keys() if isinstance(self.story, Worded) else set()
+        if known := sorted(spoken_of if spoken_of and self.chance.random() < 0.7 else asserted):
+            finding = self.story.state.findings[self.chance.choice(known)]
+            seen = finding.seen_again(self.story.now - self.chance.choice([0.0, 0.0, 1000.0]))
+            self.story.tell(FindingsReported(at=self.story.now, node=seen.node, boot_id="b", changes=(seen,)))
+
+    def soon(self) -> None:
+        self.story.after(self.chance.choice([10.0, 400.0, 1000.0]))
+
     def forgets(self) -> None:
         gone = NodeHold(self.one_held, None, known=False, reason="no such node")
         self.story.tell(HoldsObserved(at=self.story.now, holds=(gone,)))
@@ -222,6 +246,14 @@ def test_what_people_have_done_by_hand_breaks_no_rule(drain_all: object, seed: i
     Teller(Watched(stories.settings(policy=drain_all, budget=budget), NODES), seed, BY_HAND).play()
 
 
+@given(seeds)
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_a_persons_word_counts_until_its_time_is_over(drain_all: object, seed: int) -> None:
+    policy = {} if seed % 2 else {"policy": drain_all}
+    budget = replace(TIGHT, breaker_nodes_min=NODES)
+    Teller(Worded(stories.settings(**policy, budget=budget), NODES), seed, SPOKEN).play()
+
+
 @pytest.mark.parametrize("seed", FOUND)
 def test_stories_that_once_broke_a_rule(seed: int) -> None:
     budget = replace(TIGHT, breaker_nodes_min=NODES)
@@ -242,6 +274,12 @@ def test_the_random_timelines_see_what_they_are_to_judge(drain_all: object) -> N
     assert sum(story.by_hand for story in told) > 10
     assert sum(story.kinds().count("action_cancelled") for story in told) > 2
     assert sum(story.kinds().count("mode_set") for story in told) > 4
+    words = [Worded(stories.settings(budget=budget), NODES) for _ in range(8)]
+    for seed, story in enumerate(words):
+        Teller(story, seed, SPOKEN).play()
+    assert sum(story.spoken for story in words) > 10
+    assert sum(story.held_off for story in words) > 4
+    assert sum(story.came_again for story in words) > 2
 
 
 def test_a_policy_that_would_drain_everything_drains_the_budget_and_no_more(drain_all: object) -> None:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from remediator.model.inputs import FindingsReported, IncidentWord, PersonSaid, Reopened, Tick
 from remediator.model.plan import Mode
 from remediator.model.records import IncidentState
+from remediator.model.settled import Settled
 from remediator.pipeline import handle
 from remediator.state import ISOLATION, ClusterState
 from remediator.store.journal import LATEST, Journal
@@ -64,7 +65,7 @@ def test_what_a_person_settled_is_not_taken_up_again_once_its_incident_is_forgot
         pass
     assert centre.journal.incident(settled) is None, "its time is over"
     centre.begin_anew()
-    assert centre.state.settled == {fault().id: settled}
+    assert centre.state.settled == {fault().id: Settled(settled, "ann resolved it", START)}
     assert not centre.state.incidents, "the finding has been there all the time, and somebody knew"
     centre.report(fault(severity=Severity.FATAL))
     assert centre.state.incidents, "but it has grown graver"

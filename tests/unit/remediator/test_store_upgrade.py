@@ -13,6 +13,7 @@ from alembic.operations import Operations
 
 from remediator.model.inputs import PlacementChanged
 from remediator.model.records import Action, Incident, JobRef, NodeRecord
+from remediator.model.settled import Settled
 from remediator.state import Changes
 from remediator.store import schema, upgrade
 from remediator.store.journal import Journal, StoreError
@@ -68,7 +69,7 @@ def rows_of_version_1() -> dict[str, dict[str, Any]]:
     }
 
 
-def written_by(version: int, database: str) -> None:
+def written_by(version: int, database: str, outcome: str = "done") -> None:
     """A database as the program of that version left it: `meta.schema`, and no trace of Alembic."""
     journal = Journal(database)
     with journal.engine.begin() as db:
@@ -80,7 +81,13 @@ def written_by(version: int, database: str) -> None:
         metadata = sa.MetaData()
         metadata.reflect(db)
         rows = rows_of_version_1()
-        closed = INCIDENT | {"id": "i0", "state": "closed", "closed_at": NOW, "findings": ["f0", "f1"]}
+        closed = INCIDENT | {
+            "id": "i0",
+            "state": "closed",
+            "closed_at": NOW,
+            "outcome": outcome,
+            "findings": ["f0", "f1"],
+        }
         old = {"id": "i0", "node": "n1", "closed": True, "opened_at": NOW - 9, "body": json.dumps(closed).encode()}
         db.execute(metadata.tables["incidents"].insert(), [old])
         if version == 2:
@@ -101,7 +108,7 @@ def test_an_older_database_is_taken_on_with_its_data(database: str, version: int
     state = journal.load()
     assert state.nodes["n1"].held is True
     assert state.incidents["i1"].plan[0][0].step.verb.value == "cordon"
-    assert state.settled == {"f1": "i0"}
+    assert state.settled == {"f1": Settled("i0")}
     assert [a.verb for a in state.actions.values()] == ["cordon"]
     assert list(journal.inputs()) == [PlacementChanged(at=NOW, node="n1", jobs=(JobRef("train", 0),))]
     assert [event.text for _, event in journal.events(0, 10)] == ["n1: healthy → draining"]
@@ -115,6 +122,23 @@ def test_an_older_database_is_taken_on_with_its_data(database: str, version: int
         assert db.execute(sa.text("SELECT state, held FROM nodes")).one() == ("draining", True)
         assert db.execute(sa.text("SELECT verb, state, is_order FROM actions")).one() == ("cordon", "planned", False)
         assert db.execute(sa.text("SELECT kind, actor FROM audit")).first() == ("node_state", "remediator")
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        ("resolved by ann: a new cable", "a person closed it"),
+        ("an operator lifted our hold", "a person closed it"),
+        ("returned to service", ""),
+        ("its findings cleared", ""),
+    ],
+)
+def test_a_persons_word_said_before_counts_from_when_it_was_said(database: str, outcome: str, said: str) -> None:
+    written_by(2, database, outcome)
+    journal = Journal(database)
+    journal.lead()
+    assert journal.load().settled == {"f1": Settled("i0", said, NOW if said else 0.0)}
     journal.close()
 
 

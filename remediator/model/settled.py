@@ -1,0 +1,16 @@
+"""Who dealt with a finding that is still asserted, and, where it was a person, since when their word counts."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Settled(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A closed incident dealt with it. `said` is the person's word that closed it (`ann resolved it`), empty where none did.
+
+    `at` is when they said so last (UTC s); what is seen so much later that their word is over, is decided upon afresh.
+    """
+
+    incident: str
+    said: str = ""
+    at: float = 0.0
