@@ -39,6 +39,14 @@ def since_the_word(
     return f"again {spans.length(seen_at - word.at)} after {word.said} ({word.incident})"
 
 
+def spoken(state: ClusterState, node: str, said: str, now: float) -> None:
+    """A person speaks of a node: their word counts for all of it that was settled before, from now on."""
+    for finding in state.findings_on(node):
+        by = state.settled.get(finding.id)
+        if by is not None:
+            state.settle(finding.id, replace(by, said=said, at=now))
+
+
 def not_ahead(state: ClusterState, now: float) -> None:
     """The clock of a leader before may have been ahead: no word was said later than now."""
     for finding_id, word in [(name, word) for name, word in state.settled.items() if word.at > now]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from remediator import again
 from remediator.decide.called import call_missing, take_up
 from remediator.decide.hands import RESUME, take_over, under_way
 from remediator.decide.lifecycle import legal, move
@@ -123,7 +124,7 @@ def given_back(state: ClusterState, node: NodeRecord, now: float, why: str, said
     if incident is not None:
         close(state, incident, why, now, said)
     if said:
-        state.settle_anew(node.node, said, now)
+        again.spoken(state, node.node, said, now)
 
 
 def answered(state: ClusterState, action: Action, now: float) -> None:

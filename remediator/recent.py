@@ -9,11 +9,15 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 
 from remediator.model.occurrence import Occurrence
+from remediator.model.plan import Verb
+from remediator.model.records import Action, ActionState
 
 SUSPECTED = "node/suspected"  # a rule asked for the first time to take this node out for this incident
 CAUSE_OVER = "cause/over"  # an incident about a shared cause was closed: what led to it leads to no other
 DEED_FAILED, DEED_DONE, RESET = "deed/failed", "deed/done", "breaker/reset"
 REMEMBERED_S = 86400.0
+_DEEDS = frozenset({Verb.CORDON.value, "resume", Verb.RESET_GPU.value, Verb.REBOOT.value, Verb.EXEC.value})
+_SAYS = frozenset({ActionState.SUCCEEDED, ActionState.FAILED, ActionState.EXPIRED})
 EVERYWHERE = ""  # the place of all suspects
 
 
@@ -96,6 +100,16 @@ class Streak:
 
     def __init__(self) -> None:
         self.failed: dict[str, dict[str, str]] = {}  # verb → incident → node: one bad node alone says nothing about us
+
+    def said_by(self, action: Action) -> Occurrence | None:
+        """What the end of an action says of us, if anything; of a trainer or a test that fails it does not."""
+        if action.verb not in _DEEDS or action.state not in _SAYS:
+            return None
+        done = action.state is ActionState.SUCCEEDED
+        if done and action.verb not in self.failed:
+            return None
+        kind, at = DEED_DONE if done else DEED_FAILED, action.finished_at or 0.0
+        return Occurrence(at, kind, action.node, action.verb, incident=action.incident)
 
     def take(self, occurrence: Occurrence) -> None:
         """A deed ended (its verb stands as component), or a person reset the breaker."""

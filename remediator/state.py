@@ -20,11 +20,9 @@ from remediator.index import NodeIndex
 from remediator.model.hold import NodeHold
 from remediator.model.occurrence import Occurrence
 from remediator.model.places import Places, merged
-from remediator.model.plan import Verb
 from remediator.model.records import (
     BREAKER,
     Action,
-    ActionState,
     Answer,
     AuditEvent,
     Decision,
@@ -37,7 +35,7 @@ from remediator.model.records import (
 from remediator.model.rules import NodeState
 from remediator.model.settled import Settled
 from remediator.model.standing import Standing
-from remediator.recent import CAUSE_OVER, DEED_DONE, DEED_FAILED, RESET, SUSPECTED, Streak, Suspects
+from remediator.recent import CAUSE_OVER, RESET, SUSPECTED, Streak, Suspects
 from remediator.unheard import Unheard
 from vocabulary.finding import Finding, Severity
 
@@ -48,8 +46,6 @@ EJECT = "node/ejected"  # in history: its jobs were told to go on without a node
 EARLIER = ""  # the source of what earlier terms were told of places: every other counts more, the file's word ends it
 CONTEXT_S = 300.0  # what was seen so lately belongs to the present
 SHOWN_S = 86400.0  # for how long a decision stays with people that rests on what nothing asserts (info)
-_DEEDS = frozenset({Verb.CORDON.value, "resume", Verb.RESET_GPU.value, Verb.REBOOT.value, Verb.EXEC.value})
-_SAYS = frozenset({ActionState.SUCCEEDED, ActionState.FAILED, ActionState.EXPIRED})
 FOR_PEOPLE = {Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND}
 
 
@@ -189,13 +185,6 @@ class ClusterState:
         """This is who dealt with a finding, as it is."""
         self.settled[finding_id] = self.changes.settled[finding_id] = by
 
-    def settle_anew(self, node: str, said: str, now: float) -> None:
-        """A person speaks of a node: their word counts for all of it that was settled before, from now on."""
-        for finding in self.findings_on(node):
-            by = self.settled.get(finding.id)
-            if by is not None:
-                self.settle(finding.id, replace(by, said=said, at=now))
-
     def put_incident(self, incident: Incident) -> None:
         """Store an incident; a closed one leaves the state, and its findings are settled."""
         if incident.wide and incident.state is IncidentState.CLOSED:
@@ -245,19 +234,9 @@ class ClusterState:
         before = self.actions.get(action.id)
         if before is None:
             self._actions_of.setdefault(action.incident, []).append(action.id)
-        elif not before.state.final:
-            self._ended(action)
+        elif not before.state.final and (said := self.streak.said_by(action)) is not None:
+            self.remember(said)
         self.actions[action.id] = self.changes.actions[action.id] = action
-
-    def _ended(self, action: Action) -> None:
-        """Deeds that fail one after another say that something is wrong with us; a trainer or a test that fails does not."""
-        at = action.finished_at or 0.0
-        if action.verb not in _DEEDS or action.state not in _SAYS:
-            return
-        if action.state is not ActionState.SUCCEEDED:
-            self.remember(Occurrence(at, DEED_FAILED, action.node, action.verb, incident=action.incident))
-        elif action.verb in self.streak.failed:
-            self.remember(Occurrence(at, DEED_DONE, action.node, action.verb, incident=action.incident))
 
     def remember(self, occurrence: Occurrence) -> None:
         """Something happened that rules may count."""

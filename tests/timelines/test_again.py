@@ -308,7 +308,7 @@ def test_how_long_a_word_counts_is_the_operators_to_say(again_after_s: float) ->
 def test_a_word_said_by_a_clock_that_was_ahead_binds_no_longer_than_one_of_now() -> None:
     story = Story()
     finding, _ = resolved(story)
-    story.state.settle_anew("n1", "ann resolved it", story.now + 100 * 86_400.0)
+    again.spoken(story.state, "n1", "ann resolved it", story.now + 100 * 86_400.0)
     story.after(1)
     finding = seen(story.after(QUIET_S), finding)
     assert not story.state.held
