@@ -52,15 +52,16 @@ def _lemon(finding: Finding, snapshot: Snapshot, incident: str) -> LemonView:
 
 def stragglers(snapshot: Snapshot, roster: Roster) -> tuple[StragglerView, ...]:
     """What holds jobs back now, the slowest first."""
+    incidents = {name: incident.id for incident in snapshot.incidents.values() for name in incident.findings}
     found = [
-        _straggler(finding, roster)
+        _straggler(finding, roster, incidents.get(finding.id, ""))
         for finding in snapshot.findings.values()
         if finding.active and finding.origin.startswith(_STRAGGLER)
     ]
     return tuple(sorted(found, key=lambda each: (-each.excess, each.job, each.node)))
 
 
-def _straggler(finding: Finding, roster: Roster) -> StragglerView:
+def _straggler(finding: Finding, roster: Roster, incident: str) -> StragglerView:
     told = finding.evidence
     job, attempt = str(told.get("job", "")), int(_number(told, "attempt"))
     ranks = tuple(int(rank) for rank in str(told.get("ranks", "")).split(", ") if rank.isdecimal())
@@ -84,6 +85,7 @@ def _straggler(finding: Finding, roster: Roster) -> StragglerView:
         stage=stages[0] if stages and stages[0] >= 0 else None,
         excess=_number(told, "slowdown"),
         confidence=_number(told, "confidence"),
+        incident=incident,
     )
 
 

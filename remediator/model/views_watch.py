@@ -48,6 +48,7 @@ class StragglerView(msgspec.Struct, frozen=True, omit_defaults=True):
     stage: int | None = None
     excess: float = 0.0
     confidence: float = 0.0
+    incident: str = ""
 
 
 class StragglerList(msgspec.Struct, frozen=True):

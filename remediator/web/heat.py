@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -135,6 +136,14 @@ def rows(groups: Iterable[tuple[str, list[Seen]]]) -> list[Row]:
         for name, nodes in groups
     ]
     return sorted(found, key=lambda row: -row.broken)
+
+
+def legend(rows: Iterable[Row], *, by_health: bool) -> tuple[tuple[str, int], ...]:
+    """The words by which nodes are coloured, and how many nodes have each; those that none has are left out."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        found.update(dict(row.healths if by_health else row.states))
+    return tuple((word, found[word]) for word in (HEALTHS if by_health else STATES) if found[word])
 
 
 @lru_cache(maxsize=NAMES_REMEMBERED)

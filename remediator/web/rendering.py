@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from functools import cache
 from typing import Any
@@ -137,6 +137,21 @@ def count(number: float, one: str = "", many: str = "") -> Markup:
     return Markup("{} {}").format(digits, word) if word else digits
 
 
+def ranges(numbers: Iterable[int]) -> str:
+    """Whole numbers, those in a row as one.
+
+    >>> ranges((3, 0, 1, 2, 8))
+    '0–3, 8'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("–".join(map(str, run)) for run in runs)
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -154,6 +169,7 @@ def _environment() -> Environment:
         "sign": sign,
         "state_class": state_class,
         "count": count,
+        "ranges": ranges,
         "visible": clean,
     }
     environment.filters |= filters

@@ -14,13 +14,16 @@ from starlette.responses import Response
 from remediator.api.render import incident_view
 from remediator.decide.approval import proposed
 from remediator.engine import Snapshot
+from remediator.model.views import IncidentView, StatusView
 from remediator.model.views_work import AwaitingList
 from remediator.web import heat
+from remediator.web.alike import Alike, together
 from remediator.web.gravity import drill, findings_of, gravest_first, worst
 from remediator.web.progress import doing
 from remediator.web.recent import Recent
 from remediator.web.rendering import HEADERS
 from remediator.web.visit import Visit
+from vocabulary.finding import Severity
 
 INCIDENTS_SHOWN = 12
 AWAITING_SHOWN = 8
@@ -33,17 +36,15 @@ async def show(visit: Visit) -> Response:
     snapshot = visit.service.engine.snapshot
     incidents = await asyncio.to_thread(gravest_first, snapshot.incidents.values(), snapshot.findings)
     rules = visit.service.engine.settings.policy.by_name
-    shown = [(incident_view(i), i, findings_of(i, snapshot.findings)) for i in incidents[:INCIDENTS_SHOWN]]
+    groups = (await asyncio.to_thread(together, incidents, snapshot.findings))[:INCIDENTS_SHOWN]
     awaiting = (await visit.ask("/v1/awaiting", AwaitingList)).awaiting
     rows = await asyncio.to_thread(_rows, visit, wanted, by)
     return await visit.page(
         "fleet.html.j2",
         title="Fleet",
-        incidents=[
-            (view, doing(view, i.answer, i.rule), worst(found), drill(found, injected=i.injected), proposed(i, rules))
-            for view, i, found in shown
-        ],
+        incidents=[_broken(visit, group, proposed(group.first, rules)) for group in groups],
         incidents_total=len(incidents),
+        incidents_shown=sum(len(group.incidents) for group in groups),
         awaiting=[(a, _drill(snapshot, a.incident)) for a in awaiting[:AWAITING_SHOWN]],
         awaiting_total=len(awaiting),
         rows=rows[:GROUPS_SHOWN],
@@ -54,8 +55,8 @@ async def show(visit: Visit) -> Response:
         by=by,
         colour=colour,
         groupings=heat.GROUPINGS,
-        states=heat.STATES,
-        healths=heat.HEALTHS,
+        counts=_counts(await visit.status()),
+        legend=heat.legend(rows, by_health=colour == "health"),
         picture="/fleet.json?" + urlencode(_words(wanted) | {"by": by}),
     )
 
@@ -74,6 +75,30 @@ async def picture(visit: Visit) -> Response:
     if visit.request.headers.get("if-none-match") == etag:
         return Response(None, 304, headers)
     return Response(body, headers=headers, media_type="application/json")
+
+
+def _counts(status: StatusView) -> list[tuple[str, int]]:
+    """How many nodes are in each state, in the order in which a node goes through them."""
+    known = {word: number for word in heat.STATES if (number := status.nodes_by_state.get(word))}
+    return [*(known | status.nodes_by_state).items()]
+
+
+class _Broken(msgspec.Struct, frozen=True):
+    """A row of what is broken. `proposed` are stages of steps that somebody or something keeps from being done."""
+
+    group: Alike
+    view: IncidentView
+    doing: str
+    worst: Severity | None
+    drill: str
+    proposed: tuple[tuple[str, ...], ...]
+
+
+def _broken(visit: Visit, group: Alike, steps: tuple[tuple[str, ...], ...]) -> _Broken:
+    first, view = group.first, incident_view(group.first)
+    found = findings_of(first, visit.service.engine.snapshot.findings)
+    marked = drill(found, injected=first.injected)
+    return _Broken(group, view, doing(view, first.answer, first.rule), worst(found), marked, steps)
 
 
 def _drill(snapshot: Snapshot, incident: str) -> str:

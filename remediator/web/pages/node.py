@@ -51,6 +51,8 @@ async def show(visit: Visit) -> Response:
     incident = await _incident(visit, node.incident)
     telemetry = await visit.ask(f"/v1/nodes/{name}/telemetry", TelemetryView)
     snapshot = visit.service.engine.snapshot
+    deeds = offered(visit, node)
+    wider = (i for i in snapshot.incidents.values() if i.wide and name in i.members)
     drawn, always_zero = plots(telemetry.series, visit.now)
     record, known = snapshot.nodes[name], snapshot.incidents.get(node.incident)
     return await visit.page(
@@ -68,7 +70,9 @@ async def show(visit: Visit) -> Response:
         telemetry=telemetry,
         plots=drawn,
         always_zero=always_zero,
-        deeds=offered(visit, node),
+        wider=sorted(wider, key=lambda each: each.opened_at),
+        deeds=deeds,
+        stopper=any(deed.word == "hold" for deed in deeds),
     )
 
 

@@ -11,7 +11,8 @@ const SIGNS = {
 };
 const WELL = new Set(["healthy", "retired"]);
 const LABEL = 15;
-const LABELLED_MAX = 420; // groups beyond which names would be noise; the tip says them
+const LABELLED_MAX = 420; // groups beyond which names would be noise: then each row says with which group it begins
+const GUTTER = 58;
 
 const box = document.getElementById("heat");
 const canvas = box?.querySelector("canvas");
@@ -25,7 +26,7 @@ let at = -1;
 
 function cellSize(count, width) {
   const wide = width > 700;
-  const steps = wide ? [[80, 30], [350, 20], [1500, 14], [5000, 10], [Infinity, 8]] : [[40, 26], [200, 18], [900, 12], [3000, 8], [Infinity, 6]];
+  const steps = wide ? [[80, 30], [350, 20], [800, 17], [1500, 14], [5000, 10], [Infinity, 8]] : [[40, 26], [200, 18], [900, 12], [3000, 8], [Infinity, 6]];
   return steps.find(([most]) => count <= most)[1];
 }
 
@@ -35,21 +36,23 @@ function lay(width) {
   const pitch = size + (size >= 10 ? 2 : 1);
   const labelled = picture.groups.length > 1 && picture.groups.length <= LABELLED_MAX;
   const gap = labelled ? 14 : picture.groups.length > 1 ? Math.max(3, pitch / 2) : 0;
+  const left = !labelled && picture.groups.length > 1 && width > 700 ? GUTTER : 0;
   cells = [];
   const labels = [];
-  let x = 0, y = 0, tallest = 0;
+  let x = left, y = 0, tallest = 0;
   for (const group of picture.groups) {
     const count = group.nodes.length;
-    const most = Math.max(1, Math.floor(width / pitch));
+    const most = Math.max(1, Math.floor((width - left) / pitch));
     const columns = picture.groups.length === 1 ? most : Math.min(most, count, Math.max(labelled ? Math.ceil(64 / pitch) : 1, Math.ceil(Math.sqrt(count * (labelled ? 1.6 : 0.5)))));
     const rows = Math.ceil(count / columns);
     const wide = columns * pitch, high = rows * pitch + (labelled ? LABEL : 0);
-    if (x > 0 && x + wide > width) {
-      x = 0;
+    if (x > left && x + wide > width) {
+      x = left;
       y += tallest + gap;
       tallest = 0;
     }
     if (labelled) labels.push({ x, y, text: group.name || "not told", wide: wide + gap - 4 });
+    else if (left && x === left) labels.push({ x: 0, y, text: group.name || "not told", wide: left - 6 });
     for (let n = 0; n < count; n += 1) {
       cells.push({
         x: x + (n % columns) * pitch, y: y + (labelled ? LABEL : 0) + Math.floor(n / columns) * pitch, node: group.nodes[n], group: group.name,

@@ -1,0 +1,62 @@
+"""Open incidents that say the same of different nodes, as one row: a page must be read in seconds also when a hundred came at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from remediator.model.records import Incident
+from remediator.web.gravity import findings_of
+from vocabulary.finding import Finding
+
+ALIKE_MIN = 3  # so many that say the same are said as one
+
+Key = tuple[object, ...]
+
+
+class Alike(msgspec.Struct, frozen=True):
+    """An incident, or several: `kind` and `summary` are what they share and what the first of them was found with."""
+
+    incidents: tuple[Incident, ...]
+    kind: str = ""
+    summary: str = ""
+
+    @property
+    def first(self) -> Incident:
+        """The one that stands for all."""
+        return self.incidents[0]
+
+    @property
+    def since(self) -> float:
+        """When the oldest was opened (UTC s)."""
+        return min(incident.opened_at for incident in self.incidents)
+
+
+def together(incidents: Iterable[Incident], findings: Mapping[str, Finding]) -> list[Alike]:
+    """The incidents in their order; those alike stand where the first of them stood.
+
+    Alike are those of single nodes whose gravest live finding is of one kind, severity and origin of test, about which one rule
+    gave one answer, and whose plan has not begun. What nobody looks after never hides behind what somebody does.
+    """
+    told = [(incident, *_said(incident, findings)) for incident in incidents]
+    alike: dict[Key, list[Incident]] = {}
+    for incident, key, _ in told:
+        alike.setdefault(key, []).append(incident)
+    rows: list[Alike] = []
+    for incident, key, worst in told:
+        those = alike[key]
+        if worst is None or len(those) < ALIKE_MIN:
+            rows.append(Alike((incident,)))
+        elif those[0] is incident:
+            rows.append(Alike(tuple(those), worst.kind, worst.summary))
+    return rows
+
+
+def _said(incident: Incident, findings: Mapping[str, Finding]) -> tuple[Key, Finding | None]:
+    live = (found for found in findings_of(incident, findings) if found.active)
+    worst = max(live, key=lambda found: found.severity.rank, default=None)
+    if worst is None or incident.wide or incident.plan:
+        return (incident.id,), worst
+    marks = incident.state, incident.answer, incident.rule, incident.injected, incident.acknowledged_by
+    return (*marks, worst.kind, worst.severity, worst.injected), worst
