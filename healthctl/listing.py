@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import CompletionItem
 
 
 class ListsByDefault(click.Group):
@@ -11,7 +12,16 @@ class ListsByDefault(click.Group):
     default = "list"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the default in front unless a command, or help, is asked for."""
-        if not args or (args[0].startswith("-") and args[0] not in self.get_help_option_names(ctx)):
+        """Put the default in front unless a command, or help, is asked for, or a shell asks which commands there are."""
+        is_option = bool(args) and args[0].startswith("-") and args[0] not in self.get_help_option_names(ctx)
+        if is_option or not (args or ctx.resilient_parsing):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Its commands; options are those of the default too."""
+        shown = self.get_command(ctx, self.default) if incomplete.startswith("-") else None
+        if shown is None:
+            return super().shell_complete(ctx, incomplete)
+        with click.Context(shown, info_name=self.default, parent=ctx, resilient_parsing=True) as inner:
+            return shown.shell_complete(inner, incomplete)

@@ -11,6 +11,8 @@ from click.shell_completion import get_completion_class
 from healthctl.exits import Exit, Failure
 
 SHELLS = ("bash", "zsh", "fish")
+# Fish takes "type,name<tab>meaning" apart at each comma, and a meaning would end at its first.
+_WHOLE_SENTENCES = ('string split ","', 'string split --max 1 ","')
 
 
 @click.command(
@@ -28,4 +30,5 @@ def completion(ctx: click.Context, shell: str | None) -> None:
         raise Failure(f"$SHELL names none of {', '.join(SHELLS)}; say which: healthctl completion bash", Exit.USAGE)
     kind = get_completion_class(name)
     assert kind is not None  # noqa: S101 - click has these three
-    click.echo(kind(ctx.find_root().command, {}, "healthctl", "_HEALTHCTL_COMPLETE").source())
+    script = kind(ctx.find_root().command, {}, "healthctl", "_HEALTHCTL_COMPLETE").source()
+    click.echo(script.replace(*_WHOLE_SENTENCES))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     epilog="Examples: healthctl replay; healthctl replay july.jsonl --playbook new.yaml. "
     "Exit codes: 0 the same, 1 something differs, 2 wrong usage, 3 there is nothing to replay."
 )
-@click.argument("record", required=False, metavar="[FILE.jsonl|URL]")
+@click.argument("record", required=False, metavar="[FILE.jsonl|URL]", type=click.Path(allow_dash=True, readable=False))
 @click.option("--playbook", type=click.Path(dir_okay=False, path_type=Path),
               help="What would be decided otherwise under this policy.")  # fmt: skip
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), default=REMEDIATOR_CONFIG, show_default=True,

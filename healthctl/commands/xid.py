@@ -52,7 +52,7 @@ def explain(screen: Screen, what: tuple[str, ...], catalogue: Path | None) -> No
 
 
 @xid.command()
-@click.argument("file", metavar="FILE|-")
+@click.argument("file", metavar="FILE|-", type=click.Path(allow_dash=True, readable=False))
 def parse(file: str) -> None:
     """Say what the kernel reports in each line of a log: one JSON object for each line, also for those that are nothing.
 

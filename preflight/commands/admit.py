@@ -9,7 +9,7 @@ import sys
 import click
 
 from preflight.commands.report import documents
-from preflight.report.forms import Trouble
+from preflight.report.forms import FILE_OR_DASH, Trouble
 from preflight.report.wording import clean
 from preflight.results import Document, Verdict
 from preflight.startup_taint import KEY, TaintError, in_cluster, is_there, lift
@@ -20,7 +20,7 @@ OLD_S = 3600.0
 
 
 @click.command()
-@click.argument("file", metavar="[FILE|-]", required=False)
+@click.argument("file", metavar="[FILE|-]", type=FILE_OR_DASH, required=False)
 @click.option("--within", default=60.0, show_default=True, type=click.FloatRange(1, 3600), help="Seconds to try for.")
 def admit(file: str | None, within: float) -> None:
     """Take the taint gpu-healthd.dev/untested from this node if FILE, a document of `run`, proves it.

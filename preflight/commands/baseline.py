@@ -13,7 +13,7 @@ import msgspec
 from preflight.commands.compare import tell, title
 from preflight.commands.report import documents
 from preflight.report.columns import columns
-from preflight.report.forms import Trouble
+from preflight.report.forms import FILE_OR_DASH, Trouble
 from preflight.report.wording import clean, number
 from preflight.results import Document, Verdict
 from vocabulary.clock import SystemClock
@@ -53,7 +53,7 @@ def baseline() -> None:
 
 
 @baseline.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...|-")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...|-", type=FILE_OR_DASH)
 @folder_option
 @click.option("--accept", is_flag=True, help="Let levels go to where the nodes are now, however far that is.")
 def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noqa: FBT001 - click passes by keyword
@@ -152,7 +152,7 @@ def show(at: Path | None, output: str) -> None:
 
 
 @baseline.command()
-@click.argument("file", metavar="FILE|-")
+@click.argument("file", metavar="FILE|-", type=FILE_OR_DASH)
 @folder_option
 @click.option("--all", "every", is_flag=True, help="Also what differs by no more than good devices do.")
 @output_option

@@ -11,7 +11,7 @@ from preflight.across.recording import DEVICES_MIN, record
 from preflight.commands.report import documents
 from preflight.kernels import goldens as kept
 from preflight.report.columns import columns
-from preflight.report.forms import Trouble
+from preflight.report.forms import FILE_OR_DASH, Trouble
 from preflight.report.wording import clean
 
 NOTHING = 3
@@ -29,7 +29,7 @@ def goldens() -> None:
 
 
 @goldens.command("record")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...|-")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...|-", type=FILE_OR_DASH)
 @file_option
 @click.option(
     "--devices", default=DEVICES_MIN, show_default=True, type=click.IntRange(min=2), help="How many have to agree."

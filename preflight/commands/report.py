@@ -9,14 +9,14 @@ from pathlib import Path
 import click
 
 from preflight.group.page import page
-from preflight.report.forms import Form, Trouble, file_option, form_option, say
+from preflight.report.forms import FILE_OR_DASH, Form, Trouble, file_option, form_option, say
 from preflight.report.reading import BYTES_MAX, DocumentError, group_in, read
 from preflight.report.wording import clean
 from preflight.results import Document
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...|-")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...|-", type=FILE_OR_DASH)
 @form_option
 @file_option
 def report(files: tuple[str, ...], output: str, file: Path | None) -> None:

@@ -49,6 +49,9 @@ form_option = click.option(
     show_default=True,
     help="For people, programs, collectors of test results, or browsers.",
 )
+FILE_OR_DASH = click.Path(
+    allow_dash=True, readable=False
+)  # a shell completes it; who reads it says what is wrong with it
 file_option = click.option(
     "-f", "--file", type=click.Path(dir_okay=False, path_type=Path), help="Write it there, whole or not at all."
 )

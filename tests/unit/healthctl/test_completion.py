@@ -68,6 +68,55 @@ def test_commands_are_completed_without_loading_them() -> None:
     assert not HEAVY & set(json.loads(done.stderr))
 
 
+GROUPS = {
+    "nodes": "--state",
+    "incidents": "--limit",
+    "actions": "--state",
+    "jobs": "--limit",
+    "alerts": "--limit",
+    "token": "--all",
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_that_lists_by_default_offers_its_commands_and_the_options_of_its_list(group: str) -> None:
+    assert "list" in completed(f"healthctl {group} ")
+    assert completed(f"healthctl {group} li") == ["list"]
+    assert GROUPS[group] in completed(f"healthctl {group} --")
+    assert "quarantined" in completed("healthctl nodes --state ")
+
+
+@pytest.mark.parametrize(
+    "command", ["xid parse", "replay", "preflight report", "preflight admit", "playbook lint", "analyze hang"]
+)
+def test_a_file_is_left_to_the_shell(command: str) -> None:
+    asked = {
+        "_HEALTHCTL_COMPLETE": "zsh_complete",
+        "COMP_WORDS": f"healthctl {command} /etc/ho",
+        "COMP_CWORD": str(1 + len(command.split())),
+    }
+    argv = [sys.executable, "-m", "healthctl"]
+    done = subprocess.run(argv, env=os.environ | asked, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.split("\n")[:2] in (["file", "/etc/ho"], ["dir", "/etc/ho"])
+
+
+def test_fish_shows_a_meaning_whole(healthctl: Run) -> None:
+    script = healthctl("completion", "fish").stdout
+    assert 'string split --max 1 ","' in script
+    if not shutil.which("fish"):
+        return
+    words = "function healthctl; echo plain,nodes\\tstate, health, GPUs; end; function env; healthctl; end\n"
+    done = subprocess.run(
+        ["fish", "--no-config"],
+        input=f"{script}{words}complete --do-complete 'healthctl no'",
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == "nodes\tstate, health, GPUs\n"
+
+
 # What a shell, or the terminal below it, would act upon.
 EVIL = (
     "1;touch${IFS}x;",
