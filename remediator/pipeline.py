@@ -51,6 +51,7 @@ from remediator.state import EARLIER, FOR_PEOPLE, SHOWN_S, ClusterState
 from vocabulary.architecture import architecture_of
 from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderKind, OrderState
+from vocabulary.spans import period
 
 RETRY_FIRST_S = 1.0
 RETRY_MAX_S = 30.0
@@ -203,7 +204,7 @@ def _action_ended(state: ClusterState, item: ActionEnded) -> set[str]:
         wait = min(RETRY_FIRST_S * 2 ** min(attempts - 1, 10), RETRY_MAX_S)
         state.put_action(replace(action, attempts=attempts, not_before=item.at + wait, detail=detail))
         _note_action(
-            state, action, "action_failed", f"attempt {attempts} failed, next in {wait:g} s: {detail}", item.at
+            state, action, "action_failed", f"attempt {attempts} failed, next in {period(wait)}: {detail}", item.at
         )
         return {action.node}
     ended = _FROM_RESULT.get(result, ActionState.SUCCEEDED)
@@ -305,17 +306,19 @@ def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
         well = state.incident_of(node.node) is None and not state.grave_on(node.node)
         if well and item.at - node.since >= settings.probation_s:
             state.put_node(
-                move(node, NodeState.HEALTHY, item.at, f"{settings.probation_s:g} s on probation without an incident")
+                move(
+                    node, NodeState.HEALTHY, item.at, f"{period(settings.probation_s)} on probation without an incident"
+                )
             )
 
 
 def _nothing_ahead(state: ClusterState, now: float) -> None:
     """The clock of a leader before may have been ahead; what it dated later than now binds nobody until that time comes."""
     state.isolated_at[:] = [min(at, now) for at in state.isolated_at if now - at < 86400.0]
+    again.not_ahead(state, now)
     latest = now + RETRY_MAX_S
     for action in [a for a in state.actions.values() if a.not_before > latest and not a.state.final]:
         state.put_action(replace(action, not_before=latest))
-    again.not_ahead(state, now)
 
 
 def _close_if_moot(state: ClusterState, incident_id: str, now: float) -> None:

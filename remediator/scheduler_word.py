@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 
 from remediator.model.hold import NodeHold
+from vocabulary.counts import counted
 
 log = logging.getLogger(__name__)
 OK = "ok"
@@ -20,7 +21,7 @@ def word_on(holds: Mapping[str, NodeHold]) -> str:
         return OK
     first, *others = dict.fromkeys(hold.reason for hold in untold)
     more = f" (and {len(others)} other reason{'s' * (len(others) > 1)})" if others else ""
-    return f"cannot say for {len(untold)} of {len(holds)} nodes: {first}{more}"
+    return f"cannot say for {len(untold)} of {counted(len(holds), 'node')}: {first}{more}"
 
 
 class Spoken:

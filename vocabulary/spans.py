@@ -1,4 +1,4 @@
-"""How long something took, as people say it."""
+"""How long something took or is to take, as people say it."""
 
 from __future__ import annotations
 
@@ -22,3 +22,18 @@ def length(seconds: float) -> str:
     size, large, part, small = max(unit for unit in _SIZES if seconds >= unit[0])
     whole, rest = divmod(int(seconds), size)
     return f"{whole} {large} {rest // part} {small}"
+
+
+def period(seconds: float) -> str:
+    """A time that somebody chose, in units that people use, and exact to the second.
+
+    >>> [period(s) for s in (0.5, 45, 90, 600, 86_400, 2_592_000, 90_061)]
+    ['0.5 s', '45 s', '1 min 30 s', '10 min', '1 d', '30 d', '1 d 1 h 1 min 1 s']
+    """
+    if not math.isfinite(seconds) or seconds < 60:
+        return f"{seconds:g} s"
+    left, words = round(seconds), []
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        whole, left = divmod(left, size)
+        words += [f"{whole} {unit}"] if whole else []
+    return " ".join(words)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from healthd.orders.task import Data
 from healthd.trainer.page import Acknowledgement, BeaconError, Outcome
 from healthd.trainer.pages import BeaconView, process_alive, read
+from vocabulary.counts import counted
 from vocabulary.order import OrderKind, OrderState
 
 USERS_TOLD = 8
@@ -106,7 +107,7 @@ def verdict_of(kind: OrderKind, ranks: Sequence[Rank]) -> Verdict:
     """Of one user's ranks that are all through: did they do what was asked?"""
     problems = [_named(rank) for rank in ranks if not _did(kind, rank)]
     if not problems:
-        return Verdict(OrderState.SUCCEEDED, f"{len(ranks)} ranks {_DID.get(kind, 'saved and left')}")
+        return Verdict(OrderState.SUCCEEDED, f"{counted(len(ranks), 'rank')} {_DID.get(kind, 'saved and left')}")
     expired = all(rank.answer is not None and rank.answer.outcome is Outcome.EXPIRED for rank in ranks)
     return Verdict(OrderState.EXPIRED if expired else OrderState.FAILED, "; ".join(problems))
 

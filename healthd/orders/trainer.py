@@ -25,6 +25,7 @@ from healthd.trainer.owners import Claim, claim_of, claimants_of
 from healthd.trainer.page import BeaconError, MailboxOrder
 from healthd.trainer.pages import BeaconView, Patience, post_order
 from healthd.trainer.place import page_name
+from vocabulary.counts import counted
 from vocabulary.order import Order, OrderState, OrderUpdate
 
 DETAIL_CHARS_MAX = 1000
@@ -175,7 +176,7 @@ class TrainerTask:
         if not to_go or now >= self._order.expires_at:
             end = of_all({uid: self._verdict(ranks) for uid, ranks in by_user.items()})
             return self._says(end.state, now, end.detail)
-        return self._says(OrderState.RUNNING, now, f"{to_go} ranks to go") if self._data != before else None
+        return self._says(OrderState.RUNNING, now, f"{counted(to_go, 'rank')} to go") if self._data != before else None
 
     def _verdict(self, ranks: list[Rank]) -> Verdict:
         there = still_there(ranks)

@@ -12,6 +12,7 @@ from remediator.detect.hazard import place
 from remediator.engine import Snapshot
 from remediator.model.records import NodeRecord
 from remediator.model.rules import NodeState
+from vocabulary.counts import counted
 from vocabulary.finding import Finding
 from vocabulary.hazard import Placement
 
@@ -27,9 +28,8 @@ async def placement(request: Request) -> Response:
         _placed, service.engine.snapshot, int(wanted), service.clock.wall(), service.config.node_mtbf_h
     )
     if found is None:
-        raise Refusal(
-            409, f"{free} nodes are free, {wanted:g} are wanted", "ask for fewer, or see 'healthctl nodes list'"
-        )
+        words = f"{counted(free, 'node is', 'nodes are')} free, {wanted:g} are wanted"
+        raise Refusal(409, words, "ask for fewer, or see 'healthctl nodes list'")
     return reply(found)
 
 

@@ -42,6 +42,7 @@ from remediator.model.views import (
 )
 from remediator.roster import Entry, Roster
 from remediator.standing import in_force, mode_said
+from vocabulary.counts import counted
 from vocabulary.finding import Finding
 from vocabulary.health import Health
 from vocabulary.wire import Versions
@@ -259,11 +260,12 @@ def _of_many(snapshot: Snapshot, roster: Roster, now: float) -> Iterator[str]:
             yield f"the breaker is open since {rfc3339(incident.opened_at)}: {incident.title}"
     off = sorted(record.node for record in snapshot.nodes.values() if record.hands_off is not None)
     if off:
-        yield f"people keep us off {len(off)} {'node' if len(off) == 1 else 'nodes'}: {_named(off)}"
+        yield f"people keep us off {counted(len(off), 'node')}: {_named(off)}"
     known = [record.node for record in snapshot.nodes.values() if is_in_cluster(record)]
     silent = sorted(n for n in known if (e := roster.get(n)) is None or now - e.seen_at > e.ttl_s)
     if silent:
-        yield f"data is stale: {len(silent)} of {len(known)} nodes are not heard now: {_named(silent)}"
+        are = "is" if len(silent) == 1 else "are"
+        yield f"data is stale: {len(silent)} of {counted(len(known), 'node')} {are} not heard now: {_named(silent)}"
 
 
 def _named(nodes: Sequence[str]) -> str:

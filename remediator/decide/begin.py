@@ -8,6 +8,7 @@ from remediator.decide.context import Context, failed, succeeded
 from remediator.decide.guards import ask
 from remediator.decide.withheld import GOES_ON, LEFT_TO_PEOPLE, stopped_by
 from remediator.model.plan import Mode, StepRun, StepState
+from vocabulary.spans import period
 
 
 def begin(context: Context, run: StepRun) -> StepRun:
@@ -32,7 +33,9 @@ def begin(context: Context, run: StepRun) -> StepRun:
     wait_until = run.deadline if run.deadline is not None else now + step.timeout_s
     waiting = replace(run, deadline=wait_until, detail="; ".join(refused))
     return (
-        failed(waiting, f"guards refused for {step.timeout_s:g} s: {waiting.detail}") if now >= wait_until else waiting
+        failed(waiting, f"guards refused for {period(step.timeout_s)}: {waiting.detail}")
+        if now >= wait_until
+        else waiting
     )
 
 

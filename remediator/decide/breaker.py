@@ -12,6 +12,7 @@ from remediator.decide.wide import hold_back, open_wide
 from remediator.model.records import BREAKER
 from remediator.model.rules import NodeState
 from remediator.state import ClusterState
+from vocabulary.counts import counted
 
 RULE = "breaker"
 
@@ -26,7 +27,7 @@ def after_isolation(state: ClusterState, budget: Budget, now: float) -> None:
     held, known = len(state.held), len(state.index.in_cluster)
     most = trip_level(budget, known)
     if held >= most:
-        _open(state, f"{held} of {known} nodes are isolated by us; the breaker opens at {most}", now)
+        _open(state, f"{held} of {counted(known, 'node')} are isolated by us; the breaker opens at {most}", now)
     hold_back(state, budget.common_cause_nodes, now)
 
 
@@ -38,7 +39,7 @@ def after_suspicion(state: ClusterState, budget: Budget, now: float) -> None:
         return
     wanted = len(_wanted(state))
     if len(state.held) + wanted > most:
-        text = f"{len(state.held)} of {known} nodes are isolated by us and {wanted} more ought to be"
+        text = f"{len(state.held)} of {counted(known, 'node')} are isolated by us and {wanted} more ought to be"
         _open(state, f"{text}; the breaker opens above {most}", now)
 
 

@@ -18,7 +18,9 @@ from remediator.decide.spares import free_besides
 from remediator.model.records import Incident, IncidentState, NodeRecord
 from remediator.model.rules import Pattern
 from remediator.state import EJECT, ISOLATION, ClusterState
+from vocabulary.counts import counted
 from vocabulary.finding import Finding, Severity
+from vocabulary.spans import period
 
 HOUR_S, DAY_S = 3600.0, 86400.0
 NAMED_MAX = 10  # nodes told by name in a reason
@@ -110,7 +112,7 @@ def isolation_guards(
     Args:
         state: everything known.
         node: the node in question, which we do not hold.
-        finding: what it is for; None if that is not known any more, and then nothing is passed over.
+        finding: what it is for; None if that is not known any more, and then every guard counts.
         budget: the limits.
         now: UTC seconds.
     """
@@ -118,7 +120,7 @@ def isolation_guards(
     answers = []
     for guard in _all(state, node, finding, budget, now):
         if not guard.passed and hard and guard.name in budget.pass_hard_faults:
-            text = f"{guard.text}; passed over, as configured, since the fault is fatal"
+            text = f"{guard.text}; it does not count here: the configuration lets fatal faults pass (pass_hard_faults)"
             answers.append(Guarded(guard.name, passed=True, text=text))
         else:
             answers.append(guard)
@@ -142,7 +144,9 @@ def _level(state: ClusterState, budget: Budget) -> Guarded:
     most = level_max(budget, len(state.index.in_cluster))
     named = ", ".join(nsmallest(NAMED_MAX, state.held)) or "none"
     return Guarded(
-        "level", len(state.held) < most, f"{len(state.held)} of at most {most} nodes isolated by us ({named})"
+        "level",
+        len(state.held) < most,
+        f"{len(state.held)} of at most {counted(most, 'node')} isolated by us ({named})",
     )
 
 
@@ -150,10 +154,10 @@ def _rate(state: ClusterState, budget: Budget, now: float) -> Iterator[Guarded]:
     times = state.isolated_at
     most = rate_max(budget, len(state.index.in_cluster))
     recent = len(times) - bisect_right(times, now - HOUR_S)
-    yield Guarded("rate", recent < most, f"{recent} of at most {most} isolations in the last hour")
+    yield Guarded("rate", recent < most, f"{recent} of at most {counted(most, 'isolation')} in the last hour")
     if times and budget.isolation_gap_s:
         ago = max(0.0, now - times[-1])
-        text = f"the last isolation was {ago:.0f} s ago, at least {budget.isolation_gap_s:.0f} s lie between two"
+        text = f"the last isolation was {period(round(ago))} ago, at least {period(budget.isolation_gap_s)} lie between two"
         yield Guarded("gap", ago >= budget.isolation_gap_s, text)
 
 
@@ -164,7 +168,9 @@ def _shared(state: ClusterState, node: NodeRecord, budget: Budget) -> Iterator[G
     for name in node.places.partitions:
         members = state.index.members(f"partition:{name}")
         held, most = len(members & state.held), level_max(budget, len(members))
-        yield Guarded("partition", held < most, f"{held} of at most {most} nodes of partition {name} isolated by us")
+        yield Guarded(
+            "partition", held < most, f"{held} of at most {counted(most, 'node')} of partition {name} isolated by us"
+        )
         if budget.open_per_partition_max is not None:
             yield _open_at(state, "partition-open", "partition", name, budget.open_per_partition_max)
 
@@ -179,14 +185,16 @@ def _open_at(state: ClusterState, guard: str, kind: str, name: str, most: int) -
     held = state.index.members(f"{kind}:{name}") & state.held
     busy = [n for n in held if (i := state.incident_of(n)) is not None and _acts(i)]
     named = ", ".join(nsmallest(NAMED_MAX, busy)) or "none"
-    return Guarded(guard, len(busy) < most, f"{len(busy)} of at most {most} actions open in {kind} {name} ({named})")
+    return Guarded(
+        guard, len(busy) < most, f"{len(busy)} of at most {counted(most, 'action')} open in {kind} {name} ({named})"
+    )
 
 
 def _jobs(state: ClusterState, node: NodeRecord, budget: Budget, now: float) -> Iterator[Guarded]:
     for job in dict.fromkeys(ref.job for ref in node.jobs):
         hour, day = (_taken_from(state, job, now, span) for span in (HOUR_S, DAY_S))
         text = (
-            f"{hour} of at most {budget.ejects_per_job_hour_max} nodes taken from job {job} in the last hour, "
+            f"{hour} of at most {counted(budget.ejects_per_job_hour_max, 'node')} taken from job {job} in the last hour, "
             f"{day} of {budget.ejects_per_job_day_max} in a day"
         )
         yield Guarded("job", hour < budget.ejects_per_job_hour_max and day < budget.ejects_per_job_day_max, text)

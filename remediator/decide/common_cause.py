@@ -23,6 +23,7 @@ from remediator.model.records import Incident, NodeRecord
 from remediator.recent import EVERYWHERE, REMEMBERED_S, SUSPECTED
 from remediator.state import ClusterState
 from vocabulary.finding import Finding
+from vocabulary.spans import period
 
 NAMED_MAX = 10
 CHANCE_MAX = -4.0  # log10: what comes more often by chance is nobody's fault
@@ -153,7 +154,7 @@ def _why(look: _Look, cause: _Place, enough: Iterable[_Place], *, at_once: bool)
     also = ", ".join(str(place) for place in enough if place is not cause and place.slowly >= cause.slowly)
     kind, _, name = cause.name.partition(":")
     return (
-        f"{len(nodes)} of {cause.population} nodes of {kind} {name} became suspect within {window:g} s ({named})"
+        f"{len(nodes)} of {cause.population} nodes of {kind} {name} became suspect within {period(window)} ({named})"
         + ("" if quick else f", where {cause.usual:.1g} are usual")
         + (f"; they also share {also}" if also else "")
         + "; "

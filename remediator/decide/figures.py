@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from remediator.decide.breaker import trip_level
 from remediator.decide.budget import HOUR_S, Budget, level_max, rate_max
+from vocabulary.counts import counted
+from vocabulary.spans import period
 
 
 def limits(
@@ -23,15 +25,19 @@ def limits(
     """
     recent = sum(at > now - HOUR_S for at in isolated_at)
     words = [
-        f"level: {held} of at most {level_max(budget, nodes_total)} nodes isolated by us, of {nodes_total} in the cluster",
-        f"rate: {recent} of at most {rate_max(budget, nodes_total)} isolations in the last hour",
+        f"level: {held} of at most {counted(level_max(budget, nodes_total), 'node')} isolated by us, of {nodes_total} in the cluster",
+        f"rate: {recent} of at most {counted(rate_max(budget, nodes_total), 'isolation')} in the last hour",
     ]
     if budget.isolation_gap_s:
-        ago = f"the last was {max(0.0, now - isolated_at[-1]):.0f} s ago" if isolated_at else "there was none lately"
-        words.append(f"gap: at least {budget.isolation_gap_s:.0f} s lie between two isolations; {ago}")
-    words.append(f"breaker: opens at {trip_level(budget, nodes_total)} nodes isolated by us; there are {held}")
+        ago = (
+            f"the last was {period(round(max(0.0, now - isolated_at[-1])))} ago"
+            if isolated_at
+            else "there was none lately"
+        )
+        words.append(f"gap: at least {period(budget.isolation_gap_s)} lie between two isolations; {ago}")
+    words.append(f"breaker: opens at {counted(trip_level(budget, nodes_total), 'node')} isolated by us; now {held}")
     for verb, times in sorted(failed.items()) or [("deeds", 0)]:
         words.append(
-            f"failures: {verb} failed for {times} incidents in a row; the breaker opens at {budget.breaker_failures}"
+            f"failures: {verb} failed for {counted(times, 'incident')} in a row; the breaker opens at {budget.breaker_failures}"
         )
     return tuple(words)

@@ -12,6 +12,7 @@ from remediator.model.records import NodeRecord
 from remediator.model.rules import JobScope, Match, Together
 from remediator.state import ClusterState
 from vocabulary.finding import Finding
+from vocabulary.spans import period
 
 FITS = ""
 
@@ -69,7 +70,7 @@ def work_on(node: NodeRecord, no_job_s: float, state: ClusterState, now: float) 
     if node.jobs:
         return f"{_either(ref.job for ref in node.jobs)} runs on the node"
     if node.left_at is not None and now - node.left_at < no_job_s:
-        return f"its last rank is gone for less than {no_job_s:g} s"
+        return f"its last rank is gone for less than {period(no_job_s)}"
     if seen is None or seen.schedulable is None:
         return "the scheduler does not say what runs on the node"
     return f"the scheduler has {_either(seen.jobs)} on the node" if seen.jobs else FITS

@@ -18,6 +18,7 @@ from remediator.model.plan import PASSED_OVER, StepRun, StepState, Verb
 from remediator.model.records import FOR_REPLACEMENT, Action, ActionState, Incident, IncidentState
 from remediator.model.rules import THEIRS, NodeState
 from remediator.state import ClusterState
+from vocabulary.spans import period
 
 ALERT_S = 86400.0  # for how long it is tried to tell people that it is their turn
 _OVER = {StepState.SUCCEEDED, StepState.FAILED}
@@ -99,7 +100,9 @@ def _advance_step(given: Context) -> None:
         run = STEPS[run.step.verb](context, run)
         if run.state is StepState.RUNNING and run.deadline is not None and now >= run.deadline:
             _expire_actions(state, run, now)
-            run = failed(run, f"not done within {run.step.timeout_s:g} s" + (f" ({run.detail})" if run.detail else ""))
+            run = failed(
+                run, f"not done within {period(run.step.timeout_s)}" + (f" ({run.detail})" if run.detail else "")
+            )
     if run.state in _OVER:
         run = _next_in_place(context, run)
     latest = state.incidents[context.incident.id]
@@ -116,7 +119,7 @@ def _next_in_place(context: Context, run: StepRun) -> StepRun:
     context.remember(f"failed/{run.step.verb.value}")
     retry = run.step.retry
     if retry is not None and run.attempt < retry.times:
-        text = f"{run.step} failed ({run.detail}); attempt {run.attempt + 2} in {retry.after_s:g} s"
+        text = f"{run.step} failed ({run.detail}); attempt {run.attempt + 2} in {period(retry.after_s)}"
         context.note("step_failed", text)
         return StepRun(
             run.step,

@@ -26,6 +26,7 @@ from remediator.state import EJECT, ISOLATION, RETURNED
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 from vocabulary.order import OrderKind
+from vocabulary.spans import period
 
 
 def cordon(context: Context, run: StepRun) -> StepRun:
@@ -203,7 +204,7 @@ def watch(context: Context, run: StepRun) -> StepRun:
         return replace(run, detail=f"still there: {', '.join(asserted)}")
     quiet_for = context.now - max((f.last_seen for f in findings), default=0.0)
     if quiet_for < float(run.step.how or 0):
-        return replace(run, detail=f"to be quiet for {run.step.how} s")
+        return replace(run, detail=f"to be quiet for {period(float(run.step.how or 0))}")
     return succeeded(run, "quiet")
 
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from remediator.model.rules import Guards
+from vocabulary.spans import period
 
 
 class Mode(str, enum.Enum):
@@ -87,6 +88,9 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
         return replace(self, no_job_s=no_job_s, on_failure=branch)
 
     def __str__(self) -> str:
+        if self.verb is Verb.WATCH:
+            quiet_s = float(self.how or 0)
+            return f"watch: until it has been quiet for {period(quiet_s)}" if quiet_s else "watch: until it is over"
         return f"{self.verb.value}: {self.how}" if self.how else self.verb.value
 
     @property

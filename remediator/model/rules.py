@@ -13,6 +13,7 @@ import msgspec
 from vocabulary.architecture import Architecture
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
+from vocabulary.spans import period
 
 DAY_S = 86400.0
 PRESENT_MAX_S = 3600.0  # how long what is over is remembered as itself, and not only counted
@@ -80,7 +81,7 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
             f"{word} {n}" for word, n in (("at least", self.at_least), ("at most", self.at_most)) if n is not None
         ]
         counted = "" if self.distinct is Distinct.EVENTS else f" distinct {self.distinct.value}"
-        return f"{' and '.join(bounds)}{counted} of {what} per {self.scope.value} in {self.within_s:g} s"
+        return f"{' and '.join(bounds)}{counted} of {what} per {self.scope.value} in {period(self.within_s)}"
 
 
 class Together(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -114,10 +115,10 @@ class NodeState(str, enum.Enum):
     RETIRED = "retired"
 
 
-class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
 THEIRS = frozenset({NodeState.OPERATOR_HELD, NodeState.RETIRED})  # no step of a plan may change such a node
 
 
+class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """When a rule answers a finding. Everything given must hold."""
 
     findings: tuple[Pattern, ...] = ()

@@ -221,7 +221,7 @@ def test_the_held_decision_says_why() -> None:
     lose(story, 1, 2, 3)
     last = list(story.decisions.values())[-1]
     assert last.answer is Answer.HOLD
-    assert "3 of 3 nodes of rack r1 became suspect within 600 s (n1, n2, n3)" in last.reason
+    assert "3 of 3 nodes of rack r1 became suspect within 10 min (n1, n2, n3)" in last.reason
 
 
 def test_what_comes_one_by_one_is_told_and_held_back_once_three_are_out() -> None:
@@ -232,7 +232,7 @@ def test_what_comes_one_by_one_is_told_and_held_back_once_three_are_out() -> Non
     (incident,) = wide(story)
     assert (incident.node, incident.rule) == ("rack:r1", "common-cause"), "the third is out already"
     told = [a.data["how"] for a in story.actions.values() if a.node == "rack:r1" and a.verb == "alert"]
-    assert "3 of 7 nodes of rack r1 became suspect within 21600 s (n1, n2, n3), where 0.0" in str(told[0])
+    assert "3 of 7 nodes of rack r1 became suspect within 6 h (n1, n2, n3), where 0.0" in str(told[0])
     assert "they are isolated within the budget until 3 of them are out" in str(told[0])
     assert "3 of its 3 nodes are out; no more of them is isolated until somebody has looked" in str(told[1])
     one_by_one(story, 4, 5, 6)

@@ -91,7 +91,7 @@ def test_the_centre_says_why_its_scheduler_does_not(caplog: pytest.LogCaptureFix
     while not any(AWAY in line for line in caplog.messages) and time.monotonic() < deadline:
         time.sleep(0.01)
     performer.stop()
-    assert performer.scheduler_word == f"cannot say for 1 of 1 nodes: {AWAY}"
+    assert performer.scheduler_word == f"cannot say for 1 of 1 node: {AWAY}"
     assert performer.scheduler_failing
     assert caplog.messages.count(f"the scheduler {performer.scheduler_word}") == 1
 

@@ -82,7 +82,7 @@ def event(kind: str, text: str, **data: str | float) -> EventView:
             event("action_ended", "x of n1 succeeded: 1", verb="checkpoint_then_eject", saved_at=2.0, agreed_step=47),
             "order 'save and leave': the checkpoint is complete",
         ),
-        (event("action_ended", "abort of n1 succeeded: 1 ranks left", verb="abort"), None),
+        (event("action_ended", "abort of n1 succeeded: 1 rank left", verb="abort"), None),
         (
             event("action_ended", "abort of n1 failed: rank 0 stayed", verb="abort", saved_at=2.0),
             "order 'abort' to n1 failed: rank 0 stayed",

@@ -145,7 +145,7 @@ def test_every_users_ranks_are_ordered_and_none_answers_for_another(
     rank = 1 if attempt else 0
     pid = read(forged[0 if attempt else 1]).identity.pid
     assert end.detail == (
-        f"user {os.geteuid()}: succeeded: 1 ranks saved and left; "
+        f"user {os.geteuid()}: succeeded: 1 rank saved and left; "
         f"user {BOB}: failed: still running when the order expired: rank {rank} (pid {pid})"
     )
     assert end.data[f"user.{os.geteuid()}.path"] == "/mine/7"
@@ -161,7 +161,7 @@ def test_a_forged_answer_ends_nothing_and_says_nothing_of_the_owners_ranks(users
     ordered.step(NOW)
     update = ordered.step(NOW)
     assert update is not None
-    assert (update.state, update.detail) == (OrderState.RUNNING, "1 ranks to go")
+    assert (update.state, update.detail) == (OrderState.RUNNING, "1 rank to go")
 
     mine.acknowledge(SAVED._replace(outcome=Outcome.FAILED, saved_at=0.0, detail="disk full"))
     end = ordered.step(NOW)
@@ -216,7 +216,7 @@ def test_who_comes_after_the_order_has_no_part_in_it_though_the_daemon_starts_an
     end = again.step(NOW)
 
     assert end is not None
-    assert (end.state, end.detail) == (OrderState.SUCCEEDED, "1 ranks saved and left")
+    assert (end.state, end.detail) == (OrderState.SUCCEEDED, "1 rank saved and left")
     assert end.data["agreed_step"] == 7
     mine.close()
 

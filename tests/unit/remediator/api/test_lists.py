@@ -154,9 +154,9 @@ def test_every_limit_has_its_figures() -> None:
     said = limits(Budget(), 200, 2, (NOW - 4000, NOW - 90), {"cordon": 2}, NOW)
     assert said == (
         "level: 2 of at most 4 nodes isolated by us, of 200 in the cluster",
-        "rate: 1 of at most 1 isolations in the last hour",
-        "gap: at least 600 s lie between two isolations; the last was 90 s ago",
-        "breaker: opens at 10 nodes isolated by us; there are 2",
+        "rate: 1 of at most 1 isolation in the last hour",
+        "gap: at least 10 min lie between two isolations; the last was 1 min 30 s ago",
+        "breaker: opens at 10 nodes isolated by us; now 2",
         "failures: cordon failed for 2 incidents in a row; the breaker opens at 3",
     )
     assert "there was none lately" in limits(Budget(), 1, 0, (), {}, NOW)[2]
