@@ -95,7 +95,7 @@ def _long_hands_off(node: NodeRecord, now: float) -> bool:
 
 
 def _just_resumed(node: NodeRecord, now: float) -> bool:
-    return bool(node.returns) and 0.0 <= now - node.returns[-1].at < RESUMED_S
+    return bool(node.returns) and abs(now - node.returns[-1].at) < RESUMED_S
 
 
 def _ours_again(state: ClusterState, node: NodeRecord, hold: NodeHold, now: float) -> None:
