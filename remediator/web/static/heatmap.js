@@ -30,6 +30,11 @@ function cellSize(count, width) {
   return steps.find(([most]) => count <= most)[1];
 }
 
+function even(count, columns) { // a group without a ragged last row is easier to read
+  const near = [0, 1, -1, 2].map((more) => columns + more).find((wide) => wide > 0 && count % wide === 0);
+  return Math.min(count, near ?? columns);
+}
+
 function lay(width) {
   const total = picture.groups.reduce((sum, group) => sum + group.nodes.length, 0);
   size = cellSize(total, width);
@@ -43,7 +48,7 @@ function lay(width) {
   for (const group of picture.groups) {
     const count = group.nodes.length;
     const most = Math.max(1, Math.floor((width - left) / pitch));
-    const columns = picture.groups.length === 1 ? most : Math.min(most, count, Math.max(labelled ? Math.ceil(64 / pitch) : 1, Math.ceil(Math.sqrt(count * (labelled ? 1.6 : 0.5)))));
+    const columns = picture.groups.length === 1 ? most : Math.min(most, even(count, Math.max(labelled ? Math.ceil(64 / pitch) : 1, Math.ceil(Math.sqrt(count * (labelled ? 1.6 : 0.5))))));
     const rows = Math.ceil(count / columns);
     const wide = columns * pitch, high = rows * pitch + (labelled ? LABEL : 0);
     if (x > left && x + wide > width) {
