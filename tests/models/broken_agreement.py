@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from healthd.trainer.agreement import _OPEN, WORD_SECONDS, Agreement, Dropped, _Vote
 from healthd.trainer.page import MailboxOrder, Outcome
-from tests.models.agreement import READY, Bounds, Held, Job, Known, Rank, Ruled, Word
+from tests.models.agreement import Bounds, Held, Job
+from tests.models.suspended_call import READY, Known, Rank, Ruled, Word
 
 
 class _DecidesAlone(Agreement):
