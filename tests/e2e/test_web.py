@@ -103,6 +103,21 @@ def test_a_page_shuts_nobody_out_and_breaks_no_rule(browser: Browser, path: str,
     assert ours == []
 
 
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_fits_a_phone(browser: Browser, path: str) -> None:
+    phone = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    try:
+        browser.go(path)
+        browser.find("h1")
+        assert browser.run("return document.documentElement.scrollWidth") <= phone["width"]
+        wide = "return [...document.querySelectorAll('main .scroll')].filter((one) => one.scrollWidth > one.clientWidth).length"
+        assert browser.run(wide) == 0
+        assert browser.barriers() == []
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_a_wrong_token_is_told_and_a_right_one_leads_on(centre: Centre) -> None:
     browser = Browser(centre.url)
     try:
