@@ -59,3 +59,28 @@ def test_all_are_looked_at_early_when_the_old_have_grown_many(monkeypatch: pytes
     assert gone() is not None
     collection.step(EVERY_S[1])
     assert gone() is None
+
+
+def test_many_that_outlived_one_collection_do_not_wait_until_they_are_a_million(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fleet that joined was looked at whole a minute later, and nobody was answered for a second."""
+    monkeypatch.setattr(module, "MIDDLE_OBJECTS", 20_000)
+    collection = Collection(0.0)
+    cycles = [Cycle() for _ in range(20_001)]
+    gone = weakref.ref(cycles[0])
+    gc.collect(0)
+    cycles.clear()
+    collection.step(EVERY_S[0])
+    assert gone() is None
+
+
+def test_few_that_outlived_one_collection_wait_for_their_time() -> None:
+    collection = Collection(0.0)
+    gc.collect(1)
+    kept = Cycle()
+    gone = weakref.ref(kept)
+    gc.collect(0)
+    del kept
+    collection.step(EVERY_S[0])
+    assert gone() is not None
