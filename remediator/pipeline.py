@@ -196,7 +196,7 @@ def _findings(state: ClusterState, item: FindingsReported, settings: Settings) -
 def _action_ended(state: ClusterState, item: ActionEnded) -> set[str]:
     action = state.actions.get(item.action)
     if action is None or action.state.final:
-        _late(state, item.action, f"{item.outcome.result.value}: {item.outcome.detail}", item.at)
+        _late(state, item.action, _said(item.outcome.result.value, item.outcome.detail), item.at)
         return set()
     attempts = action.attempts + 1
     result, detail = item.outcome.result, item.outcome.detail
@@ -214,8 +214,12 @@ def _action_ended(state: ClusterState, item: ActionEnded) -> set[str]:
     state.put_action(action)
     answered(state, action, item.at)
     by_hand.ended(state, action, item.at)
-    _note_action(state, action, "action_ended", f"{result.value}: {detail}" if detail else result.value, item.at)
+    _note_action(state, action, "action_ended", _said(result.value, detail), item.at)
     return {action.node}
+
+
+def _said(word: str, detail: str) -> str:
+    return f"{word}: {detail}" if detail else word
 
 
 def _order_answered(state: ClusterState, item: OrderAnswered) -> set[str]:
@@ -223,7 +227,7 @@ def _order_answered(state: ClusterState, item: OrderAnswered) -> set[str]:
     if action is None or action.state.final:
         given_up = state.unheard.actions.get(update.id)
         if given_up is not None and given_up.node == item.node and update.state.final:
-            _late(state, update.id, f"{update.state.value}: {update.detail}", item.at, update.data, item.node)
+            _late(state, update.id, _said(update.state.value, update.detail), item.at, update.data, item.node)
         return set()
     if action.node != item.node:
         return set()
@@ -232,13 +236,14 @@ def _order_answered(state: ClusterState, item: OrderAnswered) -> set[str]:
     if ended is None:
         if data != action.data or update.detail != action.detail:
             state.put_action(replace(action, detail=update.detail, data=data))
-            said = f"{update.state.value}: {update.detail}"
+            said = _said(update.state.value, update.detail)
             _note_action(state, action, "order_progress", said, item.at, update.data, item.node)
         return {action.node}
     state.put_action(replace(action, state=ended, finished_at=item.at, detail=update.detail, data=data))
     if ended is ActionState.SUCCEEDED and action.verb == OrderKind.RUN_PREFLIGHT.value:
         verdicts.disproved(state, action.node, item.at)
-    _note_action(state, action, "action_ended", f"{update.state.value}: {update.detail}", item.at, data, item.node)
+    said = _said(update.state.value, update.detail)
+    _note_action(state, action, "action_ended", said, item.at, data, item.node)
     incident = state.incidents.get(action.incident)
     return {action.node} | ({incident.node} if incident else set())
 

@@ -15,6 +15,7 @@ from remediator.model.inputs import AlertsSilenced, ModeSet, ReceiverTried, Sile
 from remediator.model.records import OURSELVES, AuditEvent, Facts
 from remediator.model.standing import MODE, AlertSilence, ModeSaid, Standing
 from remediator.state import ClusterState
+from vocabulary.spans import period
 
 
 def mode_said(standing: Mapping[str, Standing]) -> ModeSaid | None:
@@ -99,7 +100,7 @@ def _silence(state: ClusterState, item: AlertsSilenced) -> None:
     if silence.id in state.standing or silence.until <= item.at:
         return
     state.put_standing(silence.id, silence)
-    text = f"{silence.actor} silences {_what(silence)} until {silence.until:.0f}: {silence.why}"
+    text = f"{silence.actor} silences {_what(silence)} for {period(round(silence.until - item.at))}: {silence.why}"
     facts: Facts = {"silence": silence.id, "match": silence.match, "kinds": silence.kinds, "until": silence.until}
     _audit(state, item.at, "silenced", silence.actor, text, facts, item.address)
 

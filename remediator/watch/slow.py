@@ -115,7 +115,8 @@ def _of_the_culprits(
         "leaving_costs_s": round(cost.leave_s),
         "break_even_s": round(cost.break_even_s),
     }
-    words = f"{job.ref.job} is held back: rank {ranks} needs {worst.slowdown:.0%} more time than its peers"
+    whose = f"rank {ranks} needs" if len(culprits) == 1 else f"ranks {ranks} need"
+    words = f"{job.ref.job} is held back: {whose} {100 * worst.slowdown:.0f} % more time than {'its' if len(culprits) == 1 else 'their'} peers"
     second = "its node's own findings agree" if agreed.confirmed is Confirmed.YES else "nothing else says so yet"
     severity = Severity.ERROR if act else Severity.WARNING
     origin = origin_of(SOURCE, job.ref)

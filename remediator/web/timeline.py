@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 import msgspec
 
 from remediator.model.views import ActionView, IncidentView
 
 MOMENTS_SHOWN = 200
+TOGETHER_S = 10.0  # within which the same on many nodes is one moment
+ALIKE_MIN = 3
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """One thing that happened. `since_before` and `since_first` are seconds; None: the first, or clocks disagree."""
+    """One thing that happened, on so many nodes at once. `since_before` and `since_first` are seconds; None: the first, or clocks disagree."""
 
     at: float  # UTC s
     kind: str  # finding, incident, decision, action or person
     text: str
-    by: str = ""
+    by: str = ""  # a person
+    nodes: tuple[str, ...] = ()
     since_before: float | None = None
     since_first: float | None = None
 
@@ -58,18 +61,25 @@ def lapse(seconds: float | None) -> str:
 def _moments(view: IncidentView) -> Iterator[Moment]:
     for finding in view.findings:
         yield Moment(
-            finding.first_seen, "finding", f"{finding.kind} on {finding.component}: {finding.summary}", finding.node
+            finding.first_seen,
+            "finding",
+            f"{finding.kind} on {finding.component}: {finding.summary}",
+            nodes=(finding.node,),
         )
         if finding.cleared_at is not None:
-            yield Moment(finding.cleared_at, "finding", f"{finding.kind} is over: {finding.cleared_by}", finding.node)
+            yield Moment(
+                finding.cleared_at, "finding", f"{finding.kind} is over: {finding.cleared_by}", nodes=(finding.node,)
+            )
     yield Moment(view.opened_at, "incident", "the incident is opened")
     for decision in view.decisions:
         rule = f" by rule {decision.rule}" if decision.rule else ""
         yield Moment(decision.at, "decision", f"{decision.answer}{rule}: {decision.reason}")
-    for action in view.actions:
-        yield Moment(action.planned_at, "action", f"{action.verb} is planned", action.node)
-        if action.finished_at is not None:
-            yield Moment(action.finished_at, "action", _ended(action), action.node)
+    planned = [(action.planned_at, action) for action in view.actions]
+    ended = [(action.finished_at, action) for action in view.actions if action.finished_at is not None]
+    for at, alike in _together(planned, lambda action: (action.verb,)):
+        yield Moment(at, "action", f"{alike[0].verb} is planned", nodes=tuple(action.node for action in alike))
+    for at, alike in _together(ended, lambda action: (action.verb, action.state, action.lacks, action.detail)):
+        yield Moment(at, "action", _ended(alike), nodes=tuple(action.node for action in alike))
     if view.acknowledged_at is not None:
         yield Moment(view.acknowledged_at, "person", "looks after it", view.acknowledged_by)
     for note in view.notes:
@@ -78,7 +88,28 @@ def _moments(view: IncidentView) -> Iterator[Moment]:
         yield Moment(view.closed_at, "incident", f"it is closed: {view.outcome}" if view.outcome else "it is closed")
 
 
-def _ended(action: ActionView) -> str:
-    took = lapse((action.finished_at or 0.0) - action.planned_at)
-    became = action.lacks.value or action.state
-    return f"{action.verb} {became} after {took}" + (f": {action.detail}" if action.detail else "")
+def _together(
+    found: list[tuple[float, ActionView]], key: Callable[[ActionView], Hashable]
+) -> Iterator[tuple[float, list[ActionView]]]:
+    """When the first of what is alike came, and all of it; what is not alike often enough stays by itself."""
+    groups: dict[Hashable, list[list[tuple[float, ActionView]]]] = {}
+    for at, action in sorted(found, key=lambda each: each[0]):
+        runs = groups.setdefault(key(action), [])
+        if runs and at - runs[-1][0][0] <= TOGETHER_S:
+            runs[-1].append((at, action))
+        else:
+            runs.append([(at, action)])
+    for run in (run for runs in groups.values() for run in runs):
+        if len(run) >= ALIKE_MIN:
+            yield run[0][0], [action for _, action in run]
+        else:
+            yield from ((at, [action]) for at, action in run)
+
+
+def _ended(alike: list[ActionView]) -> str:
+    took = sorted((action.finished_at or 0.0) - action.planned_at for action in alike)
+    least, most = lapse(took[0]), lapse(took[-1])
+    said = f"{alike[0].verb} {alike[0].lacks.value or alike[0].state} after {least}" + (
+        f" to {most}" if most != least else ""
+    )
+    return said + (f": {alike[0].detail}" if alike[0].detail else "")

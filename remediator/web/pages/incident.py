@@ -44,6 +44,7 @@ async def show(visit: Visit) -> Response:
         lapse=lapse,
         findings=[(finding, _raw(finding)) for finding in view.findings[:FINDINGS_SHOWN]],
         members=known.members[:MEMBERS_SHOWN] if known else (),
+        members_max=MEMBERS_SHOWN,
         members_total=len(known.members) if known else 0,
         is_node=view.node in visit.service.engine.snapshot.nodes,
         evidence=evidence.evidence if evidence else None,

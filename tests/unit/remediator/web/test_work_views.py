@@ -12,7 +12,7 @@ from remediator.engine import Snapshot
 from remediator.model.job_share import JobShare, job_shares
 from remediator.model.plan import Step, StepRun, Verb
 from remediator.model.records import Incident, JobRef, NodeRecord
-from remediator.model.views import ActionView, DecisionView, IncidentView, StatusView
+from remediator.model.views import ActionView, DecisionView, IncidentView, Lack, StatusView
 from remediator.roster import Roster
 from remediator.web import ranks
 from remediator.web.blast import blast, crews
@@ -52,6 +52,46 @@ def test_an_incident_reads_in_the_order_in_which_things_happened() -> None:
     assert [lapse(m.since_before) for m in moments] == ["–", "10 ms", "<1 ms", "940 ms", "2.0 s", "1 min 27 s"]
     assert lapse(moments[-1].since_first) == "1 min 29 s"
     assert moments[4].text == "drain succeeded after 2.9 s: done"
+
+
+def aborted(node: str, at: float, ended: float | None, **more: object) -> ActionView:
+    return ActionView(f"a-{node}", "abort", node, "succeeded", at, at + 60, finished_at=ended, **more)  # type: ignore[arg-type]  # fields
+
+
+def test_what_happens_on_many_nodes_at_once_is_one_moment() -> None:
+    at_once = tuple(aborted(f"n{n}", AT + 1 + n / 100, AT + 3 + n / 10) for n in range(5))
+    failed = aborted("n7", AT + 1, AT + 3, detail="it did not answer")
+    later = aborted("n8", AT + 60, None)
+    view = IncidentView("i", "n1", "acting", "t", AT, actions=(*at_once, failed, later))
+    told = [(m.text, len(m.nodes)) for m in timeline(view) if m.kind == "action"]
+    assert told == [
+        ("abort is planned", 6),
+        ("abort succeeded after 2.0 s to 2.4 s", 5),
+        ("abort succeeded after 2.0 s: it did not answer", 1),
+        ("abort is planned", 1),
+    ]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 100), st.floats(0, 100) | st.none()), max_size=30))
+def test_a_timeline_keeps_every_action(made: list[tuple[str, float, float | None]]) -> None:
+    actions = tuple(
+        ActionView(
+            f"{n}", verb, f"n{n}", "succeeded", AT + at, AT, finished_at=None if took is None else AT + at + took
+        )
+        for n, (verb, at, took) in enumerate(made)
+    )
+    moments = [m for m in timeline(IncidentView("i", "n1", "acting", "t", AT, actions=actions)) if m.kind == "action"]
+    named = [node for moment in moments for node in moment.nodes]
+    assert sorted(named) == sorted(a.node for a in actions for _ in range(1 + (a.finished_at is not None)))
+    assert [m.at for m in moments] == sorted(m.at for m in moments)
+
+
+def test_an_alert_that_reached_nobody_has_not_succeeded() -> None:
+    alert = ActionView("a", "alert", "n1", "succeeded", AT, AT + 9, finished_at=AT + 0.5, lacks=Lack.TOLD_NOBODY)
+    assert (
+        timeline(IncidentView("i", "n1", "open", "t", AT, actions=(alert,)))[-1].text
+        == "alert told nobody after 500 ms"
+    )
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True))

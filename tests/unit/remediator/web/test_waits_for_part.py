@@ -1,0 +1,70 @@
+"""A node that is out until its part is replaced: the pages say so, and what to press when the part is in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from remediator.model.plan import Mode
+from tests.unit.remediator.api.inside import Inside
+from tests.unit.remediator.web.browsing import Browser
+from tests.unit.remediator.web.nodes_told import finding, report
+from tests.unit.remediator.web.test_work_pages import incident_of, text_of, until
+from vocabulary.finding import Severity, finding_id
+from vocabulary.health import Health
+from vocabulary.order import OrderState, OrderUpdate
+from vocabulary.wire import OrdersReply, decode, encode
+
+
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
+    """A GPU fell off the bus of n1, and the plan is through."""
+    place: Path = tmp_path_factory.mktemp("centre")
+    centre = Inside(place, Mode.ACT)
+    known = finding("n1", "GPU has fallen off the bus", Severity.FATAL, "79")
+    gone = replace(known, id=finding_id("n1", "xid", "79", known.component, "o"), check="xid")
+    report(centre, "n2")
+    report(centre, "n1", findings=(gone,), health=Health.UNHEALTHY)
+    until(lambda: _obey(centre) or _state(centre) == "waiting", "the plan is through")
+    yield centre
+    centre.close()
+
+
+def _state(centre: Inside) -> str:
+    return next((i.state.value for i in centre.service.engine.snapshot.incidents.values()), "")
+
+
+def _obey(centre: Inside) -> None:
+    answer = centre.call("GET", "/v1/nodes/n1/orders", "n1")
+    for order in decode(answer.body, OrdersReply).orders:
+        done = OrderUpdate(id=order.id, state=OrderState.SUCCEEDED, at=time.time())
+        centre.call("POST", f"/v1/nodes/n1/orders/{order.id}", "n1", encode(done))
+
+
+def test_an_incident_says_what_to_press_when_the_part_is_in(lost: Inside) -> None:
+    page = f"/incidents/{incident_of(lost)}"
+    text = text_of(Browser(lost).log_in("ann"), page)
+    assert "When the part is in: boot the node" in text
+    assert "waits for the part" in text
+    assert b'href="/nodes/n1/deeds/uncordon"' in Browser(lost).log_in("ann").get(page).body
+    assert b"/deeds/uncordon" not in Browser(lost).log_in("vic").get(page).body
+    assert "an operator uncordons it" in text_of(Browser(lost).log_in("vic"), page)
+
+
+def test_an_alert_that_nobody_gets_is_told_as_that(lost: Inside) -> None:
+    incident = incident_of(lost)
+    view = lost.call("GET", f"/v1/incidents/{incident}", "vic").json()
+    assert view["waits_for_part"] is True
+    assert {a["verb"]: a.get("lacks", "") for a in view["actions"]}["alert"] == "told nobody"
+    assert "alert told nobody after" in text_of(Browser(lost).log_in("vic"), f"/incidents/{incident}")
+    assert "told nobody" in text_of(Browser(lost).log_in("vic"), "/work?state=ended")
+
+
+def test_what_does_not_wait_for_a_part_has_no_such_hint(lost: Inside, shared: Inside) -> None:
+    report(shared, "n1", findings=(finding("n1"),), health=Health.UNHEALTHY)
+    until(lambda: shared.service.engine.snapshot.incidents, "an incident")
+    assert "When the part is in" not in text_of(Browser(shared).log_in("ann"), f"/incidents/{incident_of(shared)}")
