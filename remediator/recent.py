@@ -13,6 +13,7 @@ from remediator.model.plan import Verb
 from remediator.model.records import Action, ActionState
 
 SUSPECTED = "node/suspected"  # a rule asked for the first time to take this node out for this incident
+DRILLED = "node/drilled"  # what asked for that was an injected fault, whatever else the incident holds
 CAUSE_OVER = "cause/over"  # an incident about a shared cause was closed: what led to it leads to no other
 DEED_FAILED, DEED_DONE, RESET = "deed/failed", "deed/done", "breaker/reset"
 REMEMBERED_S = 86400.0

@@ -19,9 +19,11 @@ from remediator.decide.returns import failed_again
 from remediator.decide.settings import Settings
 from remediator.decide.spares import proposal
 from remediator.decide.stops import stops
+from remediator.model.occurrence import Occurrence
 from remediator.model.plan import ONLY_TELLING, Mode, StepRun
 from remediator.model.records import ActionState, Answer, Decision, Incident, IncidentState
 from remediator.model.rules import JobScope, NodeState
+from remediator.recent import DRILLED
 from remediator.state import ClusterState
 
 _SUSPECT_FROM = {NodeState.HEALTHY, NodeState.PROBATION}
@@ -49,6 +51,8 @@ def decide(state: ClusterState, incident: Incident, settings: Settings, now: flo
         state.put_incident(incident)
         if not found.finding.injected:
             state.put_node(failed_again(state.nodes[incident.node], now))
+        else:
+            state.remember(Occurrence(now, DRILLED, incident.node, incident=incident.id))
         common_cause.suspect(state, incident, found.finding, settings.budget, now)
     guards = _guards(state, incident, found, settings, now)
     answer = _answer(incident, found.rule, guards, settings)

@@ -16,7 +16,7 @@ from remediator.model.concluded import CENTRE
 from remediator.model.occurrence import Occurrence
 from remediator.model.records import NodeRecord
 from remediator.model.rules import NodeState
-from remediator.recent import SUSPECTED
+from remediator.recent import DRILLED, SUSPECTED
 from remediator.state import ISOLATION, REPAIRED, RETURNED
 from remediator.watch.conclusions import conclusion
 from vocabulary.finding import Evidence, Finding, Severity
@@ -35,6 +35,7 @@ KINDS = {
 XID = "xid"
 OWN_RULES = ("rule/lemon-suspected", "rule/lemon-to-be-tested", "rule/lemon-confirmed", "rule/straggler-to-be-tested")
 NO_LONGER = "its past no longer speaks against it"
+NOT_ITS_OWN = (*OWN_RULES, DRILLED)  # incidents that do not speak against their node
 _SAID = {
     Advice.WATCH: ("watched", Severity.INFO),
     Advice.TEST: ("suspected", Severity.WARNING),
@@ -65,7 +66,7 @@ def findings(past: Iterable[Occurrence], nodes: Sequence[NodeRecord], now: float
 
 def _rows(past: Iterable[Occurrence], fleet: Sequence[NodeRecord]) -> list[_Row]:
     past = sorted(past, key=lambda occurrence: occurrence.at)
-    ours = {each.incident for each in past if each.kind in OWN_RULES}
+    ours = {each.incident for each in past if each.kind in NOT_ITS_OWN}
     index = {node.node: number for number, node in enumerate(fleet)}
     jobs: dict[str, int] = {}
     rows: list[_Row] = []
@@ -75,7 +76,7 @@ def _rows(past: Iterable[Occurrence], fleet: Sequence[NodeRecord]) -> list[_Row]
         kind, code = _kind(each.kind)
         if number is None or kind is None:
             continue
-        if each.incident in ours and each.incident:  # taken out for a suspicion of ours, which must not feed itself
+        if each.incident in ours and each.incident:  # a suspicion of ours, which must not feed itself, or a drill
             if kind is Kind.FAILURE:
                 continue
             kind = Kind.CORDONED if kind is Kind.REMOVED else kind

@@ -33,7 +33,7 @@ class PastWatch:
             return ()
         self._due = now + AGAIN_S
         try:
-            past = self._past.occurrences([*lemons.KINDS, *lemons.OWN_RULES], [lemons.XID], now - MEMORY_S)
+            past = self._past.occurrences([*lemons.KINDS, *lemons.NOT_ITS_OWN], [lemons.XID], now - MEMORY_S)
         except SQLAlchemyError as error:
             log.warning("the nodes' past cannot be read, they are judged by it later: %s", error)
             return ()

@@ -62,14 +62,25 @@ def test_one_incident_makes_no_lemon_and_without_time_in_service_says_nothing(fl
     assert {finding.severity for finding in later} <= {Severity.INFO}
 
 
-def test_what_we_took_out_for_a_suspicion_of_our_own_does_not_speak_against_it() -> None:
+@pytest.mark.parametrize("kind", ["rule/lemon-to-be-tested", "node/drilled"])
+def test_what_we_took_out_for_a_suspicion_of_our_own_or_a_drill_does_not_speak_against_it(kind: str) -> None:
     past = [failure("n007", day) for day in range(1, 27, 2)] + usual()[:40]
     own = [
-        failure("n007", day, rule, incident=f"i-n007-{day}")
-        for day in range(1, 27, 2) for rule in ("rule/lemon-to-be-tested",)
+        failure("n007", day, kind, incident=f"i-n007-{day}") for day in range(1, 27, 2)
     ]  # fmt: skip
     assert "n007" in by_node(lemons.findings(past, FLEET, NOW))
     assert "n007" not in by_node(lemons.findings([*past, *own], FLEET, NOW))
+
+
+@pytest.mark.parametrize("injected", [True, False])
+def test_a_drill_on_a_node_that_is_ill_anyway_is_told_from_a_failure_of_its_own(injected: bool) -> None:  # noqa: FBT001 - a table
+    story = Story()
+    story.finding("throttle/thermal", Severity.WARNING)
+    story.finding("xid/79", Severity.FATAL, injected=injected)
+    (isolated,) = [o for o in story.occurrences if o.kind == "node/isolated"]
+    assert not isolated.injected, "the incident is real"
+    drilled = [o.incident for o in story.occurrences if o.kind == "node/drilled" and not o.injected]
+    assert drilled == [isolated.incident] * injected
 
 
 @pytest.mark.parametrize("kind", ["hang/dead_rank", "hang/stuck_compute"])
