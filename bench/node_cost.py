@@ -2,7 +2,8 @@
 
     python bench/node_cost.py [--seconds 20] [--gcm PATH]       PATH: the `gcm` program (pip install gpucm, elsewhere)
 
-Every process of healthd counts: main, NVML child, source child. "as H200" lets the fake driver's calls cost what they
+Every process of healthd counts: main, NVML child, source child. "once" counts a page of a file that several of them map once, "own"
+shares it with whatever else maps it on this machine. "as H200" lets the fake driver's calls cost what they
 cost on one.
 """
 
@@ -16,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from one_node import HEALTHD, Node, at, cpu_seconds, fake_nvml, memory_mib, scenario, tree
+from one_node import HEALTHD, Node, at, cpu_seconds, fake_nvml, memory_mib, scenario, together_mib, tree
 
 WARM_UP_S = 20.0  # the first minute's tiers are spread over it; by then every call has been made once
 ASKED = 40
@@ -27,9 +28,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--gcm", type=Path)
     options = parser.parse_args()
-    print(f"{'at rest':<44} {'CPU, % of a core':>30} {'resident, MiB':>24} {'own':>6}")
+    print(f"{'at rest':<44} {'CPU, % of a core':>30} {'resident, MiB':>24} {'once':>6} {'own':>6}")
     print(
-        f"{'':<44} {'main':>8} {'nvml':>7} {'sources':>7} {'all':>6} {'main':>6} {'nvml':>5} {'src':>5} {'all':>5} {'all':>6}"
+        f"{'':<44} {'main':>8} {'nvml':>7} {'sources':>7} {'all':>6} {'main':>6} {'nvml':>5} {'src':>5} {'all':>5} {'all':>6} {'all':>6}"
     )
     for gpus, hertz, costs in ((1, 1, False), (8, 1, False), (16, 1, False), (8, 10, False), (8, 1, True)):
         with tempfile.TemporaryDirectory(prefix="bench-healthd-") as place:
@@ -61,8 +62,8 @@ def at_rest(pid: int, seconds: float) -> str:
     memory = [memory_mib(each) for each in pids]
     cpu = " ".join(f"{share:7.2f}" for share in (*shares, 0.0, 0.0)[:3])
     resident = " ".join(f"{rss:5.1f}" for rss, _ in (*memory, (0.0, 0.0), (0.0, 0.0))[:3])
-    sums = sum(shares), sum(rss for rss, _ in memory), sum(pss for _, pss in memory)
-    return f"{cpu} {sums[0]:6.2f} {resident} {sums[1]:5.1f} {sums[2]:6.1f}"
+    sums = sum(shares), sum(rss for rss, _ in memory), together_mib(pids), sum(pss for _, pss in memory)
+    return f"{cpu} {sums[0]:6.2f} {resident} {sums[1]:5.1f} {sums[2]:6.1f} {sums[3]:6.1f}"
 
 
 def gcm_at_rest(program: Path, seconds: float) -> str:
