@@ -37,7 +37,7 @@ SEED = $(shell printf '%d' 0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7 | gre
 
 test: lint ## every test; on Debian as root, first installs the services they need
 	tests/system_packages.sh
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not chaos" --randomly-seed=$(SEED)
+	$(BIN)/python -m pytest -n 2 -m "not chaos" --randomly-seed=$(SEED)
 
 chaos: venv ## the long kill tests: kill -9 of every process at every point of the demo
 	tests/system_packages.sh

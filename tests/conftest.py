@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from healthctl.demo.slurm_cluster import SlurmCluster, why_not
 from healthctl.supervised.programs import Programs
@@ -28,11 +32,43 @@ settings.load_profile("patient")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a file's tests in one worker, for its fixtures' sake, and all that share one thing of the machine in one."""
-    for item in items:
-        shares = item.get_closest_marker("slurm") or item.get_closest_marker("kmsg")
-        item.add_marker(pytest.mark.xdist_group("machine" if shares else item.nodeid.partition("::")[0]))
+def _room(nodeid: str) -> str:
+    """Where a test has to run: what shares one thing of the machine in one worker, else each file's tests in one."""
+    path = nodeid.partition("::")[0]
+    return "machine" if path in _sharing() else path
+
+
+@cache
+def _sharing() -> frozenset[str]:
+    """Files with tests that need the one Slurm or the one kernel log of this machine."""
+    here = Path(__file__).parent
+    shares = re.compile(r"mark\.(slurm|kmsg)\b")
+    return frozenset(
+        str(path.relative_to(here.parent)) for path in here.rglob("test_*.py") if shares.search(path.read_text())
+    )
+
+
+class _Rooms(LoadScopeScheduling):
+    """The longest first, so that no worker is left alone with it in the end: the machine's, end to end, the rest."""
+
+    def schedule(self) -> None:
+        self.config.option.loadscopereorder = False
+        super().schedule()
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _room(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Rooms:
+    """xdist's own groups are lost in silence with some releases of pytest."""
+    return _Rooms(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker: the order in which rooms are given out."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: (_room(item.nodeid) != "machine", not item.nodeid.startswith("tests/e2e/")))
 
 
 def skip_or_fail(why: str) -> None:
