@@ -39,7 +39,7 @@ test: lint ## every test; on Debian as root, first installs the services they ne
 	tests/system_packages.sh
 	$(BIN)/python -m pytest -n 2 -m "not chaos" --randomly-seed=$(SEED)
 
-chaos: venv ## the long kill tests: kill -9 of every process at every point of the demo
+chaos: venv ## the long tests: kill -9 of every process at every point of the demo, large models
 	tests/system_packages.sh
 	$(BIN)/python -m pytest -m chaos
 

@@ -246,7 +246,7 @@ class Cluster:
         done = world
         if early is None:
             after = Owner.US.value if call.verb == CORDON else Owner.NOBODY.value
-            calls = tuple(each._replace(overtaken=each.overtaken or opposite(each, call)) for each in world.calls)
+            calls = tuple(each._replace(overtaken=each.overtaken or self.overtakes(each, call)) for each in world.calls)
             done = world._replace(holds=(*world.holds[:at], after, *world.holds[at + 1 :]), calls=calls)
             wrong = "what a person holds is changed" if owner == Owner.OPERATOR.value else ""
             wrong = wrong or (f"{call.verb} of {call.node} comes after what was begun later" if call.overtaken else "")
@@ -265,6 +265,10 @@ class Cluster:
                 yield Step(
                     f"the scheduler is asked for {call.verb} of {call.node}: {how}", lost, world=True, wrong=wrong
                 )
+
+    def overtakes(self, earlier: Call, later: Call) -> bool:
+        """Whether the earlier one must not be done any more when the later one is: it would undo it."""
+        return opposite(earlier, later)
 
     def before(self, verb: str, hold: NodeHold) -> Outcome | None:
         """What a scheduler's backend asks itself right before it changes a node."""

@@ -10,7 +10,7 @@ from remediator.model.hold import NodeHold, Outcome
 from remediator.model.inputs import AnyInput, FindingsReported
 from tests.models.actions import Cluster
 from tests.models.centre import Rows
-from tests.models.cluster_world import Bounds, Replica, World, with_replica
+from tests.models.cluster_world import Bounds, Call, Replica, World, with_replica
 from tests.models.exploration import Step
 from vocabulary.order import Order
 
@@ -31,8 +31,8 @@ class ActsBeforeTheCommit(Cluster):
 class ActsWithoutALease(Cluster):
     name = "who was deposed acts until it hears of it"
 
-    def may_begin(self, world: World, replica: Replica) -> bool:
-        return replica.epoch > 0 and bool(world.replicas)
+    def may_begin(self, _world: World, replica: Replica) -> bool:
+        return replica.epoch > 0
 
 
 class NamesOrdersByTerm(Cluster):
@@ -45,9 +45,7 @@ class NamesOrdersByTerm(Cluster):
 class OverridesPeople(Cluster):
     name = "the scheduler is not asked whose a node is before it is changed"
 
-    def before(self, verb: str, hold: NodeHold) -> Outcome | None:
-        assert verb
-        assert hold.node
+    def before(self, _verb: str, _hold: NodeHold) -> Outcome | None:
         return None
 
 
@@ -71,15 +69,22 @@ class AcknowledgesBeforeTheCommit(Cluster):
 class ForgetsWhoIsOut(Cluster):
     name = "a new term does not count the nodes that the one before took out"
 
-    def loaded(self, world: World) -> int:  # noqa: ARG002 - that it does not look is what is broken
+    def loaded(self, _world: World) -> int:
         return self.centre.loaded(self.centre.rows_of(self.centre.first(self.nodes)))
 
 
 class CallsWithoutEnd(Cluster):
     name = "a call to the scheduler has no deadline"
 
-    def under_way(self, world: World) -> bool:
-        return not world.replicas
+    def under_way(self, _world: World) -> bool:
+        return False
+
+
+class TakesLateCalls(CallsWithoutEnd):
+    name = "a call to the scheduler has no deadline, and may undo what was begun later"
+
+    def overtakes(self, _earlier: Call, _later: Call) -> bool:
+        return False
 
 
 BROKEN: tuple[Cluster, ...] = (

@@ -37,8 +37,7 @@ class HearsNoEpoch(Leading):
 class WritesUnfenced(Leading):
     name = "a commit does not compare the epoch"
 
-    def may_write(self, epoch_kept: int, epoch: int) -> bool:
-        assert epoch_kept >= epoch
+    def may_write(self, _epoch_kept: int, _epoch: int) -> bool:
         return True
 
 

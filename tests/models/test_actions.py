@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.models.actions import Cluster
-from tests.models.broken_actions import BROKEN
+from tests.models.broken_actions import BROKEN, TakesLateCalls
 from tests.models.cluster_world import Bounds
 from tests.models.exploration import explore
 
@@ -61,3 +61,18 @@ def test_without_a_rule_it_tells_what_goes_wrong(cluster: Cluster, golden: Calla
 
     assert explored.wrong, f"nobody notices: {cluster.name}"
     golden(f"models/actions/{type(cluster).__name__}.txt", f"{cluster.name}\n\n{explored}")
+
+
+@pytest.mark.parametrize("bounds", [Bounds(crashes=1), Bounds(losses=1)], ids=["killed", "deposed"])
+def test_what_a_call_without_a_deadline_undoes_is_seen_and_told_to_a_person(bounds: Bounds) -> None:
+    explored = explore(TakesLateCalls(bounds))
+
+    assert not explored.wrong, f"\n{explored}"
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+def test_it_may_come_on_top_of_the_budget() -> None:
+    explored = explore(TakesLateCalls(Bounds(nodes=2, faulty=2, crashes=1)))
+
+    assert explored.wrong == "n1 and n2 are held in the scheduler, and the budget is one node", f"\n{explored}"
