@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -97,11 +97,11 @@ Groups = list[tuple[str, list[Seen]]]
 def look(records: Iterable[NodeRecord], health: Callable[[str], str], wanted: Wanted, by: str) -> Groups:
     """The nodes that are wanted, by the place they share, both in the order in which people count."""
     everybody = wanted == Wanted()
-    found: dict[str, list[Seen]] = {}
+    found: defaultdict[str, list[Seen]] = defaultdict(list)
     for record in records:
-        seen = Seen.of(record, health(record.node))
+        seen = Seen(record, health(record.node), str.__str__(record.state))
         if everybody or wanted.fits(seen):
-            found.setdefault(_place(record, by), []).append(seen)
+            found[_place(record, by)].append(seen)
     for nodes in found.values():
         nodes.sort(key=lambda seen: counting(seen.record.node))
     return sorted(found.items(), key=lambda item: (not item[0], counting(item[0])))

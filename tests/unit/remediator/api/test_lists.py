@@ -17,7 +17,7 @@ from remediator.decide.budget import Budget
 from remediator.decide.figures import limits
 from remediator.engine import Snapshot
 from remediator.model.plan import Mode
-from remediator.model.records import JobRef, NodeRecord
+from remediator.model.records import Incident, JobRef, NodeRecord
 from remediator.roster import Roster
 from tests.unit.remediator.api.inside import Inside
 from tests.unit.remediator.api.test_access import finding, report
@@ -142,7 +142,9 @@ def test_lemons_and_stragglers_are_the_centres_own_findings() -> None:
     lemon = fact("n2", "lemon", host, "centre:lemon", past)
     said_by_a_node = fact("n1", "lemon", host, "b:1", past)
     known = snapshot(roster, slow, nobody, lemon, said_by_a_node)
-    first, second = stragglers(known, roster)
+    about = Incident(id="inc-1", node="n1", title="t", opened_at=NOW, findings=(slow.id,))
+    first, second = stragglers(replace(known, incidents={about.id: about}), roster)
+    assert (first.incident, second.incident) == ("inc-1", "")
     assert (first.node, first.rank, first.ranks, first.stage, first.excess) == ("n1", 0, (0, 2), 3, 0.25)
     assert (second.node, second.rank, second.stage) == ("", None, None)
     (found,) = lemons(known)
