@@ -16,6 +16,7 @@ from remediator.model.plan import ONLY_TELLING
 from remediator.model.views import ActionView, IncidentView, NodeView, StatusView
 from remediator.model.views_alerts import SilenceView
 from remediator.model.views_work import AwaitingView
+from vocabulary.counts import counted
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import NODE_NAME
 from vocabulary.order import TRAINER_ORDERS
@@ -155,7 +156,7 @@ def _headline(look: Look) -> Value:
 
 def _facts(view: StatusView) -> list[tuple[str, Value]]:
     mode = f"{view.mode}, {view.mode_by}" if view.mode_by else f"{view.mode}, as configured"
-    out = f"{view.isolated} of at most {view.isolated_max} nodes"
+    out = f"{view.isolated} of at most {counted(view.isolated_max, 'node')}"
     return [
         ("mode", Cell(mode, Tone.GOOD if view.mode == _GOOD_MODE else Tone.WARN)),
         ("leader", view.leader or f"epoch {view.epoch}"),

@@ -50,7 +50,7 @@ def cli() -> None:
     """Prove a node fit for work."""
 
 
-@click.command()
+@click.command(epilog="Example: healthctl preflight run --level standard --tell")
 @click.option("--level", default="gate", show_default=True, help=f"One of: {', '.join(LEVELS)}.")
 @form_option
 @file_option

@@ -36,7 +36,7 @@ def actions() -> None:
     """Actions: what is done to the cluster now, was done, or waits for a person."""
 
 
-@actions.command("list")
+@actions.command("list", epilog="Example: healthctl actions list --state open -o wide")
 @click.option(
     "--state",
     type=click.Choice(["open", "ended", "all"]),
@@ -55,7 +55,7 @@ def list_actions(server: Server, screen: Screen, state: str, globs: tuple[str, .
     screen.show(shown, lambda: [Rows(shown.actions, _LISTED, "no action fits" if globs else "no action")])
 
 
-@actions.command()
+@actions.command(epilog="Example: healthctl actions awaiting")
 @view_options
 @server_options
 def awaiting(server: Server, screen: Screen) -> None:
@@ -66,7 +66,7 @@ def awaiting(server: Server, screen: Screen) -> None:
     screen.show(found, lambda: [Rows(found.awaiting, AWAITING, "nothing waits for approval")])
 
 
-@actions.command()
+@actions.command(epilog="Example: healthctl actions approve inc-93bc7e61d2f0.d1 --dry-run")
 @click.argument("what", metavar="ID")
 @consent_options
 @server_options
@@ -85,7 +85,7 @@ def approve(server: Server, consent: Consent, what: str) -> None:
     approve_it(server, consent, fitting[0])
 
 
-@actions.command()
+@actions.command(epilog="Example: healthctl actions cancel inc-93bc7e61d2f0.d1.s0.0.drain.gpu-7")
 @click.argument("action", metavar="ID")
 @click.argument("why", required=False, default="")
 @server_options

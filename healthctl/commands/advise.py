@@ -12,6 +12,7 @@ from healthctl.exits import Exit, Failure
 from healthctl.output import Block, Column, Facts, Line, Rows
 from healthctl.screen import Screen, output_options
 from healthctl.server import Server, server_options
+from vocabulary.counts import counted
 from vocabulary.hazard import NodeRisk, Placement
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -47,7 +48,7 @@ def advise() -> None:
     """What to choose, and what each choice would cost."""
 
 
-@advise.command()
+@advise.command(epilog="Example: healthctl advise checkpoint --cost 60s --nodes 512 --mtbf 50000h")
 @click.option("--cost", type=Duration(), required=True, help="How long a save stops training, e.g. 60s.")
 @click.option("--nodes", type=click.IntRange(1, NODES_MAX), required=True, help="Nodes of the job.")
 @click.option("--mtbf", type=Duration(), required=True, help="Mean time between failures of one node, e.g. 50000h.")
@@ -111,7 +112,7 @@ _CHOICES: tuple[Column[Choice], ...] = (
 )
 
 
-@advise.command()
+@advise.command(epilog="Example: healthctl advise spares --nodes 512 --failures-per-1000-node-days 5 --repair 20h")
 @click.option("--nodes", type=click.IntRange(1, NODES_MAX), required=True, help="Nodes that must work at once.")
 @click.option("--failures-per-1000-node-days", "rate", type=click.FloatRange(0, 1e6), required=True,
               help="As measured, or published: 2 to 7.")  # fmt: skip
@@ -128,7 +129,7 @@ def spares(screen: Screen, nodes: int, rate: float, repair: float, quantile: flo
     wanted = spares_wanted(nodes, rate, repair, quantile)
     page = Facts(
         [
-            ("spares", f"{wanted.spares} for {nodes} nodes, enough {quantile * 100:g} % of the time"),
+            ("spares", f"{wanted.spares} for {counted(nodes, 'node')}, enough {quantile * 100:g} % of the time"),
             ("out on the average", f"{wanted.out_on_average:.2f} nodes"),
             ("not in it", "nodes that fail together: a rack, a switch, a bad driver"),
         ]
@@ -136,7 +137,7 @@ def spares(screen: Screen, nodes: int, rate: float, repair: float, quantile: flo
     screen.show(wanted, lambda: [page])
 
 
-@advise.command()
+@advise.command(epilog="Example: healthctl advise placement --nodes 64")
 @click.option("--nodes", type=click.IntRange(1, NODES_MAX), required=True, help="Nodes that the job wants.")
 @output_options
 @server_options

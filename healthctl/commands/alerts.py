@@ -64,7 +64,7 @@ def alerts() -> None:
     """Alerts: who was told of what; silences, which keep people from being told and never the system from acting."""
 
 
-@alerts.command("list")
+@alerts.command("list", epilog="Example: healthctl alerts list --node 'gpu-1*'")
 @click.option("--state", type=click.Choice(list(_TONES)), help="Only these.")
 @click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only of nodes like 'gpu-1*'.")
 @click.option("--limit", type=click.IntRange(1, LIMIT_MAX), default=50, show_default=True, help="Look at so many.")
@@ -79,7 +79,7 @@ def list_alerts(server: Server, screen: Screen, state: str | None, globs: tuple[
     screen.show(found, lambda: [Rows(found.alerts, _ALERTS, none)])
 
 
-@alerts.command()
+@alerts.command(epilog="Example: healthctl alerts silence 'rack 7 is moved' --node 'r7-*' --for 4h")
 @click.argument("why")
 @click.option(
     "--node", "match", metavar="GLOB", shell_complete=node_names, help="Of nodes like 'r7-*'.  [default: all]"
@@ -97,7 +97,7 @@ def silence(server: Server, screen: Screen, why: str, match: str | None, kinds: 
     screen.show(made, lambda: [Rows([made], _SILENCES)])
 
 
-@alerts.command()
+@alerts.command(epilog="Example: healthctl alerts silences")
 @view_options
 @server_options
 def silences(server: Server, screen: Screen) -> None:
@@ -106,7 +106,7 @@ def silences(server: Server, screen: Screen) -> None:
     screen.show(found, lambda: [Rows(found.silences, _SILENCES, "nothing is silenced")])
 
 
-@alerts.command()
+@alerts.command(epilog="Example: healthctl alerts end 3")
 @click.argument("silence_id", metavar="ID")
 @click.argument("why", required=False, default="")
 @server_options
@@ -116,7 +116,7 @@ def end(server: Server, silence_id: str, why: str) -> None:
     click.echo(f"{clean(silence_id)}: ended; people are told again")
 
 
-@alerts.command()
+@alerts.command(epilog="Example: healthctl alerts test pager")
 @click.argument("receiver")
 @output_options
 @server_options

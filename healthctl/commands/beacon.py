@@ -40,7 +40,7 @@ def beacon() -> None:
     """
 
 
-@beacon.command("list")
+@beacon.command("list", epilog="Example: healthctl beacon list --job train-7")
 @directory_option
 @job_option
 @rank_option
@@ -53,7 +53,7 @@ def list_pages(screen: Screen, directory: str, job: str | None, rank: int | None
     _end(screen, errors)
 
 
-@beacon.command()
+@beacon.command(epilog="Example: healthctl beacon show --rank 3 --watch 1")
 @directory_option
 @job_option
 @rank_option

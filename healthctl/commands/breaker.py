@@ -25,7 +25,7 @@ def breaker() -> None:
     """The breaker: it opens when too many nodes fail at once, and from then on nothing is isolated until a person has looked."""
 
 
-@breaker.command()
+@breaker.command(epilog="Example: healthctl breaker show")
 @view_options
 @server_options
 def show(server: Server, screen: Screen) -> None:
@@ -35,7 +35,7 @@ def show(server: Server, screen: Screen) -> None:
     screen.show(found, lambda: _page(found))
 
 
-@breaker.command()
+@breaker.command(epilog="Example: healthctl breaker reset 'one bad switch, replaced'")
 @click.argument("why", required=False, default="")
 @consent_options
 @server_options

@@ -80,7 +80,7 @@ def _next(config: RemediatorConfig, node: str) -> str:
         "  remediator:",
         f"    url: {config.url}",
     ]
-    lines.append(f"    token_file: {config.token_file}")
+    lines.append(f"    token_file: {Path(config.token_file or '').absolute()}")
     if config.ca_file is not None:
-        lines.append(f"    ca_file: {config.ca_file}")
+        lines.append(f"    ca_file: {config.ca_file.absolute()}")
     return "\n".join([*lines, "then: systemctl restart gpu-healthd, and healthctl doctor"])

@@ -65,7 +65,9 @@ class Since(click.ParamType[float]):
     "--incident", "incidents", multiple=True, metavar="ID", help="Only of this one; its first letters will do."
 )
 @click.option("--kind", "kinds", multiple=True, metavar="GLOB", help="Only kinds like 'decision' or 'action*'.")
-@click.option("--actor", "actors", multiple=True, metavar="GLOB", help="Only what these did: a person, 'engine'.")
+@click.option(
+    "--actor", "actors", multiple=True, metavar="GLOB", help="Only what these did: a person, or 'remediator'."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=1),

@@ -33,7 +33,7 @@ def incidents() -> None:
     """Incidents: what happened, was decided and done. Of an ID the first letters are enough."""
 
 
-@incidents.command("list")
+@incidents.command("list", epilog="Example: healthctl incidents list --state open")
 @click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only of nodes like 'gpu-1*'.")
 @click.option(
     "--state",
@@ -64,7 +64,7 @@ def list_incidents(
     )
 
 
-@incidents.command()
+@incidents.command(epilog="Example: healthctl incidents show 93bc")
 @_incident
 @view_options
 @server_options
@@ -74,7 +74,7 @@ def show(server: Server, screen: Screen, given: str) -> None:
     screen.show(incident, lambda: incident_page(incident))
 
 
-@incidents.command()
+@incidents.command(epilog="Example: healthctl incidents approve 93bc --dry-run")
 @_incident
 @click.option("--what", help="The id that ID is said to wait for; needed only if it waits for several.")
 @consent_options
@@ -99,7 +99,7 @@ def approve(server: Server, consent: Consent, given: str, what: str | None) -> N
     )
 
 
-@incidents.command()
+@incidents.command(epilog="Example: healthctl incidents ack 93bc 'on it'")
 @_incident
 @_perhaps_text
 @server_options
@@ -108,7 +108,7 @@ def ack(server: Server, given: str, text: str) -> None:
     click.echo(f"{_post(server, given, 'acknowledge', text)}: you look after it")
 
 
-@incidents.command()
+@incidents.command(epilog="Example: healthctl incidents note 93bc 'the vendor is asked, ticket 4711'")
 @_incident
 @click.argument("text")
 @server_options
@@ -119,7 +119,7 @@ def note(server: Server, given: str, text: str) -> None:
     click.echo(f"{clean(whole)}: noted")
 
 
-@incidents.command()
+@incidents.command(epilog="Example: healthctl incidents resolve 93bc 'cable of leaf3 replaced'")
 @_incident
 @_perhaps_text
 @server_options
@@ -128,7 +128,7 @@ def resolve(server: Server, given: str, text: str) -> None:
     click.echo(f"{_post(server, given, 'resolve', text)}: closed")
 
 
-@incidents.command()
+@incidents.command(epilog="Example: healthctl incidents reopen 93bc 'it is back'")
 @_incident
 @_perhaps_text
 @server_options
@@ -137,7 +137,7 @@ def reopen(server: Server, given: str, text: str) -> None:
     click.echo(f"{_post(server, given, 'reopen', text)}: open again")
 
 
-@incidents.command()
+@incidents.command(epilog="Example: healthctl incidents postmortem 93bc --out 93bc.html")
 @_incident
 @click.option(
     "--format",

@@ -53,7 +53,7 @@ def jobs() -> None:
     """Training jobs: where they run, how far they are, what holds them back."""
 
 
-@jobs.command("list")
+@jobs.command("list", epilog="Example: healthctl jobs list --node 'gpu-1*'")
 @click.option("--job", "globs", multiple=True, metavar="GLOB", help="Only jobs like 'llama*'.")
 @click.option("--node", "nodes", multiple=True, metavar="GLOB", help="Only jobs with ranks on nodes like 'gpu-1*'.")
 @click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
@@ -69,7 +69,7 @@ def list_jobs(
     screen.show(shown, lambda: [Rows(shown.jobs, JOBS, "no job fits" if globs or nodes else "no rank tells of a job")])
 
 
-@jobs.command()
+@jobs.command(epilog="Example: healthctl jobs show train-7 --watch")
 @click.argument("name", metavar="JOB")
 @view_options
 @server_options

@@ -17,6 +17,7 @@ from remediator.decide.withheld import OnStop
 from remediator.model.plan import ONLY_TELLING
 from remediator.model.views import ActionView, IncidentList, IncidentView, StatusView
 from remediator.model.views_work import ActionList, AwaitingList, ModeWish
+from vocabulary.counts import counted
 
 # From the one that does least to the one that does most.
 MODES = {
@@ -118,10 +119,10 @@ def _preview(server: Server, status: StatusView, wanted: str) -> Iterator[Block]
         [
             ("mode", f"{wanted}: {meaning}"),
             ("now", status.mode),
-            ("may be decided anew", f"{len(incidents)} open incident{'' if len(incidents) == 1 else 's'}"),
+            ("may be decided anew", counted(len(incidents), "open incident")),
             (
                 "budget",
-                f"{status.isolated} of at most {status.isolated_max} nodes are out, so {left} more may be isolated",
+                f"{status.isolated} of at most {counted(status.isolated_max, 'node')} out, so {left} more may be isolated",
             ),
         ]
     )

@@ -51,7 +51,7 @@ def node() -> None:
     """Ask the daemon on this node: is it fit for work, and what led up to now."""
 
 
-@node.command(cls=NagiosCommand)
+@node.command(cls=NagiosCommand, epilog="Example: healthctl node check --type prolog")
 @socket_option
 @click.option("--type", "form", type=click.Choice(list(FORMS)), default="nagios", show_default=True, help="Who asks.")
 @click.option("--check", "only", multiple=True, metavar="GLOB", help="Count only these findings, as check/code.")
@@ -122,7 +122,7 @@ def check(  # noqa: PLR0913 - one for each option
     raise SystemExit(reply.code)
 
 
-@node.command()
+@node.command(epilog="Example: healthctl node evidence --out evidence.json")
 @socket_option
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there, not to standard output.")
 @click.option(

@@ -35,7 +35,7 @@ def nodes() -> None:
     """Nodes: state, health, GPUs, findings; what people say of them."""
 
 
-@nodes.command("list")
+@nodes.command("list", epilog="Example: healthctl nodes list --node 'gpu-1*' --health unhealthy")
 @click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only names like 'gpu-1*'.")
 @click.option("--state", "states", multiple=True, type=click.Choice([s.value for s in NodeState]), help="Only these.")
 @click.option("--health", "healths", multiple=True, type=click.Choice([h.value for h in Health]), help="Only these.")
@@ -69,7 +69,7 @@ def list_nodes(
     screen.show(shown, lambda: [Rows(shown.nodes, columns, empty)])
 
 
-@nodes.command()
+@nodes.command(epilog="Example: healthctl nodes show gpu-7 --watch")
 @click.argument("name", shell_complete=node_names)
 @view_options
 @server_options
@@ -79,7 +79,7 @@ def show(server: Server, screen: Screen, name: str) -> None:
     screen.show(node, lambda: node_page(node))
 
 
-@nodes.command()
+@nodes.command(epilog="Example: healthctl nodes history gpu-7 --limit 20")
 @click.argument("name", shell_complete=node_names)
 @click.option("--limit", type=click.IntRange(1, HISTORY_MAX), default=50, show_default=True, help="So many at most.")
 @view_options
@@ -92,7 +92,7 @@ def history(server: Server, screen: Screen, name: str, limit: int) -> None:
     screen.show(found, lambda: [Rows(found.events[::-1], EVENTS, f"nothing is recorded about {name}")])
 
 
-@nodes.command()
+@nodes.command(epilog="Example: healthctl nodes cordon gpu-7 'new power supply'")
 @click.argument("name", shell_complete=node_names)
 @click.argument("why")
 @consent_options
@@ -106,7 +106,7 @@ def cordon(server: Server, consent: Consent, name: str, why: str) -> None:
         click.echo(f"{name}: no new work comes to it; 'healthctl nodes uncordon {name}' ends that")
 
 
-@nodes.command()
+@nodes.command(epilog="Example: healthctl nodes uncordon gpu-7 'GPU 5 replaced'")
 @click.argument("name", shell_complete=node_names)
 @click.argument("why", required=False, default="")
 @click.option("--force", is_flag=True, help="Also while a reset, a reboot or a test may run on it.")
@@ -125,7 +125,7 @@ def uncordon(server: Server, consent: Consent, name: str, why: str, *, force: bo
         click.echo(f"{name}: work may come to it again")
 
 
-@nodes.command()
+@nodes.command(epilog="Example: healthctl nodes hold gpu-7 'a fan is changed' --for 2h")
 @click.argument("name", shell_complete=node_names)
 @click.argument("why")
 @click.option(
@@ -138,7 +138,7 @@ def hold(server: Server, name: str, why: str, span: float | None) -> None:
     click.echo(f"{name}: nothing is done with it; 'healthctl nodes release {name}' ends that")
 
 
-@nodes.command()
+@nodes.command(epilog="Example: healthctl nodes release gpu-7 'the fan is in'")
 @click.argument("name", shell_complete=node_names)
 @click.argument("why", required=False, default="")
 @server_options
@@ -152,7 +152,7 @@ def release(server: Server, name: str, why: str) -> None:
     click.echo(f"{name}: not held by word any more; now {standing(server.get(node_path(name), NodeView))}")
 
 
-@nodes.command()
+@nodes.command(epilog="Example: healthctl nodes retire gpu-7 'sold'")
 @click.argument("name", shell_complete=node_names)
 @click.argument("why")
 @consent_options
@@ -165,7 +165,7 @@ def retire(server: Server, consent: Consent, name: str, why: str) -> None:
         click.echo(f"{name}: retired; 'healthctl nodes unretire {name}' takes it back")
 
 
-@nodes.command()
+@nodes.command(epilog="Example: healthctl nodes unretire gpu-7 'bought back'")
 @click.argument("name", shell_complete=node_names)
 @click.argument("why", required=False, default="")
 @server_options

@@ -31,7 +31,7 @@ def playbook() -> None:
     """Read, test and compare policies, and say why one decided as it did. Only 'explain' asks the remediator."""
 
 
-@playbook.command()
+@playbook.command(epilog="Example: healthctl playbook lint site.yaml --strict")
 @FILE
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
 @output_options
@@ -53,7 +53,7 @@ def lint(screen: Screen, file: Path | None, strict: bool) -> None:  # noqa: FBT0
     screen.show(document, lambda: [*(Line(str(problem)) for problem in problems), Line(told)])
 
 
-@playbook.command()
+@playbook.command(epilog="Example: healthctl playbook test site.yaml --shipped")
 @FILE
 @click.option("--shipped", is_flag=True, help="Run the shipped scenarios under FILE too.")
 @output_options
@@ -95,7 +95,7 @@ def test(screen: Screen, file: Path | None, shipped: bool) -> None:  # noqa: FBT
     screen.show({"policy": policy.digest, "results": results, "untried": untried}, lambda: lines)
 
 
-@playbook.command()
+@playbook.command(epilog="Example: healthctl playbook explain 93bc")
 @click.argument("incident_id", metavar="INCIDENT", shell_complete=incident_ids)
 @output_options
 @server_options
@@ -108,7 +108,7 @@ def explain(server: Server, screen: Screen, incident_id: str) -> None:
     screen.show(incident.decisions, lambda: _explanation(incident))
 
 
-@playbook.command()
+@playbook.command(epilog="Example: healthctl playbook diff old.yaml new.yaml")
 @click.argument("a", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("b", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--config", type=click.Path(path_type=Path), default=REMEDIATOR_CONFIG, show_default=True,
@@ -132,7 +132,7 @@ def diff(screen: Screen, a: Path, b: Path, config: Path) -> None:
     screen.show({"a": first, "b": second, "differences": different}, lambda: tried_page(first, second, different))
 
 
-@playbook.command()
+@playbook.command(epilog="Example: healthctl playbook schema > playbook.schema.json")
 @click.argument("what", type=click.Choice(["playbook", "scenarios"]), default="playbook")
 def schema(what: str) -> None:
     """Print the JSON Schema of a playbook, or of scenarios, for an editor to complete with."""

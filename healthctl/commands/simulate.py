@@ -13,6 +13,7 @@ from healthctl.exits import Exit, Failure
 from healthctl.output import Block, Column, Line, Rows
 from healthctl.policies import loaded
 from healthctl.screen import Screen, output_options
+from vocabulary.counts import counted
 
 if TYPE_CHECKING:
     from remediator.simulate.parameters import Parameters
@@ -101,7 +102,7 @@ def _parameters(path: Path | None, given: dict[str, float | None]) -> Parameters
 def _page(found: Sequence[Summary], parameters: Parameters, runs: int) -> list[Block]:
     """For people."""
     seeds = "one seed" if runs == 1 else f"{runs} seeds, 95 % intervals"
-    return [Rows(found, _COLUMNS), Line(f"{parameters.nodes} nodes, {parameters.days:g} days, {seeds}")]
+    return [Rows(found, _COLUMNS), Line(f"{counted(parameters.nodes, 'node')}, {parameters.days:g} days, {seeds}")]
 
 
 _COLUMNS: tuple[Column[Summary], ...] = (

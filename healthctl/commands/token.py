@@ -47,7 +47,7 @@ def token() -> None:
     """Tokens: who may ask and who may act. Asks the remediator as an admin, or with --store its database."""
 
 
-@token.command()
+@token.command(epilog="Example: healthctl token issue --operator ann --out ann.token")
 @_names
 @click.option("--expires", type=Duration(), metavar="SPAN", help="It ends after 12h, 30d, …  [default: never]")
 @OUT
@@ -59,7 +59,7 @@ def issue(credentials: Credentials, expires: float | None, out: Path | None, **n
     _hand_over(credentials.issue(role, name, expires, None, replaces=False), out)
 
 
-@token.command()
+@token.command(epilog="Example: healthctl token join 'gpu-*' --uses 500 --expires 1d --out join")
 @click.argument("pattern")
 @click.option(
     "--uses", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="How many nodes it serves."
@@ -79,7 +79,7 @@ def join(
     _hand_over(credentials.issue(Role.JOIN, pattern, expires, uses, replaces=replaces), out)
 
 
-@token.command("list")
+@token.command("list", epilog="Example: healthctl token list --all")
 @click.option("--all", "everything", is_flag=True, help="Also those that have ended.")
 @output_options
 @credentials_options
@@ -95,7 +95,7 @@ def list_tokens(credentials: Credentials, screen: Screen, *, everything: bool) -
     screen.show(found, lambda: [Rows(found.tokens, _columns(now), empty)])
 
 
-@token.command()
+@token.command(epilog="Example: healthctl token rotate --operator ann --overlap 1d")
 @_names
 @click.option("--overlap", type=Duration(zero=True), metavar="SPAN", default="1d", show_default=True,
               help="So long the old ones stay good.")  # fmt: skip
@@ -111,7 +111,7 @@ def rotate(
     _hand_over(credentials.rotate(role, name, overlap, expires), out)
 
 
-@token.command()
+@token.command(epilog="Example: healthctl token revoke --viewer grafana")
 @click.argument("token_id", metavar="[ID]", required=False)
 @_names
 @credentials_options

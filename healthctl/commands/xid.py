@@ -22,7 +22,7 @@ def xid() -> None:
     """Explain the driver's messages (Xid, SXid), and find them in a log."""
 
 
-@xid.command()
+@xid.command(epilog="Example: healthctl xid explain 79")
 @click.argument("what", nargs=-1, required=True, metavar="CODE|LINE")
 @click.option("--catalogue", type=click.Path(path_type=Path), help="A file of this site that changes the catalogue.")
 @output_options
@@ -51,7 +51,7 @@ def explain(screen: Screen, what: tuple[str, ...], catalogue: Path | None) -> No
         click.echo(page(found))
 
 
-@xid.command()
+@xid.command(epilog="Example: healthctl xid parse /var/log/kern.log")
 @click.argument("file", metavar="FILE|-", type=click.Path(allow_dash=True, readable=False))
 def parse(file: str) -> None:
     """Say what the kernel reports in each line of a log: one JSON object for each line, also for those that are nothing.

@@ -19,7 +19,7 @@ DETAILS = {
 }
 
 
-@click.command()
+@click.command(epilog="Example: healthctl inject xid --node gpu-1 --pci 0000:3b:00.0 --code 79")
 @click.option("--node", required=True, help="The node it is meant for; all others ignore it.")
 @click.option("--pci", required=True, help="The GPU's PCI address, e.g. 0000:3b:00.0.")
 @click.option("--code", required=True, type=click.IntRange(0, 99_999), help="The Xid number.")

@@ -17,7 +17,7 @@ HARDWARE_SLOWDOWN = 0x08 | 0x40  # of NVML's clock event reasons: by hardware, f
 DONE = "healthd takes it within a second; what comes of it is marked as injected"
 
 
-@click.command()
+@click.command(epilog="Example: healthctl inject thermal --gpu 0 --for 2m")
 @gpu_option
 @click.option("--celsius", type=click.IntRange(0, 150), default=97, show_default=True, help="Core and memory.")
 @seconds_option
@@ -34,7 +34,7 @@ def thermal(gpu: int, celsius: int, seconds: float, path: Path) -> None:
     click.echo(f"GPU {gpu}: {celsius} C for {duration_text(seconds)}; {DONE}")
 
 
-@click.command()
+@click.command(epilog="Example: healthctl inject ecc --gpu 0 --uncorrected 1 --pending")
 @gpu_option
 @click.option("--uncorrected", type=click.IntRange(0, 1000), default=1, show_default=True, help="Errors more.")
 @click.option("--corrected", type=click.IntRange(0, 1_000_000), default=0, show_default=True, help="Errors more.")
@@ -57,7 +57,7 @@ def ecc(gpu: int, uncorrected: int, corrected: int, pending: bool, failed: bool,
     )
 
 
-@click.command()
+@click.command(epilog="Example: healthctl inject link --gpu 0 --nvlink 3")
 @gpu_option
 @click.option("--nvlink", type=click.IntRange(0, 63), help="The NVLink that is down.")
 @click.option("--pcie-width", type=click.IntRange(1, 32), help="The PCIe lanes that are left.")
@@ -73,7 +73,7 @@ def link(gpu: int, nvlink: int | None, pcie_width: int | None, seconds: float, p
     click.echo(f"GPU {gpu}: its link is worse for {duration_text(seconds)}; {DONE}")
 
 
-@click.command("nvml-hang")
+@click.command("nvml-hang", epilog="Example: healthctl inject nvml-hang --gpu 0")
 @click.option("--gpu", type=click.IntRange(0, 255), help="The GPU to blame.")
 @config_option
 def nvml_hang(gpu: int | None, path: Path) -> None:
@@ -82,7 +82,7 @@ def nvml_hang(gpu: int | None, path: Path) -> None:
     click.echo(f"the NVML child stands still; {DONE}")
 
 
-@click.command()
+@click.command(epilog="Example: healthctl inject hang --source infiniband")
 @click.option("--source", required=True, help="The source whose reading never ends; `healthctl doctor` lists them.")
 @config_option
 def hang(source: str, path: Path) -> None:
@@ -93,7 +93,7 @@ def hang(source: str, path: Path) -> None:
     click.echo(f"{source} hangs; {DONE}")
 
 
-@click.command()
+@click.command(epilog="Example: healthctl inject clear")
 @config_option
 def clear(path: Path) -> None:
     """Pretend nothing any more. Lines in the kernel log stay: a passed preflight clears those."""

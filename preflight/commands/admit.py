@@ -19,7 +19,7 @@ NOT_ADMITTED = 3
 OLD_S = 3600.0
 
 
-@click.command()
+@click.command(epilog="Example: healthctl preflight admit result.json")
 @click.argument("file", metavar="[FILE|-]", type=FILE_OR_DASH, required=False)
 @click.option("--within", default=60.0, show_default=True, type=click.FloatRange(1, 3600), help="Seconds to try for.")
 def admit(file: str | None, within: float) -> None:

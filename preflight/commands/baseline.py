@@ -52,7 +52,7 @@ def baseline() -> None:
     """Learn what the nodes of a cluster reach, see it, and hold a node against it."""
 
 
-@baseline.command()
+@baseline.command(epilog="Example: healthctl preflight baseline learn nodes/*.json")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...|-", type=FILE_OR_DASH)
 @folder_option
 @click.option("--accept", is_flag=True, help="Let levels go to where the nodes are now, however far that is.")
@@ -92,7 +92,7 @@ def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noq
         click.echo(f"held back: {clean(sentence)}")
 
 
-@baseline.command()
+@baseline.command(epilog="Example: healthctl preflight baseline forget gpu-7")
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 @folder_option
 def forget(nodes: tuple[str, ...], at: Path | None) -> None:
@@ -112,7 +112,7 @@ def forget(nodes: tuple[str, ...], at: Path | None) -> None:
         raise Trouble(f"{path}: no node {', '.join(unknown)} has taught it; the file lists who has")
 
 
-@baseline.command()
+@baseline.command(epilog="Example: healthctl preflight baseline show")
 @folder_option
 @output_option
 def show(at: Path | None, output: str) -> None:
@@ -151,7 +151,7 @@ def show(at: Path | None, output: str) -> None:
         click.echo(f"held back: {clean(sentence)}")
 
 
-@baseline.command()
+@baseline.command(epilog="Example: healthctl preflight baseline check result.json")
 @click.argument("file", metavar="FILE|-", type=FILE_OR_DASH)
 @folder_option
 @click.option("--all", "every", is_flag=True, help="Also what differs by no more than good devices do.")

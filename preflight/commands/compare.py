@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 WORSE = 1
 
 
-@click.command()
+@click.command(epilog="Example: healthctl preflight compare before.json after.json")
 @click.argument("a")
 @click.argument("b")
 @click.option("--all", "every", is_flag=True, help="Also what differs by no more than measurements do.")

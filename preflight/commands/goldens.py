@@ -28,7 +28,7 @@ def goldens() -> None:
     """Record digests of arithmetic that many devices agree on, and see them."""
 
 
-@goldens.command("record")
+@goldens.command("record", epilog="Example: healthctl preflight goldens record nodes/*.json")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...|-", type=FILE_OR_DASH)
 @file_option
 @click.option(
@@ -54,7 +54,7 @@ def record_command(files: tuple[str, ...], at: Path | None, devices: int, replac
     sys.exit(0 if found.new or found.confirmed else NOTHING)
 
 
-@goldens.command()
+@goldens.command(epilog="Example: healthctl preflight goldens show")
 @file_option
 def show(at: Path | None) -> None:
     """List the platforms that have goldens, and how many."""

@@ -15,7 +15,7 @@ from preflight.report.wording import clean
 from preflight.results import Document
 
 
-@click.command()
+@click.command(epilog="Example: healthctl preflight report before.json after.json")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...|-", type=FILE_OR_DASH)
 @form_option
 @file_option

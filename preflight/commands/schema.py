@@ -10,7 +10,7 @@ import click
 KINDS = {"node": "preflight.schema", "group": "preflight.group.schema"}
 
 
-@click.command()
+@click.command(epilog="Example: healthctl preflight schema > preflight.schema.json")
 @click.argument("what", type=click.Choice(list(KINDS)), default="node")
 def schema(what: str) -> None:
     """Print the JSON Schema (draft 2020-12) of the document of one node, or of a group of nodes."""

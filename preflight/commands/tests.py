@@ -23,7 +23,7 @@ class TestRow(msgspec.Struct, frozen=True):
     watchdog_s: float
 
 
-@click.command()
+@click.command(epilog="Example: healthctl preflight tests")
 @click.option(
     "-o",
     "--output",

@@ -29,7 +29,7 @@ from vocabulary.clock import SystemClock
 Seconds = click.FloatRange(0.5, 86_400)
 
 
-@click.command()
+@click.command(epilog="Example: healthctl preflight group --expect 40 --exclude-file slow")
 @click.option(
     "--rounds", default=4, show_default=True, type=click.IntRange(1, 64), help="Rounds of pairs, before any to confirm."
 )

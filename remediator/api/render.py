@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
+from datetime import datetime, timezone
 
 from msgspec.structs import replace
 
-from remediator.act.webhooks.times import rfc3339
 from remediator.decide.approval import awaiting
 from remediator.decide.budget import NAMED_MAX, level_max
 from remediator.decide.settings import Settings
@@ -224,10 +224,15 @@ def status_view(
     )
 
 
+def _second(at: float) -> str:
+    """UTC, as every page and command tells it."""
+    return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
 def _mode_by(snapshot: Snapshot) -> str:
     said = mode_said(snapshot.standing)
     return (
-        f"{said.actor} since {rfc3339(said.since)}" + (f": {said.why}" if said.why else "") if said is not None else ""
+        f"{said.actor} since {_second(said.since)}" + (f": {said.why}" if said.why else "") if said is not None else ""
     )
 
 
@@ -257,7 +262,7 @@ def blocked(settings: Settings, snapshot: Snapshot, roster: Roster, now: float) 
 def _of_many(snapshot: Snapshot, roster: Roster, now: float) -> Iterator[str]:
     for incident in snapshot.incidents.values():
         if incident.node == BREAKER:
-            yield f"the breaker is open since {rfc3339(incident.opened_at)}: {incident.title}"
+            yield f"the breaker is open since {_second(incident.opened_at)}: {incident.title}"
     off = sorted(record.node for record in snapshot.nodes.values() if record.hands_off is not None)
     if off:
         yield f"people keep us off {counted(len(off), 'node')}: {_named(off)}"
