@@ -68,7 +68,9 @@ class Fleet:
             f"scheduler: {{kind: local, state_file: {place}/holds.json}}\n"
         )
         self.seq = dict.fromkeys(self.names, 0)
-        self.took: list[float] = []
+        self.took: list[float] = []  # seconds an answer
+        self.joined: list[float] = []  # the same
+        self.joined_from = 0.0
         self.failed: dict[str, int] = {}
         self.sent = 0
         self.bodies: dict[str, bytes] = {}
@@ -137,6 +139,8 @@ class Fleet:
             self.failed[word] = self.failed.get(word, 0) + 1
         else:
             self.took.append(time.monotonic() - begun)
+            if begun >= self.joined_from:
+                self.joined.append(self.took[-1])
         self.sent += 1
 
     def _again(self, name: str) -> bytes:
@@ -146,7 +150,8 @@ class Fleet:
         return self.bodies[name].replace(b'"seq":%d' % MARK, b'"seq":%d' % self.seq[name], 1)
 
     async def steady(self, seconds: float, *, polls: bool) -> None:
-        """Every node reports each interval, at a moment of its own."""
+        """Every node reports each interval, at a moment of its own. `joined` are answers after each has reported once."""
+        self.joined_from = time.monotonic() + INTERVAL_S
         tasks = [asyncio.create_task(self._node(n, seconds)) for n in self.names]
         polling = [asyncio.create_task(self._poll(n)) for n in self.names] if polls else []
         await asyncio.gather(*tasks)
@@ -319,6 +324,7 @@ def _measure(fleet: Fleet, given: argparse.Namespace) -> None:
     words = f"p99 {_quantile(fleet.took, 0.99):.1f} ms, {_failures(fleet)}"
     _say(f"all {given.nodes} nodes join within {INTERVAL_S:g} s", words)
     fleet.took.clear()
+    fleet.joined.clear()
     before, sent, begun, mine = fleet.usage(), fleet.sent, time.monotonic(), time.process_time()
     size = fleet.database.stat().st_size
     asyncio.run(fleet.steady(given.seconds, polls=given.polls))
@@ -334,13 +340,17 @@ def _measure(fleet: Fleet, given: argparse.Namespace) -> None:
     )
     share = cpu / seconds
     _say("processor", f"{100 * share:.0f} % of a core, {1e6 * cpu / count:.0f} µs a report", "one core", met=share < 1)
-    p99 = _quantile(took, 0.99)
-    words = f"p50 {_quantile(took, 0.5):.1f} ms, p99 {p99:.1f} ms, max {_quantile(took, 1):.0f} ms"
-    _say("ingest, as a node sees it", words, "p99 ≤ 50 ms", met=p99 <= INGEST_P99_MS)
+    _say("ingest, as a node sees it, with all that connect anew", _times(took))
+    p99 = _quantile(fleet.joined, 0.99)
+    _say("ingest, once all are connected", _times(fleet.joined), "p99 ≤ 50 ms", met=p99 <= INGEST_P99_MS)
     _say("memory", f"{after.mib:.0f} MiB", "≤ 1 GiB", met=after.mib <= MEMORY_MIB)
     _say("the pretended nodes", f"{100 * (time.process_time() - mine) / seconds:.0f} % of their core")
     _say("database, reports without news", f"{(fleet.database.stat().st_size - size) / 1024:.0f} KiB")
     _burst(fleet, given.burst)
+
+
+def _times(took: list[float]) -> str:
+    return f"p50 {_quantile(took, 0.5):.1f} ms, p99 {_quantile(took, 0.99):.1f} ms, max {_quantile(took, 1):.0f} ms"
 
 
 def _burst(fleet: Fleet, count: int) -> None:
