@@ -12,6 +12,7 @@ from healthctl.duration import duration_text
 from healthctl.incident_page import outcome, title
 from healthctl.next_step import may_be_stopped, next_step
 from healthctl.output import Block, Cell, Facts, Line, Tone, Value, moment, text_of
+from remediator.model.blocking import of_mode, of_one
 from remediator.model.plan import ONLY_TELLING
 from remediator.model.views import ActionView, IncidentView, NodeView, StatusView
 from remediator.model.views_alerts import SilenceView
@@ -56,12 +57,13 @@ class Look:
 
     def _blocked(self, *, own: bool) -> list[str]:
         ids = {incident.id for incident in self.open}
-        return [why for why in self.status.blocked if (why.partition(" on ")[0] in ids) is own]
+        found = [(why, of_one(why)) for why in self.status.blocked]
+        return [why for why, one in found if (one is not None and one.incident in ids) is own]
 
 
 def is_well(status: StatusView) -> bool:
     """Nothing is broken, and nothing but the configuration's own mode keeps automation from acting."""
-    chosen = f"mode is {status.mode}"
+    chosen = of_mode(status.mode)
     hindered = [why for why in status.blocked if status.mode_by or not why.startswith(chosen)]
     bad = status.nodes_by_health.get("unhealthy", 0) + status.nodes_by_health.get("unknown", 0)
     return not (status.incidents_open or status.breaker or hindered or bad > status.nodes_by_state.get("retired", 0))

@@ -14,6 +14,7 @@ from remediator.decide.settings import Settings
 from remediator.decide.withheld import on_stop
 from remediator.engine import Snapshot
 from remediator.index import is_in_cluster
+from remediator.model.blocking import OfOne, of_mode
 from remediator.model.hold import NodeHold
 from remediator.model.plan import Mode, StepRun, StepState, Verb
 from remediator.model.records import (
@@ -244,18 +245,17 @@ def blocked(settings: Settings, snapshot: Snapshot, roster: Roster, now: float) 
         shown = (
             "decisions are shown, not carried out" if settings.mode is not Mode.APPROVE else "people approve each plan"
         )
-        words.append(f"mode is {settings.mode.value}{f' (set by {by})' if by else ''}: {shown}")
+        words.append(f"{of_mode(settings.mode.value)}{f' (set by {by})' if by else ''}: {shown}")
     words += _of_many(snapshot, roster, now)
     for incident in sorted(snapshot.incidents.values(), key=lambda i: i.opened_at):
         if incident.node == BREAKER:
             continue
-        words += [
-            f"{incident.id} on {incident.node} waits for approval of {a.text} ({a.id})" for a in awaiting(incident)
-        ]
+        whys = [f"waits for approval of {a.text} ({a.id})" for a in awaiting(incident)]
         if incident.answer is Answer.HOLD:
-            words.append(f"{incident.id} on {incident.node} is held back by a guard")
+            whys.append("is held back by a guard")
         if incident.state is IncidentState.WAITING:
-            words.append(f"{incident.id} on {incident.node} waits for a person: {incident.outcome}")
+            whys.append(f"waits for a person: {incident.outcome}")
+        words += [str(OfOne(incident.id, incident.node, why)) for why in whys]
     return tuple(words)
 
 

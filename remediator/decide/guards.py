@@ -10,6 +10,8 @@ from remediator.model.rules import Guards
 from remediator.state import ClusterState
 from vocabulary.finding import Finding
 
+PASSED, REFUSED = "passed", "refused"  # the first word of an answer in words
+
 
 class Guarded(msgspec.Struct, frozen=True):
     """One guard's answer."""
@@ -19,7 +21,12 @@ class Guarded(msgspec.Struct, frozen=True):
     text: str
 
     def __str__(self) -> str:
-        return f"{'passed' if self.passed else 'refused'} {self.name}: {self.text}"
+        return f"{PASSED if self.passed else REFUSED} {self.name}: {self.text}"
+
+
+def has_passed(words: str) -> bool:
+    """Whether a guard's answer in words, as decisions keep it, lets the node through."""
+    return words.startswith(f"{PASSED} ")
 
 
 def ask(guards: Guards, finding: Finding, state: ClusterState, now: float) -> tuple[Guarded, ...]:

@@ -5,18 +5,17 @@ Sentences that differ only in whom they are about become one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from remediator.model.blocking import of_one
 from remediator.model.hold import NodeHold, Owner
 from remediator.model.standing import Standing
 from remediator.standing import silences
 
 ALIKE_MIN = 3  # so many sentences that end alike are said as one
 NAMED_MAX = 200
-_ABOUT = re.compile(r"(?P<incident>inc-\S+) on (?P<node>\S+) (?P<what>.+)", re.DOTALL)
 _PLURAL = (("is ", "are "), ("waits ", "wait "))
 
 
@@ -49,8 +48,8 @@ def folded(sentences: Iterable[str]) -> tuple[Block, ...]:
     """
     together: dict[tuple[str, bool], list[str]] = {}
     for sentence in dict.fromkeys(sentences):
-        about = _ABOUT.fullmatch(sentence)
-        together.setdefault((about["what"] if about else sentence, about is not None), []).append(sentence)
+        about = of_one(sentence)
+        together.setdefault((about.what if about else sentence, about is not None), []).append(sentence)
     blocks = []
     for (what, single), alike in together.items():
         if len(alike) < ALIKE_MIN:

@@ -7,6 +7,7 @@ from hashlib import sha256
 import msgspec
 from starlette.responses import Response
 
+from remediator.decide.guards import has_passed
 from remediator.model.evidence import EvidenceList
 from remediator.model.records import Answer
 from remediator.model.views import IncidentView
@@ -42,6 +43,7 @@ async def show(visit: Visit) -> Response:
         moments=timeline(view)[-MOMENTS_SHOWN:],
         moments_total=len(timeline(view)),
         lapse=lapse,
+        has_passed=has_passed,
         findings=[(finding, _raw(finding)) for finding in view.findings[:FINDINGS_SHOWN]],
         members=known.members[:MEMBERS_SHOWN] if known else (),
         members_max=MEMBERS_SHOWN,
