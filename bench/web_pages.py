@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 import requests
-from remediator_load import GPUS, MARK, Fleet, _report, fault
+from remediator_load import DICE, GPUS, MARK, Fleet, _report, fault
 
 from remediator.model.credentials import Role
 from remediator.store.journal import Journal
@@ -192,6 +192,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--stay", action="store_true")
     asked = parser.parse_args()
+    DICE.seed(time.time_ns())  # another port than a run beside this one
     with tempfile.TemporaryDirectory() as folder:
         fleet = Looked(Path(folder), asked.nodes)
         fleet.start()

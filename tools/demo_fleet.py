@@ -235,7 +235,7 @@ class DemoFleet:
 
     def _call(self, method: str, path: str, token: str, **more: object) -> requests.Response:
         headers = {"Authorization": f"Bearer {self._tokens.get(token, token)}"}
-        return requests.request(method, self.url + path, headers=headers, timeout=ANSWER_WITHIN_S, **more)  # type: ignore[arg-type]
+        return requests.request(method, self.url + path, headers=headers, timeout=ANSWER_WITHIN_S, **more)  # type: ignore[arg-type]  # what requests takes by name
 
 
 def name(number: int) -> str:
