@@ -224,6 +224,19 @@ def test_the_mode_is_set_and_given_back(centre: Inside) -> None:
     assert browser.post("/control/breaker", fields).headers["location"] == "/control?done=breaker"
 
 
+@pytest.mark.parametrize("mode", ["observe", "recommend", "approve", "act"])
+def test_every_mode_takes_a_reason_and_shows_it_everywhere(centre: Inside, mode: str) -> None:
+    browser, why = Browser(centre).log_in("ann"), f"because {EVIL}"
+    csrf = form(browser, "/control", "/control/mode")["csrf"]
+    assert browser.post("/control/mode", {"csrf": csrf, "mode": mode, "text": why}).status == 303
+    status = centre.call("GET", "/v1/status", "vic").json()
+    assert status["mode"] == mode
+    assert status["mode_by"].startswith("ann since ")
+    assert status["mode_by"].endswith(why)
+    for path in ("/control", "/jobs"):
+        assert "because <script>alert(1)</script>" in text_of(browser, path)
+
+
 def test_a_silence_is_made_and_ended(centre: Inside) -> None:
     browser = Browser(centre).log_in("ann")
     fields = form(browser, "/alerts", "/alerts/silences", match="n1*", kinds="", hours="2", text="")
