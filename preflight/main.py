@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from preflight.baselines import BaselineError, folder, remember
+from preflight.commands.options import socket_option
 from preflight.commands.table import COMMANDS
 from preflight.exits import answering, note
 from preflight.plan import LEVELS, PlanError, plan
@@ -20,7 +21,7 @@ from preflight.proof import prove
 from preflight.report.forms import Form, Trouble, file_option, form_option, say, see_room
 from preflight.report.wording import clean
 from preflight.results import Document
-from preflight.telling import SOCKET, TellingError, tell
+from preflight.telling import TellingError, tell
 from vocabulary.clock import SystemClock
 
 
@@ -68,15 +69,7 @@ def cli() -> None:
     help="Where it is kept what is usual.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
 )
 @click.option("--tell", "telling", is_flag=True, help="Hand the document to this node's healthd; by root.")
-@click.option(
-    "--socket",
-    "path",
-    envvar="HEALTHD_SOCKET",
-    default=SOCKET,
-    show_default=True,
-    show_envvar=True,
-    help="healthd's UNIX socket; may hold {node}.",
-)
+@socket_option
 def run(  # noqa: PLR0913 - one for each option
     *,
     level: str,

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from preflight.commands.compare import tell, title
+from preflight.commands.options import output_option
 from preflight.commands.report import documents
 from preflight.report.columns import columns
 from preflight.report.forms import FILE_OR_DASH, Trouble
@@ -28,9 +29,6 @@ folder_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     help="The folder it is kept in.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
 )
-output_option = click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people, or programs."
-)  # fmt: skip
 
 
 class LevelRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from preflight.commands.options import output_option
 from preflight.commands.report import documents
 from preflight.report.columns import columns
-from preflight.report.forms import Trouble
+from preflight.report.forms import FILE_OR_DASH, Trouble
 from preflight.report.wording import THE_NODE, clean, number, share
 
 if TYPE_CHECKING:
@@ -22,17 +23,10 @@ WORSE = 1
 
 
 @click.command(epilog="Example: healthctl preflight compare before.json after.json")
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", type=FILE_OR_DASH)
+@click.argument("b", type=FILE_OR_DASH)
 @click.option("--all", "every", is_flag=True, help="Also what differs by no more than measurements do.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="For people, or programs.",
-)
+@output_option
 def compare(a: str, b: str, every: bool, output: str) -> None:  # noqa: FBT001 - click passes by keyword
     """Compare two documents, A the earlier one or another node's, B the one that is looked at.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from preflight.commands.options import output_option
 from preflight.plan import ANY_FAULT, LEVELS, SPECS, Spec
 
 
@@ -24,14 +25,7 @@ class TestRow(msgspec.Struct, frozen=True):
 
 
 @click.command(epilog="Example: healthctl preflight tests")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="For people, or programs.",
-)
+@output_option
 def tests(output: str) -> None:
     """List the tests: at which levels they run, what they prove, which faults `--inject` can commit."""
     rows = [_row(spec) for spec in SPECS.values()]

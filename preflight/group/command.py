@@ -15,6 +15,7 @@ from typing import Any
 import click
 import msgspec
 
+from preflight.commands.options import output_option, socket_option
 from preflight.group.faults import FORMS, FaultError, parse
 from preflight.group.launchers.found import find
 from preflight.group.launchers.place import LauncherError, Place
@@ -23,7 +24,7 @@ from preflight.group.page import page
 from preflight.group.records import Accusation, GroupDocument
 from preflight.group.seal import KEY_CHARACTERS_MIN, KEY_NAME
 from preflight.results import Verdict
-from preflight.telling import SOCKET, TellingError, tell
+from preflight.telling import TellingError, tell
 from vocabulary.clock import SystemClock
 
 Seconds = click.FloatRange(0.5, 86_400)
@@ -52,23 +53,8 @@ Seconds = click.FloatRange(0.5, 86_400)
 @click.option("--inject", multiple=True, metavar="FAULT", help=f"Commit a fault, to see that it is named: {FORMS}.")
 @click.option("--exclude-file", type=click.Path(path_type=Path), metavar="FILE", help="Rank 0 writes the nodes to leave out there, with commas.")  # fmt: skip
 @click.option("--tell", "telling", is_flag=True, help="A culprit tells its own healthd; by root.")
-@click.option(
-    "--socket",
-    "path",
-    envvar="HEALTHD_SOCKET",
-    default=SOCKET,
-    show_default=True,
-    show_envvar=True,
-    help="healthd's UNIX socket; may hold {node}.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="For people, or programs.",
-)
+@socket_option
+@output_option
 def group(  # noqa: PLR0913 - one for each option
     *,
     rounds: int,
