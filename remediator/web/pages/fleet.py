@@ -28,6 +28,7 @@ from vocabulary.finding import Severity
 INCIDENTS_SHOWN = 12
 AWAITING_SHOWN = 8
 GROUPS_SHOWN = 100
+NAMED = 20  # nodes of one row
 
 
 async def show(visit: Visit) -> Response:
@@ -43,6 +44,7 @@ async def show(visit: Visit) -> Response:
         "fleet.html.j2",
         title="Fleet",
         incidents=[_broken(visit, group, proposed(group.first, rules)) for group in groups],
+        named=NAMED,
         incidents_total=len(incidents),
         incidents_shown=sum(len(group.incidents) for group in groups),
         awaiting=[(a, _drill(snapshot, a.incident)) for a in awaiting[:AWAITING_SHOWN]],
