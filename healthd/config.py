@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import enum
 import re
 import socket
@@ -197,7 +198,5 @@ def _keys_of(place: str) -> list[str]:
 
 
 def _nearest(word: str, valid: list[str]) -> str:
-    from difflib import get_close_matches  # for who mistypes only: a daemon keeps what it loads
-
-    close = get_close_matches(word, valid, n=1)
+    close = difflib.get_close_matches(word, valid, n=1)
     return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(sorted(valid))}"
