@@ -25,6 +25,7 @@ from remediator.model.inputs import (
 )
 from remediator.model.plan import Mode
 from remediator.model.records import Action
+from remediator.model.rules import NodeState
 from tests.models.centre import START, Centre, Rows, fault_of
 from tests.models.cluster_world import (
     A_WHILE_S,
@@ -227,14 +228,14 @@ class Cluster:
 
     def _rules(self, world: World, replica: Replica, action: Action) -> str:
         """What must hold whenever an effect begins."""
-        written = self.centre.rows(world.rows).written
-        if action.id not in written or action.decision not in written:
+        rows = self.centre.rows(world.rows)
+        if action.id not in rows.written or action.decision not in rows.written:
             return f"{action.verb} begins, and no row says that it was meant to"
-        return (
-            ""
-            if replica.epoch >= world.begun
-            else f"an effect of epoch {replica.epoch} begins after one of {world.begun}"
-        )
+        theirs = rows.nodes[action.node].state is NodeState.OPERATOR_HELD
+        if theirs and action.verb != CORDON and replica.epoch == world.epoch:  # a cordon would be refused there
+            return f"{action.verb} begins on {action.node}, which is a person's"
+        late = replica.epoch < world.begun
+        return f"an effect of epoch {replica.epoch} begins after one of {world.begun}" if late else ""
 
     def _scheduler_answers(self, world: World, call: Call) -> Iterator[Step[World]]:
         if call.result:

@@ -14,6 +14,7 @@ EXPLORED = {
     "three replicas, a session is lost": Bounds(3, losses=1, crashes=0),
     "three replicas, one is killed": Bounds(3, losses=0, crashes=1),
     "two replicas, two are killed": Bounds(2, losses=0, crashes=2),
+    "two replicas, a session is lost, one is killed": Bounds(2, losses=1, crashes=1),
 }
 LARGE = {
     "three replicas, a session is lost, one is killed": Bounds(3, losses=1, crashes=1),
