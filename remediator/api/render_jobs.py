@@ -131,7 +131,9 @@ def _has(entry: Entry, job: str) -> bool:
 def _gather(entries: Iterable[Entry | None]) -> dict[JobRef, _Gathered]:
     found: dict[JobRef, _Gathered] = {}
     for entry in entries:
-        for share in entry.shares if entry is not None else ():
+        if entry is None:
+            continue
+        for share in entry.shares:
             job = found.get(share.ref)
             if job is None:
                 job = found[share.ref] = _Gathered([], [])
