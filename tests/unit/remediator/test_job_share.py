@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median_low
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remediator.api.render_jobs import jobs
@@ -64,6 +64,7 @@ def newest(fleet: list[list[RankStatus]]) -> list[JobRef]:
 
 
 @given(_FLEETS)
+@settings(max_examples=50)
 def test_a_jobs_figures_are_those_of_all_its_living_ranks(fleet: list[list[RankStatus]]) -> None:
     roster = heard(fleet)
     records = {entry.node: NodeRecord(node=entry.node, jobs=entry.jobs) for entry in roster.entries()}
@@ -88,6 +89,7 @@ def test_a_jobs_figures_are_those_of_all_its_living_ranks(fleet: list[list[RankS
 
 
 @given(_FLEETS)
+@settings(max_examples=50)
 def test_a_jobs_picture_is_that_of_all_its_ranks(fleet: list[list[RankStatus]]) -> None:
     roster = heard(fleet)
     for ref in newest(fleet):
