@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from remediator.model.views import NodeList, NodeView, StatusView
+from remediator.model.views_alerts import SilenceList
 from remediator.model.views_work import AwaitingList
 
 RUNS = 15
@@ -40,6 +41,7 @@ STATUS = StatusView(
 ANSWERS = {
     "/v1/status": msgspec.json.encode(STATUS),
     "/v1/awaiting": msgspec.json.encode(AwaitingList(())),
+    "/v1/alerts/silences": msgspec.json.encode(SilenceList(())),
     "/v1/nodes": msgspec.json.encode(NodeList(tuple(map(node, range(FLEET))))),
     "/v1/nodes?limit=20": msgspec.json.encode(NodeList(tuple(map(node, range(20))))),
 }
