@@ -59,6 +59,17 @@ class _Rooms(LoadScopeScheduling):
         return _room(nodeid)
 
 
+@pytest.fixture(autouse=True)
+def _own_signals() -> Iterator[None]:
+    """What a command that was called in this process makes of its signals ends with its test."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        if handler is not None:  # else it is no handler of Python's
+            signal.signal(number, handler)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Rooms:
     """xdist's own groups are lost in silence with some releases of pytest."""
