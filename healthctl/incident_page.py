@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from healthctl.node_page import FINDINGS
 from healthctl.output import Block, Cell, Column, Facts, Line, Rows, Tone, Value, moment, state
-from remediator.model.views import ActionView, Awaited, DecisionView, IncidentView, Lack, NoteView, StepView
+from remediator.model.views import ActionView, Awaited, DecisionView, IncidentView, Lack, NoteView, StepView, WordView
 
 
 def title(incident: IncidentView) -> str:
@@ -17,10 +17,16 @@ def title(incident: IncidentView) -> str:
     return f"[injected] {incident.title}" if marked else incident.title
 
 
+def standing(incident: IncidentView) -> Value:
+    """Its state, and whether a step of it reached nobody."""
+    untold = any(step.lacks is Lack.TOLD_NOBODY for step in incident.steps)
+    return Cell(f"{incident.state}, {Lack.TOLD_NOBODY.value}", Tone.WARN) if untold else state(incident.state)
+
+
 INCIDENTS: Sequence[Column[IncidentView]] = (
     Column("INCIDENT", lambda i: i.id),
     Column("NODE", lambda i: i.node),
-    Column("STATE", lambda i: state(i.state)),
+    Column("STATE", standing),
     Column("OPENED", lambda i: moment(i.opened_at)),
     Column("CLOSED", lambda i: moment(i.closed_at), wide=True),
     Column("LOOKED AFTER BY", lambda i: i.acknowledged_by, wide=True),
@@ -81,6 +87,7 @@ def incident_page(incident: IncidentView) -> Iterator[Block]:
             ("opened", moment(incident.opened_at)),
             ("closed", moment(incident.closed_at)),
             ("outcome", incident.outcome),
+            ("a word on it", _word(incident.word)),
             ("looked after by", incident.acknowledged_by),
             ("would be done", proposal(incident.proposed)),
         ]
@@ -96,6 +103,16 @@ def incident_page(incident: IncidentView) -> Iterator[Block]:
     yield from _decisions(incident.decisions)
     if incident.actions:
         yield Rows(incident.actions, ACTIONS)
+
+
+def _word(word: WordView | None) -> str:
+    """For how long what a person said of it counts, of what is still asserted."""
+    if word is None:
+        return ""
+    said = f"{word.said} at {moment(word.at)}"
+    if word.until is None:
+        return f"{said}; it goes on counting"
+    return f"{said}; a fatal fault of it that is seen anew after {moment(word.until)} is a new incident"
 
 
 def _decisions(decisions: Sequence[DecisionView]) -> Iterator[Line]:

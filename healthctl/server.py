@@ -120,6 +120,10 @@ class Server:
             return Unreachable(words)
         if answer.code == 401 and not problem.todo:
             words += f"; give another token with --token-file or {TOKEN_VARIABLE}"
+        if answer.code == 403 and not problem.todo:
+            words += "; a token of another role may: an admin makes one with 'healthctl token issue'"
+        if answer.code == 404 and not problem.todo:
+            words += "; is this a remediator, and of our version?"
         if answer.code < 400:
             words += "; redirects are not followed: give the address that it leads to"
         return Refused(words, answer.code)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import yaml
 
 from vocabulary.identity import require_node_name
 from vocabulary.order import OrderKind
+from vocabulary.yaml_text import YamlTextError, read_yaml
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Argv = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -139,7 +139,7 @@ def load(path: Path, node: str | None = None) -> Config:
         ConfigError: it cannot be read, is no YAML, or holds a key or value that is not valid.
     """
     try:
-        text = path.read_text()
+        text = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     config = parse(text, str(path))
@@ -149,16 +149,16 @@ def load(path: Path, node: str | None = None) -> Config:
         raise ConfigError(f"--node: {error}") from error
 
 
-def parse(text: str, name: str) -> Config:
+def parse(text: str | bytes, name: str) -> Config:
     """Check the text of a configuration file; `name` is what messages call it.
 
     Raises:
         ConfigError: it is no YAML, or holds a key or value that is not valid.
     """
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{name}: not YAML: {error}") from error
+        document = read_yaml(text)
+    except YamlTextError as error:
+        raise ConfigError(f"{name}: {error}") from error
     try:
         return msgspec.convert({} if document is None else document, Config, dec_hook=_decode)
     except msgspec.ValidationError as error:

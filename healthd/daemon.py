@@ -56,6 +56,7 @@ from healthd.trainer.pages import prepare_directory
 from healthd.watch import Watch
 from healthd.witness import Witness
 from vocabulary.catalogue_file import load_catalogue
+from vocabulary.counts import counted
 from vocabulary.evidence import EvidenceBundle
 from vocabulary.order import Order
 from vocabulary.telemetry import TelemetryPart
@@ -244,7 +245,7 @@ class Daemon:
             self._watch.gpus.pretences, hangs = self._pretences.read(now.wall)
             for hang in hangs:
                 self._pretend(hang)
-        self._service_manager.alive(f"{self.status.health.value}, {len(self.status.findings)} findings")
+        self._service_manager.alive(f"{self.status.health.value}, {counted(len(self.status.findings), 'finding')}")
         return self._watch.take_beacons(self._beacons.read(now.wall), now)
 
     def _pretend(self, hang: Hang) -> None:

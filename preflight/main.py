@@ -60,9 +60,11 @@ def cli() -> None:
     "--inject",
     multiple=True,
     metavar="TEST:FAULT[@DEVICE]",
-    help="Commit a fault, on the last device unless one is named, to see that the test finds it.",
+    help="Commit a fault, on the last device unless one is named, to see that the test finds it; may be repeated.",
 )
-@click.option("--watchdog", multiple=True, metavar="TEST=SECONDS", help="Give a test another time limit.")
+@click.option(
+    "--watchdog", multiple=True, metavar="TEST=SECONDS", help="Give a test another time limit; may be repeated."
+)
 @click.option(
     "--baseline",
     type=click.Path(file_okay=False, path_type=Path),

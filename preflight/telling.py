@@ -7,7 +7,8 @@ import json
 import socket
 from typing import Any
 
-SOCKET = "/run/gpu-healthd/healthd.sock"
+from vocabulary.daemon_socket import SOCKET
+
 PAGE = "/v1/preflight"
 TIMEOUT_S = 15.0
 ANSWER_BYTES_MAX = 1 << 16

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator.model.rules import THEIRS
+from remediator.model.rules import THEIRS, NodeState
 from remediator.model.settled import Settled
 from remediator.state import ClusterState
 from vocabulary import spans
 from vocabulary.finding import Finding, Severity
-
-AFTER_S = 900.0
 
 
 def since_the_word(
@@ -37,6 +35,15 @@ def since_the_word(
     if finding.severity not in (Severity.FATAL, Severity.INFO):
         return ""
     return f"again {spans.length(seen_at - word.at)} after {word.said} ({word.incident})"
+
+
+def counts_until(finding: Finding, word: Settled, owned: NodeState, after_s: float) -> float | None:
+    """From when on (UTC s) a fault that is seen anew is decided upon in spite of a word on it; None: never, as things are.
+
+    `owned`: the state of its node.
+    """
+    fatal = finding.active and finding.severity is Severity.FATAL
+    return word.at + after_s if fatal and owned not in THEIRS else None
 
 
 def spoken(state: ClusterState, node: str, said: str, now: float) -> None:

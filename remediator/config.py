@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import yaml
 
 from remediator.act.deeds import Hook
 from remediator.act.kubernetes.options import KubernetesOptions
@@ -19,9 +18,11 @@ from remediator.decide.settings import Silence
 from remediator.detect.hazard import NODE_MTBF_H
 from remediator.door import Limits, Tls, WebDoor, is_loopback
 from remediator.model.plan import Mode
+from remediator.model.settled import COUNTS_S
 from remediator.playbook.load import SHIPPED
 from remediator.store.retention import Retention
 from remediator.topology import TopologyError, load_topology
+from vocabulary.yaml_text import YamlTextError, read_yaml
 
 PORT_MAX = 65535
 
@@ -54,7 +55,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topology: str = ""  # a file: which node stands in which rack, hangs on which switch
     probation_s: Annotated[float, msgspec.Meta(ge=0)] = 86400.0  # trial time of a node that came back
     again_after_s: Annotated[float, msgspec.Meta(ge=0)] = (
-        900.0  # a fatal fault seen so long after a person's word on it is decided afresh
+        COUNTS_S  # a fatal fault seen so long after a person's word on it is decided afresh
     )
     node_mtbf_h: Annotated[float, msgspec.Meta(gt=0)] = (
         NODE_MTBF_H  # of a usual node: what jobs set their checkpoints by
@@ -89,11 +90,11 @@ def load_config(path: Path) -> Config:
         ConfigError: it cannot be read, is no YAML mapping, or has a wrong key or value.
     """
     try:
-        document = yaml.safe_load(path.read_bytes())
+        document = read_yaml(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: {' '.join(str(error).split())}") from error
+    except YamlTextError as error:
+        raise ConfigError(f"{path}: {error}") from error
     try:
         config = msgspec.convert({} if document is None else document, Config)
     except msgspec.ValidationError as error:

@@ -9,6 +9,7 @@ from remediator.decide.called import call_missing, take_up
 from remediator.decide.hands import RESUME, take_over, under_way
 from remediator.decide.lifecycle import legal, move
 from remediator.decide.plan import close
+from remediator.decide.withheld import stopped_by
 from remediator.model.hold import NodeHold, Owner
 from remediator.model.plan import Verb
 from remediator.model.records import Action, ActionState, NodeRecord
@@ -69,7 +70,8 @@ def time_passed(state: ClusterState, now: float) -> None:
 def _ours(state: ClusterState, node: NodeRecord, hold: NodeHold, now: float) -> None:
     cordoning = under_way(state, node.node, Verb.CORDON.value, now)
     confirmed = node.hold_confirmed_at is not None and now > node.hold_confirmed_at
-    if hold.owner is Owner.OPERATOR and (confirmed or not cordoning):
+    stopped = stopped_by(state.standing) is not None  # then nobody asks, and no answer will say whose it is
+    if hold.owner is Owner.OPERATOR and (confirmed or stopped or not cordoning):
         take_over(state, node, now, f"an operator took over: {hold.reason}")
     elif hold.schedulable and confirmed and not under_way(state, node.node, RESUME, now):
         lifted = replace(node, held=False, hold_confirmed_at=None)

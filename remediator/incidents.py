@@ -18,6 +18,7 @@ from remediator.model.concluded import is_concluded
 from remediator.model.occurrence import Occurrence
 from remediator.model.records import Facts, Incident
 from remediator.model.rules import PRESENT_MAX_S, WINDOW_MAX_S
+from remediator.model.settled import COUNTS_S
 from remediator.state import CONTEXT_S, ClusterState
 from vocabulary.finding import Finding, Severity
 
@@ -40,7 +41,7 @@ def absorb(
     wanted: Wanted,
     *,
     current: bool = False,
-    again_after_s: float = again.AFTER_S,
+    again_after_s: float = COUNTS_S,
 ) -> None:
     """Take in one finding as a node reported it: store it, audit what is new, and let it join or open an incident.
 

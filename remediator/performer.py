@@ -20,6 +20,7 @@ from remediator.act.webhooks.follow_up import Standing, taken_up
 from remediator.act.webhooks.telling import Telling
 from remediator.by_hand import BY_HAND, CORDON, REASON, SEEN, UNCORDON
 from remediator.decide.withheld import withheld
+from remediator.duty_cycle import DutyCycle
 from remediator.engine import Engine, Snapshot
 from remediator.holds import contradicts
 from remediator.model.delivery import Delivery
@@ -62,6 +63,7 @@ class Performer:
         self._poll_busy_s = poll_busy_s
         self._attempted: dict[str, int] = {}  # action → number of the attempt last begun
         self._seen: dict[str, NodeHold] = {}
+        self._pace = DutyCycle()  # of the thread that looks at all nodes
         self._said: Mapping[str, object] = {}  # of the whole cluster, as last seen
         self._spoken = Spoken()
         self._lock = threading.Lock()
@@ -219,6 +221,7 @@ class Performer:
         if known is None or not known.nodes:
             return
         at = self._clock.wall()
+        self._pace.begin()
         try:
             holds = self._scheduler.observe(known.nodes)
         except Exception as error:
@@ -232,7 +235,7 @@ class Performer:
         busy = {a.node for a in known.actions.values() if a.verb in _HOLDING and not a.state.final}
         changed = tuple(
             hold
-            for name, hold in sorted(holds.items())
+            for name, hold in self._pace.over(sorted(holds.items()))
             if self._seen.get(name) != hold or (name not in busy and contradicts(known.nodes[name], hold))
         )
         if changed and self._submit(HoldsObserved(at=at, holds=changed)):

@@ -134,6 +134,8 @@ def _node_says(
     if isinstance(item, PlacementChanged):
         _know(state, item.node, item.at)
         before, jobs = state.nodes[item.node], tuple(dict.fromkeys(item.jobs))
+        if jobs == before.jobs:
+            return {item.node}  # a new leader hears this of every node: all incidents anew each time would take minutes
         left_at = None if jobs else item.at if before.jobs else before.left_at
         state.put_node(replace(before, jobs=jobs, left_at=left_at))
         return {i.node for i in state.incidents.values()}  # an order under way may have to reach this node too

@@ -87,6 +87,7 @@ class ClusterState:
     suspects: Suspects = dataclasses.field(default_factory=Suspects)
     streak: Streak = dataclasses.field(default_factory=Streak)
     unheard: Unheard = dataclasses.field(default_factory=Unheard, compare=False)
+    told_all: set[str] = dataclasses.field(default_factory=set, compare=False)  # steps that told whole jobs
     _wide: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)  # incident → its members
     _wide_of: dict[str, set[str]] = dataclasses.field(default_factory=dict)
     _on_node: dict[str, dict[str, Finding]] = dataclasses.field(default_factory=dict)
@@ -136,13 +137,7 @@ class ClusterState:
         if before == node:
             return
         self.nodes[node.node] = self.changes.nodes[node.node] = node
-        if before is not None:
-            for ref in before.jobs:
-                self._with_job[ref].discard(node.node)
-                if not self._with_job[ref]:
-                    del self._with_job[ref]
-        for ref in node.jobs:
-            self._with_job.setdefault(ref, set()).add(node.node)
+        self._place(before.jobs if before is not None else (), node)
         self.index.put(before, node, self._in_service(node.node))
         if before is None:
             self.note(node.since, "node_joined", f"{node.node} reported for the first time", node=node.node)
@@ -221,6 +216,18 @@ class ClusterState:
         else:
             self.standing[name] = said
         self.changes.standing[name] = said
+
+    def _place(self, before: tuple[JobRef, ...], node: NodeRecord) -> None:
+        if node.jobs == before:
+            return
+        if not set(before).issuperset(node.jobs):
+            self.told_all.clear()
+        for ref in before:
+            self._with_job[ref].discard(node.node)
+            if not self._with_job[ref]:
+                del self._with_job[ref]
+        for ref in node.jobs:
+            self._with_job.setdefault(ref, set()).add(node.node)
 
     def put_action(self, action: Action) -> None:
         """Store an action as it stands now. What a person ordered by hand belongs to no incident, and leaves once it is over."""

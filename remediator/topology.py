@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from remediator.model.places import Places, merged
+from vocabulary.yaml_text import YamlTextError, read_yaml
 
 RANGE_MAX = 100_000
+DIGITS_MAX = 18
 _RANGE = re.compile(r"([^\[\]]*)\[(\d+)-(\d+)\]([^\[\]]*)")
 _KEYS = ", ".join(Places.__struct_fields__)
 
@@ -53,11 +54,11 @@ def load_topology(path: Path) -> Topology:
         TopologyError: it cannot be read, is no such document, or a line of it is wrong.
     """
     try:
-        document = yaml.safe_load(path.read_bytes())
+        document = read_yaml(path.read_bytes())
     except OSError as error:
         raise TopologyError(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise TopologyError(f"{path}: {' '.join(str(error).split())}") from error
+    except YamlTextError as error:
+        raise TopologyError(f"{path}: {error}") from error
     nodes = document.get("nodes") if isinstance(document, dict) else None
     if not isinstance(nodes, dict) or set(document) != {"nodes"}:
         raise TopologyError(f"{path}: write 'nodes:' and, under it, a line for each node or pattern")
@@ -70,8 +71,8 @@ def _key(path: Path, key: Any) -> str:
     found = _RANGE.fullmatch(key)
     if found is None:
         return key
-    first, last = int(found[2]), int(found[3])
-    if not first <= last < first + RANGE_MAX:
+    first, last = (int(number[:DIGITS_MAX]) for number in found.group(2, 3))
+    if max(map(len, found.group(2, 3))) > DIGITS_MAX or not first <= last < first + RANGE_MAX:
         raise TopologyError(
             f"{path}: nodes: {key}: a range goes from the smaller number to the larger, {RANGE_MAX} at most"
         )

@@ -1,11 +1,13 @@
 #!/bin/sh
 # Install the services that tests and demo run for real, or say loudly what will be missing and why.
-# With CI=true a missing one is an error.
+# With arguments: these packages only. With CI=true a missing one is an error.
 set -eu
 
 NEEDED="munged:munge slurmctld:slurmctld slurmd:slurmd slurmrestd:slurmrestd scontrol:slurm-client systemd-analyze:systemd groff:groff-base
+ ip:iproute2 tc:iproute2 iptables:iptables
  chromium:chromium chromedriver:chromium-driver pg_ctl:postgresql prometheus-alertmanager:prometheus-alertmanager amtool:prometheus-alertmanager prometheus:prometheus promtool:prometheus"
 PATH="$PATH:/usr/sbin:/sbin"
+ONLY="$*"
 
 with_postgresql() { # Debian keeps the server's programs out of the way, a directory a version
     for directory in /usr/lib/postgresql/*/bin; do PATH="$PATH:$directory"; done
@@ -14,6 +16,7 @@ with_postgresql() { # Debian keeps the server's programs out of the way, a direc
 missing_packages() {
     with_postgresql
     for pair in $NEEDED; do
+        case " ${ONLY:-${pair##*:}} " in *" ${pair##*:} "*) ;; *) continue ;; esac
         command -v "${pair%%:*}" >/dev/null 2>&1 || printf '%s ' "${pair##*:}"
     done
 }

@@ -11,6 +11,8 @@ import re
 # A partial line of a driver may stand before another's words; these may not.
 _PROGRAM_TAG = re.compile(r"[^\s\[\]]\[\d{1,10}\]:?\s")
 _PATH = re.compile(r"(?:^|[\s=,:])/")  # of a control group, mostly (mm/memcontrol.c)
+# Where names of control groups stand bare (cpuset_print_current_mems_allowed prints the last part alone), and of programs.
+_KEYED = re.compile(r"\b(?:cpuset|(?:oom_|task_)memcg|task|comm|exe|proctitle)=")
 _QUOTES = "'\"`“«‘"
 _ENDS = (
     ">",
@@ -50,6 +52,7 @@ def is_quotation(text: str, start: int) -> bool:
         or f"\n{before.rstrip()}".endswith(_ENDS)
         or _PROGRAM_TAG.search(before) is not None
         or _PATH.search(before) is not None
+        or _KEYED.search(before) is not None
         or _CRASH.match(text) is not None
         or _SELF_NAMED.match(before) is not None
     )

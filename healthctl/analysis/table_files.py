@@ -11,6 +11,7 @@ import msgspec
 import numpy.typing as npt
 
 from healthctl.analysis.csv_column import CsvColumn
+from vocabulary.counts import counted
 
 Column: TypeAlias = "tuple[str, Sequence[Any] | npt.NDArray[Any]]"
 Columns: TypeAlias = tuple[list[Column], Sequence[int]]
@@ -48,7 +49,7 @@ def read_csv(path: Path) -> Columns:
     table = arrow_csv.read_csv(_opened(path), read_options=read, parse_options=parse, convert_options=kinds)
     if bad:
         number, actual, expected = bad[0]
-        raise Unreadable(f":{number or '?'}: {actual} cells where the first line has {expected}")
+        raise Unreadable(f":{number or '?'}: {counted(actual, 'cell')} where the first line has {expected}")
     columns: list[Column] = [
         (name, CsvColumn(table.column(at).combine_chunks())) for at, name in enumerate(table.column_names)
     ]

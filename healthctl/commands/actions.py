@@ -44,7 +44,7 @@ def actions() -> None:
     show_default=True,
     help="Under way, over, or both.",
 )
-@click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only on nodes like 'gpu-1*'.")
+@click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only on nodes like 'gpu-1*'; may be repeated.")
 @click.option("--limit", type=click.IntRange(1, LIMIT_MAX), default=50, show_default=True, help="Look at so many.")
 @view_options
 @server_options
@@ -71,7 +71,7 @@ def awaiting(server: Server, screen: Screen) -> None:
 @consent_options
 @server_options
 def approve(server: Server, consent: Consent, what: str) -> None:
-    """Let ID be done: one of 'healthctl actions awaiting', or the incident that waits for one thing."""
+    """Let what waits for a yes be done. ID is one of 'healthctl actions awaiting', or the incident that waits for one thing."""
     from healthctl.approving import approve as approve_it
 
     waiting = server.get("/v1/awaiting", AwaitingList).awaiting

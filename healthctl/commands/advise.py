@@ -62,7 +62,7 @@ def advise() -> None:
 def checkpoint(
     screen: Screen, cost: float, nodes: int, mtbf: float, gpus_per_node: int, restart: float, write: float
 ) -> None:
-    """How often to save: the optimum by Daly's formula, and what saving more or less often would waste.
+    """How often to save. The optimum by Daly's formula, and what saving more or less often would waste.
 
     What is measured here: nothing. A running job measures its own costs (docs/explanation/checkpoint-interval.md).
     """
@@ -123,7 +123,7 @@ _CHOICES: tuple[Column[Choice], ...] = (
               help="Share of the time for which they are to suffice.")  # fmt: skip
 @output_options
 def spares(screen: Screen, nodes: int, rate: float, repair: float, quantile: float) -> None:
-    """How many spares to keep, so that seldom more nodes are out than there are spares."""
+    """How many spares to keep. So that seldom more nodes are out than there are spares."""
     from remediator.decide.spares import spares_wanted
 
     wanted = spares_wanted(nodes, rate, repair, quantile)
@@ -142,7 +142,7 @@ def spares(screen: Screen, nodes: int, rate: float, repair: float, quantile: flo
 @output_options
 @server_options
 def placement(server: Server, screen: Screen, nodes: int) -> None:
-    """Which free nodes are least likely to fail, and which to avoid: by their findings, returns and past."""
+    """Which free nodes are least likely to fail. And which to avoid, by their findings, returns and past."""
     found = server.get("/v1/placement", Placement, nodes=nodes)
     page: list[Block] = [
         Facts(

@@ -66,7 +66,7 @@ def alerts() -> None:
 
 @alerts.command("list", epilog="Example: healthctl alerts list --node 'gpu-1*'")
 @click.option("--state", type=click.Choice(list(_TONES)), help="Only these.")
-@click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only of nodes like 'gpu-1*'.")
+@click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only of nodes like 'gpu-1*'; may be repeated.")
 @click.option("--limit", type=click.IntRange(1, LIMIT_MAX), default=50, show_default=True, help="Look at so many.")
 @view_options
 @server_options
@@ -106,7 +106,7 @@ def silences(server: Server, screen: Screen) -> None:
     screen.show(found, lambda: [Rows(found.silences, _SILENCES, "nothing is silenced")])
 
 
-@alerts.command(epilog="Example: healthctl alerts end 3")
+@alerts.command(epilog="Example: healthctl alerts end sil-0c1d2e3f4a")
 @click.argument("silence_id", metavar="ID")
 @click.argument("why", required=False, default="")
 @server_options

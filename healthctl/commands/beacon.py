@@ -62,7 +62,7 @@ def list_pages(screen: Screen, directory: str, job: str | None, rank: int | None
 )
 @view_options
 def show(screen: Screen, directory: str, job: str | None, rank: int | None, steps: int) -> None:
-    """Show ranks whole: who, what now, the order and the answer, the last steps by section.
+    """Show ranks whole. Who, what now, the order and the answer, the last steps by section.
 
     Seconds are the host's; those of sections are the GPU's where a step is marked so. A step marked "waits" has numbers
     that the GPU has not handed over yet.

@@ -29,7 +29,7 @@ def breaker() -> None:
 @view_options
 @server_options
 def show(server: Server, screen: Screen) -> None:
-    """Show whether it is open, since when and why, and every limit with its figures now. Ends with 1 if it is open."""
+    """Show whether it is open, since when and why. With every limit and its figures now. Ends with 1 if it is open."""
     found = server.get("/v1/breaker", BreakerView)
     screen.code = Exit.PROBLEM if found.open else Exit.OK
     screen.show(found, lambda: _page(found))
@@ -40,7 +40,7 @@ def show(server: Server, screen: Screen) -> None:
 @consent_options
 @server_options
 def reset(server: Server, consent: Consent, why: str) -> None:
-    """Say that you have looked why it opened, and let nodes be isolated again; WHY is written down."""
+    """Let nodes be isolated again. You have looked why it opened: WHY is written down."""
     found = server.get("/v1/breaker", BreakerView)
     if not found.open:
         click.echo("the breaker is closed already")

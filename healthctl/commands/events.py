@@ -60,13 +60,23 @@ class Since(click.ParamType[float]):
 @click.option("--after", type=click.IntRange(min=0), help="Only what came after this one, by number.")
 @click.option("--since", type=Since(), metavar="TIME", help="Only from then on: 2h, 3d, 2026-09-01T12:00Z.")
 @click.option("--until", type=Since(), metavar="TIME", help="Only from before then, in the same words.")
-@click.option("--node", "nodes", multiple=True, metavar="GLOB", help="Only of nodes like 'gpu-1*'.")
+@click.option("--node", "nodes", multiple=True, metavar="GLOB", help="Only of nodes like 'gpu-1*'; may be repeated.")
 @click.option(
-    "--incident", "incidents", multiple=True, metavar="ID", help="Only of this one; its first letters will do."
+    "--incident",
+    "incidents",
+    multiple=True,
+    metavar="ID",
+    help="Only of this one; its first letters will do; may be repeated.",
 )
-@click.option("--kind", "kinds", multiple=True, metavar="GLOB", help="Only kinds like 'decision' or 'action*'.")
 @click.option(
-    "--actor", "actors", multiple=True, metavar="GLOB", help="Only what these did: a person, or 'remediator'."
+    "--kind", "kinds", multiple=True, metavar="GLOB", help="Only kinds like 'decision' or 'action*'; may be repeated."
+)
+@click.option(
+    "--actor",
+    "actors",
+    multiple=True,
+    metavar="GLOB",
+    help="Only what these did: a person, or 'remediator'; may be repeated.",
 )
 @click.option(
     "--limit",

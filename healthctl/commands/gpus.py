@@ -33,10 +33,21 @@ GPUS: Sequence[Column[GpuView]] = (
 
 @click.command(epilog="Example: healthctl gpus --node 'gpu-1*' --health unhealthy")
 @click.option(
-    "--node", "globs", multiple=True, metavar="GLOB", shell_complete=node_names, help="Only of nodes like 'gpu-1*'."
+    "--node",
+    "globs",
+    multiple=True,
+    metavar="GLOB",
+    shell_complete=node_names,
+    help="Only of nodes like 'gpu-1*'; may be repeated.",
 )
-@click.option("--health", "healths", multiple=True, type=click.Choice([h.value for h in Health]), help="Only these.")
-@click.option("--job", "jobs", multiple=True, metavar="GLOB", help="Only of jobs like 'llama*'.")
+@click.option(
+    "--health",
+    "healths",
+    multiple=True,
+    type=click.Choice([h.value for h in Health]),
+    help="Only these; may be repeated.",
+)
+@click.option("--job", "jobs", multiple=True, metavar="GLOB", help="Only of jobs like 'llama*'; may be repeated.")
 @click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
 @view_options
 @server_options

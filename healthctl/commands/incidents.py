@@ -34,13 +34,13 @@ def incidents() -> None:
 
 
 @incidents.command("list", epilog="Example: healthctl incidents list --state open")
-@click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only of nodes like 'gpu-1*'.")
+@click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only of nodes like 'gpu-1*'; may be repeated.")
 @click.option(
     "--state",
     "states",
     multiple=True,
     type=click.Choice([s.value for s in IncidentState]),
-    help="Only these; open: all that are not closed.",
+    help="Only these; open: all that are not closed; may be repeated.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
 @view_options
@@ -69,7 +69,7 @@ def list_incidents(
 @view_options
 @server_options
 def show(server: Server, screen: Screen, given: str) -> None:
-    """Show one incident whole: findings, decisions and why, actions and what became of them."""
+    """Show one incident whole. Findings, decisions and why, actions and what became of them."""
     incident = server.get(incident_path(server, given)[1], IncidentView)
     screen.show(incident, lambda: incident_page(incident))
 
@@ -80,7 +80,7 @@ def show(server: Server, screen: Screen, given: str) -> None:
 @consent_options
 @server_options
 def approve(server: Server, consent: Consent, given: str, what: str | None) -> None:
-    """Let what incident ID waits for be done: a whole plan, or one step of it."""
+    """Let what incident ID waits for be done. It is a whole plan, or one step of it."""
     from healthctl.approving import approve as approve_it
     from remediator.model.views_work import AwaitingView
 
@@ -148,7 +148,7 @@ def reopen(server: Server, given: str, text: str) -> None:
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there, not to standard output.")
 @server_options
 def postmortem(server: Server, given: str, form: str | None, out: Path | None) -> None:
-    """Tell an incident afterwards: timeline, cause, actions, cost in GPU-hours, follow-ups, curves."""
+    """Tell an incident afterwards. With timeline, cause, actions, cost in GPU-hours, follow-ups, curves."""
     ending = out.suffix.lstrip(".").lower() if out is not None else ""
     form = form or (ending if ending in FORMS else FORMS[0])
     page = server.page(f"{incident_path(server, given)[1]}/postmortem", format=form)

@@ -54,8 +54,14 @@ def jobs() -> None:
 
 
 @jobs.command("list", epilog="Example: healthctl jobs list --node 'gpu-1*'")
-@click.option("--job", "globs", multiple=True, metavar="GLOB", help="Only jobs like 'llama*'.")
-@click.option("--node", "nodes", multiple=True, metavar="GLOB", help="Only jobs with ranks on nodes like 'gpu-1*'.")
+@click.option("--job", "globs", multiple=True, metavar="GLOB", help="Only jobs like 'llama*'; may be repeated.")
+@click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    metavar="GLOB",
+    help="Only jobs with ranks on nodes like 'gpu-1*'; may be repeated.",
+)
 @click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
 @view_options
 @server_options

@@ -13,7 +13,6 @@ import click
 
 from healthctl.exits import Exit, Failure
 from healthd.launcher.backend import Backend, BackendError
-from healthd.launcher.gate import DEFAULT_SOCKET
 from healthd.launcher.job import Job
 from healthd.launcher.journal import Journal
 from healthd.launcher.local import LocalBackend
@@ -23,6 +22,8 @@ from healthd.launcher.pod import PodBackend
 from healthd.launcher.preflight import LEVELS, command_for
 from healthd.launcher.slurm import SlurmBackend
 from vocabulary.clock import SystemClock
+from vocabulary.counts import counted
+from vocabulary.daemon_socket import SOCKET
 
 
 @click.command(
@@ -159,7 +160,9 @@ def _job(  # the rest of the options, by name
     if min_nodes is not None and min_nodes > wanted:
         raise click.UsageError(f"--min-nodes {min_nodes} is more than the {wanted} of --nodes")
     if not 1 <= (min_nodes or wanted) <= len(at_hand):
-        raise click.UsageError(f"{len(at_hand)} nodes at hand ({', '.join(at_hand)}) are too few for --nodes/--spares")
+        raise click.UsageError(
+            f"{counted(len(at_hand), 'node')} at hand ({', '.join(at_hand)}) are too few for --nodes/--spares"
+        )
     pause = rest["backoff_seconds"]
     limits = Limits(rest["max_restarts"], rest["max_crashes"], rest["user_error_seconds"], pause, max(60.0, pause))
     return Job(
@@ -172,7 +175,7 @@ def _job(  # the rest of the options, by name
         rest["done_seconds"],
         rest["stop_seconds"],
         least=min_nodes,
-        socket_template=os.environ.get("HEALTHD_SOCKET") or DEFAULT_SOCKET,
+        socket_template=os.environ.get("HEALTHD_SOCKET") or SOCKET,
         per_node=rest["per_node"],
         progress_file=rest["progress_file"],
         preflight=_preflight(rest["preflight"], rest["preflight_command"]),

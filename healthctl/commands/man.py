@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from healthctl.exits import Exit, Failure
+from vocabulary.counts import counted
 
 
 @click.command(epilog="Examples: healthctl man nodes | man -l -; healthctl man --dir /usr/local/share/man/man1")
@@ -30,7 +31,7 @@ def man(ctx: click.Context, command: str | None, directory: Path | None) -> None
             written += 1
     except OSError as error:
         raise Failure(f"{error.filename}: cannot be written: {error.strerror}") from None
-    click.echo(f"{directory}: {written} pages", err=True)
+    click.echo(f"{directory}: {counted(written, 'page')}", err=True)
 
 
 def _pages(root: click.Context, wanted: str | None) -> Iterator[tuple[str, str]]:

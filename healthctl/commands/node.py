@@ -12,8 +12,7 @@ import click
 
 from healthctl.node_check.answer import Answer, NoAnswerError, ask
 from healthctl.node_check.forms import CRITICAL, FORMS, OK, UNKNOWN, WARNING, Judgement
-
-SOCKET = "/run/gpu-healthd/healthd.sock"
+from preflight.commands.options import socket_option_with
 
 
 def _here(_context: click.Context, _option: click.Parameter, path: str) -> str:
@@ -21,16 +20,7 @@ def _here(_context: click.Context, _option: click.Parameter, path: str) -> str:
     return path.replace("{node}", os.environ.get("HEALTHD_NODE") or socket.gethostname())
 
 
-socket_option = click.option(
-    "--socket",
-    "path",
-    envvar="HEALTHD_SOCKET",
-    default=SOCKET,
-    show_default=True,
-    show_envvar=True,
-    callback=_here,
-    help="healthd's UNIX socket; may hold {node}.",
-)
+socket_option = socket_option_with(_here)
 AGAIN_S = 0.5
 
 
@@ -54,8 +44,10 @@ def node() -> None:
 @node.command(cls=NagiosCommand, epilog="Example: healthctl node check --type prolog")
 @socket_option
 @click.option("--type", "form", type=click.Choice(list(FORMS)), default="nagios", show_default=True, help="Who asks.")
-@click.option("--check", "only", multiple=True, metavar="GLOB", help="Count only these findings, as check/code.")
-@click.option("--ignore", multiple=True, metavar="GLOB", help="Do not count these findings.")
+@click.option(
+    "--check", "only", multiple=True, metavar="GLOB", help="Count only these findings, as check/code; may be repeated."
+)
+@click.option("--ignore", multiple=True, metavar="GLOB", help="Do not count these findings; may be repeated.")
 @click.option(
     "--on-unknown", type=click.Choice(["fail", "pass"]), default="fail", show_default=True, help="What 'not known' is."
 )
@@ -134,7 +126,7 @@ def check(  # noqa: PLR0913 - one for each option
     help="Seconds to wait.",
 )
 def evidence(path: str, out: Path | None, deadline_s: float) -> None:
-    """Show what led up to now: the last 15 minutes of this node, as JSON. For root.
+    """Show the last 15 minutes of this node. What led up to now, as JSON; for root.
 
     Temperatures, power, clocks, fabric counters, kernel lines, the trainers' last steps, and what is missing. It holds
     job names and kernel lines: look before you pass it on. FILE is made readable by you alone.

@@ -36,9 +36,21 @@ def nodes() -> None:
 
 
 @nodes.command("list", epilog="Example: healthctl nodes list --node 'gpu-1*' --health unhealthy")
-@click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only names like 'gpu-1*'.")
-@click.option("--state", "states", multiple=True, type=click.Choice([s.value for s in NodeState]), help="Only these.")
-@click.option("--health", "healths", multiple=True, type=click.Choice([h.value for h in Health]), help="Only these.")
+@click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only names like 'gpu-1*'; may be repeated.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([s.value for s in NodeState]),
+    help="Only these; may be repeated.",
+)
+@click.option(
+    "--health",
+    "healths",
+    multiple=True,
+    type=click.Choice([h.value for h in Health]),
+    help="Only these; may be repeated.",
+)
 @click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
 @click.option("--versions", is_flag=True, help="What is installed on each.")
 @view_options
@@ -113,7 +125,7 @@ def cordon(server: Server, consent: Consent, name: str, why: str) -> None:
 @consent_options
 @server_options
 def uncordon(server: Server, consent: Consent, name: str, why: str, *, force: bool) -> None:
-    """Let work come to node NAME again, whoever kept it away: also when its new part is in.
+    """Let work come to node NAME again. Whoever kept it away; also when its new part is in.
 
     This is your word against what was known of it: its open incident ends, and it is on probation, untested. Look first
     ('healthctl nodes show NAME') and test it ('healthctl preflight run --level standard --tell' there).
@@ -143,7 +155,7 @@ def hold(server: Server, name: str, why: str, span: float | None) -> None:
 @click.argument("why", required=False, default="")
 @server_options
 def release(server: Server, name: str, why: str) -> None:
-    """End the hold on node NAME: it may be looked at again, which is not to say that it is well.
+    """End the hold on node NAME. It may be looked at again, which is not to say that it is well.
 
     What is still asserted of it is decided upon anew, within mode and budget. A hold in the scheduler stays, ours or another's.
     If nothing is asserted and nobody holds it there, its incident ends, and it is on probation.
@@ -158,7 +170,7 @@ def release(server: Server, name: str, why: str) -> None:
 @consent_options
 @server_options
 def retire(server: Server, consent: Consent, name: str, why: str) -> None:
-    """Say that node NAME is no part of the cluster any more: it counts nowhere, and nothing is done with it."""
+    """Take node NAME out of the cluster for good. It counts nowhere, and nothing is done with it."""
     node = ask_node(server, name, NodeView)
     if consent.given(f"retire {name}", lambda: radius(server, node)):
         server.post(f"{node_path(name)}/retire", Words(why))
@@ -170,7 +182,7 @@ def retire(server: Server, consent: Consent, name: str, why: str) -> None:
 @click.argument("why", required=False, default="")
 @server_options
 def unretire(server: Server, name: str, why: str) -> None:
-    """Take node NAME back, on probation; a hold in the scheduler stays."""
+    """Take node NAME back, on probation. A hold in the scheduler stays."""
     _say(server, name, "unretire", Words(why))
     click.echo(f"{name}: part of the cluster again; now {standing(server.get(node_path(name), NodeView))}")
 

@@ -14,6 +14,7 @@ from healthctl.output import Block, Column, Facts, Line, Rows, moment
 from healthctl.policies import REMEDIATOR_CONFIG, configured, loaded, settings_of
 from healthctl.screen import Screen, output_options
 from healthctl.server import Server, server_options
+from vocabulary.counts import counted
 
 if TYPE_CHECKING:
     from remediator.model.records import Considered
@@ -36,7 +37,7 @@ def playbook() -> None:
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
 @output_options
 def lint(screen: Screen, file: Path | None, strict: bool) -> None:  # noqa: FBT001 - a flag
-    """Look for mistakes in FILE with everything it includes (default: the shipped policy).
+    """Look for mistakes in FILE. It is read with everything that it includes (default: the shipped policy).
 
     Ends with 1 if there is a mistake: a rule that is never reached, a code that no rule names, a node that could not come back.
     """
@@ -48,7 +49,7 @@ def lint(screen: Screen, file: Path | None, strict: bool) -> None:  # noqa: FBT0
     problems = problems_of(policy, known_kinds(_catalogue()))
     bad = any(strict or problem.level is Level.ERROR for problem in problems)
     screen.code = Exit.PROBLEM if bad else Exit.OK
-    told = f"{policy.source}: {len(policy.rules)} rules, {len(problems)} problems, policy {policy.digest}"
+    told = f"{policy.source}: {counted(len(policy.rules), 'rule')}, {counted(len(problems), 'problem')}, policy {policy.digest}"
     document = {"policy": policy.digest, "rules": len(policy.rules), "problems": problems}
     screen.show(document, lambda: [*(Line(str(problem)) for problem in problems), Line(told)])
 
@@ -58,7 +59,7 @@ def lint(screen: Screen, file: Path | None, strict: bool) -> None:  # noqa: FBT0
 @click.option("--shipped", is_flag=True, help="Run the shipped scenarios under FILE too.")
 @output_options
 def test(screen: Screen, file: Path | None, shipped: bool) -> None:  # noqa: FBT001 - a flag
-    """Run the scenarios beside FILE and beside what it includes (default: the shipped policy).
+    """Run the scenarios beside FILE. And beside what it includes (default: the shipped policy).
 
     Scenarios of X.yaml are in X.scenarios.yaml. Ends with 1 if one fails, or if there is none.
     """
@@ -91,7 +92,7 @@ def test(screen: Screen, file: Path | None, shipped: bool) -> None:  # noqa: FBT
     ]
     if untried:
         lines.append(Line(f"no scenario reaches: {', '.join(untried)}"))
-    lines.append(Line(f"{len(results)} scenarios, {len(failed)} failed, policy {policy.digest}"))
+    lines.append(Line(f"{counted(len(results), 'scenario')}, {len(failed)} failed, policy {policy.digest}"))
     screen.show({"policy": policy.digest, "results": results, "untried": untried}, lambda: lines)
 
 
@@ -100,7 +101,7 @@ def test(screen: Screen, file: Path | None, shipped: bool) -> None:  # noqa: FBT
 @output_options
 @server_options
 def explain(server: Server, screen: Screen, incident_id: str) -> None:
-    """Say of INCIDENT which rule decided, why, and which others were considered."""
+    """Say of INCIDENT which rule decided, and why. The others that were considered are named too."""
     from healthctl.naming import incident_path
     from remediator.model.views import IncidentView
 
@@ -115,7 +116,7 @@ def explain(server: Server, screen: Screen, incident_id: str) -> None:
               help="The remediator's configuration: its database holds the record, its budget bounds both.")  # fmt: skip
 @output_options
 def diff(screen: Screen, a: Path, b: Path, config: Path) -> None:
-    """Try playbooks A and B on everything this cluster ever reported, and show what would have been decided otherwise.
+    """Try playbooks A and B on this cluster's record. It holds everything that was ever reported; show what would have been decided otherwise.
 
     What nodes reported and people did is taken from the record; what each policy would have caused is imagined to succeed.
     """
@@ -135,7 +136,7 @@ def diff(screen: Screen, a: Path, b: Path, config: Path) -> None:
 @playbook.command(epilog="Example: healthctl playbook schema > playbook.schema.json")
 @click.argument("what", type=click.Choice(["playbook", "scenarios"]), default="playbook")
 def schema(what: str) -> None:
-    """Print the JSON Schema of a playbook, or of scenarios, for an editor to complete with."""
+    """Print the JSON Schema of a playbook or of scenarios. Editors complete with it."""
     from remediator.playbook.schema import schema_of
 
     click.echo(schema_of(what), nl=False)

@@ -76,18 +76,17 @@ def _names(text: str) -> list[str]:
 
 
 def _parameters(path: Path | None, given: dict[str, float | None]) -> Parameters:
-    import yaml
-
     from remediator.config_hints import explained
     from remediator.simulate.parameters import Parameters
+    from vocabulary.yaml_text import YamlTextError, read_yaml
 
     place = str(path) if path is not None else "simulate"
     try:
-        document = {} if path is None else yaml.safe_load(path.read_bytes())
+        document = {} if path is None else read_yaml(path.read_bytes())
     except OSError as error:
         raise Failure(f"{place}: {error.strerror}", Exit.USAGE) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Failure(f"{place}: {' '.join(str(error).split())}", Exit.USAGE) from None
+    except YamlTextError as error:
+        raise Failure(f"{place}: {error}", Exit.USAGE) from None
     if document is None:
         document = {}
     if not isinstance(document, dict):

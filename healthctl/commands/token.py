@@ -53,7 +53,7 @@ def token() -> None:
 @OUT
 @credentials_options
 def issue(credentials: Credentials, expires: float | None, out: Path | None, **names: str | None) -> None:
-    """Make a token for a person, a program or a node, and print it this once; only its digest is stored."""
+    """Make a token for a person, a program or a node. It is printed this once; only its digest is stored."""
     role, name = _one(names)
     _check(role, name, None, replaces=False)
     _hand_over(credentials.issue(role, name, expires, None, replaces=False), out)
@@ -71,7 +71,7 @@ def issue(credentials: Credentials, expires: float | None, out: Path | None, **n
 def join(
     credentials: Credentials, pattern: str, uses: int, expires: float | None, out: Path | None, *, replaces: bool
 ) -> None:
-    """Make a join secret: with it, nodes whose names fit PATTERN (such as 'gpu-*') get tokens of their own.
+    """Make a join secret for nodes. With it those whose names fit PATTERN (such as 'gpu-*') get tokens of their own.
 
     'healthctl enroll' uses it on a node, and healthd by itself where remediator.enrol_token_file names it.
     """
@@ -84,7 +84,7 @@ def join(
 @output_options
 @credentials_options
 def list_tokens(credentials: Credentials, screen: Screen, *, everything: bool) -> None:
-    """Show what tokens there are, oldest first; never their text, which nobody has."""
+    """Show what tokens there are, oldest first. Never their text, which nobody has."""
     now = time.time()
     found = TokenList(tuple(t for t in credentials.all() if everything or state(t, now) == "good"))
     empty = (
@@ -106,7 +106,7 @@ def list_tokens(credentials: Credentials, screen: Screen, *, everything: bool) -
 def rotate(
     credentials: Credentials, overlap: float, expires: float | None, out: Path | None, **names: str | None
 ) -> None:
-    """Make a new token for a name, and print it this once; those that it has end after the overlap."""
+    """Make a new token for a name. It is printed this once; those that it has end after the overlap."""
     role, name = _one(names)
     _hand_over(credentials.rotate(role, name, overlap, expires), out)
 

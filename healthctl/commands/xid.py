@@ -27,9 +27,9 @@ def xid() -> None:
 @click.option("--catalogue", type=click.Path(path_type=Path), help="A file of this site that changes the catalogue.")
 @output_options
 def explain(screen: Screen, what: tuple[str, ...], catalogue: Path | None) -> None:
-    """Say what an Xid or SXid number, or a line of a log, means and what to do about it.
+    """Say what an Xid or SXid means and what to do. Of a number, or of a line of a log.
 
-    WHAT is 79, "xid 79", "sxid 12028", a whole line as any log shows it, or a piece of one. Ends with 3 if nobody has
+    It may be 79, "xid 79", "sxid 12028", a whole line as any log shows it, or a piece of one. Ends with 3 if nobody has
     described the number.
     """
     from healthctl.explanation import explain as explain_it
@@ -54,7 +54,7 @@ def explain(screen: Screen, what: tuple[str, ...], catalogue: Path | None) -> No
 @xid.command(epilog="Example: healthctl xid parse /var/log/kern.log")
 @click.argument("file", metavar="FILE|-", type=click.Path(allow_dash=True, readable=False))
 def parse(file: str) -> None:
-    """Say what the kernel reports in each line of a log: one JSON object for each line, also for those that are nothing.
+    """Say what the kernel reports in each line of a log. One JSON object for each line, also for those that are nothing.
 
     FILE may be what dmesg or journalctl printed, a syslog file or raw kmsg records; '-' is standard input.
     Lines that a program other than the kernel wrote don't count, except marked test faults.

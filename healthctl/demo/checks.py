@@ -11,6 +11,7 @@ import msgspec
 from healthctl.demo.watch import LaunchEvent, left_after
 from remediator.model.hold import NodeHold, Owner
 from remediator.model.views import EventView, IncidentView, NodeView
+from vocabulary.counts import counted
 
 ACTED = "succeeded"
 
@@ -85,7 +86,9 @@ def losses_equal(facts: Facts) -> Check:
     name = "loss bit for bit"
     missing = sorted(set(range(facts.steps)) - {row.step for row in facts.losses})
     if missing:
-        return Check(name, ok=False, detail=f"{len(missing)} steps have no loss, the first is {missing[0]}")
+        return Check(
+            name, ok=False, detail=f"{counted(len(missing), 'step')} without a loss, the first is {missing[0]}"
+        )
     if set(facts.reference) != set(range(facts.steps)):
         return Check(name, ok=False, detail=f"the uninterrupted run has {len(facts.reference)} of {facts.steps} steps")
     wrong = [row for row in facts.losses if facts.reference[row.step] != row.loss]
@@ -122,7 +125,7 @@ def condemned_nodes_left(facts: Facts) -> Check:
     return Check(
         "condemned nodes left the job",
         None not in gone.values() and not back,
-        f"{len(starts)} attempts: {' → '.join(','.join(start.nodes) for start in starts)}",
+        f"{counted(len(starts), 'attempt')}: {' → '.join(','.join(start.nodes) for start in starts)}",
     )
 
 
@@ -177,7 +180,7 @@ def nothing_twice(facts: Facts) -> Check:
     twice = sorted({action for action in ended if ended.count(action) > 1})
     drained = [a.node for i in facts.incidents for a in i.actions if a.verb == "cordon" and a.state == ACTED]
     twice += sorted({f"cordon of {node}" for node in drained if drained.count(node) > 1})
-    return Check(name, not twice and bool(ended), ", ".join(twice) or f"{len(ended)} actions, each once")
+    return Check(name, not twice and bool(ended), ", ".join(twice) or f"{counted(len(ended), 'action')}, each once")
 
 
 def marked_as_injected(facts: Facts) -> Check:

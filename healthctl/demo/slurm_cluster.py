@@ -86,9 +86,12 @@ class SlurmCluster:
         wait_for((self._munge / "socket").exists, READY_DEADLINE_S, f"munged; see {self._programs.log('munged')}")
         self.start_controller()
         for node in self.shape.nodes:
-            argv = [find("slurmd") or "slurmd", "-D", "-N", node, "-f", str(self.conf)]
-            self._programs.start(f"slurmd-{node}", argv, env=env, restart=True)
+            self._programs.start(f"slurmd-{node}", self.slurmd_argv(node), env=env, restart=True)
         wait_for(self._all_idle, READY_DEADLINE_S, f"{len(self.shape.nodes)} idle Slurm nodes; see {self.directory}")
+
+    def slurmd_argv(self, node: str) -> list[str]:
+        """How a node's slurmd is started."""
+        return [find("slurmd") or "slurmd", "-D", "-N", node, "-f", str(self.conf)]
 
     def start_controller(self) -> None:
         """Start slurmctld (again, after `stop_controller`)."""

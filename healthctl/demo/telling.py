@@ -5,6 +5,7 @@ from __future__ import annotations
 from remediator.model.views import EventView
 
 UNTOLD = frozenset({"node_joined", "action_planned", "incident_opened"})
+BEFORE = frozenset({"token_issued", "policy"})  # of the start, which the demo has told when the audit log is first read
 TRAINER_ORDERS = {
     "checkpoint_then_eject": "save and leave",
     "checkpoint_then_stop": "save and stop",
@@ -15,7 +16,7 @@ TRAINER_ORDERS = {
 
 def tell(event: EventView) -> str | None:
     """One line without the node's name, which has a column of its own."""
-    if event.kind in UNTOLD:
+    if event.kind in UNTOLD | BEFORE:
         return None
     if event.kind in {"order_progress", "action_ended"} and event.data.get("verb") in TRAINER_ORDERS:
         return _order(event)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from healthctl.doctor.advice import Advice, absent, bad, good
 from healthctl.doctor.torch_variables import Torch, installed_torch
+from vocabulary.counts import counted
 
 TRUE = ("y", "yes", "1", "t", "true")
 FALSE = ("n", "no", "0", "f", "false")
@@ -155,7 +156,9 @@ def trainer(environ: Mapping[str, str] | None = None, torch: Torch | None = None
         why = "without its headers there is no telling which variables it reads; the advice is for PyTorch 2.13"
         yield absent("torch", "not found from here", why, "run this with the Python of the training job")
     else:
-        yield good("torch", f"{torch.version} reads {len(set(torch.reads.values()))} variables of these kinds")
+        yield good(
+            "torch", f"{torch.version} reads {counted(len(set(torch.reads.values())), 'variable')} of these kinds"
+        )
     reads = torch.reads if torch else {}
     as_read = {**{reads[name]: environ[name] for name in environ if name in reads}, **environ}
     for variable in VARIABLES:

@@ -21,6 +21,10 @@ import msgspec
 
 BYTES_MAX = 256 << 20  # of one file; 20 000 entries with deep stacks are some tens of MiB
 MEMORY_MAX = 8 << 30  # for one dump while it is read: a small pickle can ask for any amount
+MEMORY_OF_ANY, MEMORY_PER_BYTE = (
+    512 << 20,
+    64,
+)  # less for a smaller one; a dictionary of a stack takes twelve times its pickle
 RANKS_MAX = 1 << 20  # more than any job has: a number beyond it is damage, and a list up to it would fill the memory
 _RANKS = re.compile(r"[\[\]\d,\s]*")
 _RANK = re.compile(r"(\d+)(?:\.[a-z]\w*)?$")
@@ -190,7 +194,7 @@ def read_dump(path: Path) -> Dump:
         raise DumpError(f"{path}: longer than {BYTES_MAX >> 20} MiB, which no dump is")
     content = path.read_bytes()
     try:
-        with _bounded_memory():
+        with _bounded_memory(min(MEMORY_MAX, MEMORY_OF_ANY + MEMORY_PER_BYTE * len(content))):
             plain = json.loads(content) if content.lstrip()[:1] == b"{" else _Plain(BytesIO(content)).load()
             if isinstance(plain, dict) and {"entries", "pg_config", "pg_status"} & plain.keys():
                 _keep_last_stack(plain.get("entries"))
@@ -222,10 +226,10 @@ class _Plain(pickle.Unpickler):
 
 
 @contextmanager
-def _bounded_memory() -> Iterator[None]:
+def _bounded_memory(most: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()  # by other dumps, for one
-    wanted = used + MEMORY_MAX if soft == resource.RLIM_INFINITY else min(used + MEMORY_MAX, soft)
+    wanted = used + most if soft == resource.RLIM_INFINITY else min(used + most, soft)
     resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
     try:
         yield

@@ -77,7 +77,7 @@ def link(gpu: int, nvlink: int | None, pcie_width: int | None, seconds: float, p
 @click.option("--gpu", type=click.IntRange(0, 255), help="The GPU to blame.")
 @config_option
 def nvml_hang(gpu: int | None, path: Path) -> None:
-    """The driver does not answer: healthd's NVML child is really stopped, found out, and started again."""
+    """The driver does not answer. The NVML child of healthd is really stopped, found out, and started again."""
     put(path, Hang(source="nvml", gpu=gpu))
     click.echo(f"the NVML child stands still; {DONE}")
 
@@ -86,7 +86,7 @@ def nvml_hang(gpu: int | None, path: Path) -> None:
 @click.option("--source", required=True, help="The source whose reading never ends; `healthctl doctor` lists them.")
 @config_option
 def hang(source: str, path: Path) -> None:
-    """A source of the host does not answer: healthd's source child really hangs there, and is started again."""
+    """A source of the host does not answer. The source child of healthd really hangs there, and is started again."""
     if source not in by_name():
         raise Failure(f"no source {source!r}; there are {', '.join(sorted(by_name()))}", Exit.USAGE)
     put(path, Hang(source=source))

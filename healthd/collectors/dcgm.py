@@ -23,6 +23,7 @@ NAMES = (
 )
 INCIDENTS_MAX = 200
 TEXT_CHARS_MAX = 300
+INDEX_DIGITS_MAX = 9
 _NOT_WATCHED = "watches not enabled"
 
 
@@ -61,7 +62,10 @@ def parse_health(text: str) -> tuple[Incident, ...]:
     Raises:
         ValueError: it is no JSON.
     """
-    document = json.loads(text)
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
     found = []
     for group, entities in _members(document, "body"):
         for number, entity in _children(entities):
@@ -78,7 +82,7 @@ def parse_table(text: str) -> tuple[Profile, ...]:
     rows = [
         words for line in text.splitlines() if (words := line.split())[:1] == ["GPU"] and len(words) == 2 + len(FIELDS)
     ]
-    return tuple(Profile(int(words[1]), *map(_number, words[2:])) for words in rows if words[1].isdecimal())
+    return tuple(Profile(int(words[1]), *map(_number, words[2:])) for words in rows if _is_index(words[1]))
 
 
 def parse_page(text: str) -> tuple[Profile, ...]:
@@ -90,9 +94,13 @@ def parse_page(text: str) -> tuple[Profile, ...]:
             continue
         labels, _, value = rest.rpartition("}")
         gpu = labels.partition('gpu="')[2].partition('"')[0]
-        if gpu.isdecimal():
+        if _is_index(gpu):
             values.setdefault(int(gpu), {})[name] = _number(value.split()[0] if value.split() else "")
     return tuple(Profile(gpu, *(known.get(name) for name in NAMES)) for gpu, known in sorted(values.items()))
+
+
+def _is_index(word: str) -> bool:
+    return word.isdecimal() and len(word) <= INDEX_DIGITS_MAX
 
 
 def _children(node: Any) -> list[tuple[str, Any]]:

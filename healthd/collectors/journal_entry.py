@@ -13,6 +13,7 @@ import msgspec
 
 _SEQNUM = re.compile(r"s=(?P<source>[0-9a-f]{1,64});i=(?P<position>[0-9a-f]{1,16});")
 USER_FACILITY = 1
+FACILITY_DIGITS_MAX = 9  # any process may say any
 
 
 class JournalError(ValueError):
@@ -61,7 +62,8 @@ def parse_entry(line: bytes) -> JournalEntry:
 
 
 def _facility(fields: _Fields) -> int:
-    number = fields.facility if isinstance(fields.facility, str) and fields.facility.isdecimal() else ""
+    told = fields.facility
+    number = told if isinstance(told, str) and told.isdecimal() and len(told) <= FACILITY_DIGITS_MAX else ""
     if fields.transport != "kernel" or fields.identifier not in ("kernel", "", None):
         return int(number or USER_FACILITY) or USER_FACILITY
     return int(number or 0)

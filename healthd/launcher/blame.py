@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from healthd.launcher.plan import Fitness, Limits, NodeVerdict, Outcome, RankEnd, Result, worse
 from healthd.trainer.exits import Exit
+from vocabulary.counts import counted
 
 NEARLY_ALL = 0.9  # of the ranks: the last ones may find their peers gone before they fail themselves
 SIGNAL_CODES = 128
@@ -35,7 +36,7 @@ def blame_user(result: Result, ends: Sequence[RankEnd]) -> Result:
     if code is None:
         return result
     same = sum(end.code == code for end in ends)
-    why = f"{same} of {len(ends)} ranks exited with {code} soon after their start, no node shows a fault: the command is wrong"
+    why = f"{same} of {counted(len(ends), 'rank')} exited with {code} soon after their start, no node shows a fault: the command is wrong"
     return result._replace(outcome=Outcome.USER_ERROR, code=code, why=why)
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from healthd.launcher.plan import Fitness, NodeVerdict
+from vocabulary.daemon_socket import SOCKET
 
-DEFAULT_SOCKET = "/run/gpu-healthd/healthd.sock"
 TIMEOUT_SECONDS = 3.0
 ANSWER_BYTES_MAX = 1 << 20
 
@@ -71,7 +71,7 @@ def _get(path: str, timeout_seconds: float) -> bytes:
 
 def answer(node: str, arguments: Sequence[str], _stopped: Callable[[], bool]) -> dict[str, Any]:
     """The verdict as a node sends it; `arguments` may hold the socket's path."""
-    return ask(arguments[0] if arguments else DEFAULT_SOCKET, node)._asdict()
+    return ask(arguments[0] if arguments else SOCKET, node)._asdict()
 
 
 def main() -> None:

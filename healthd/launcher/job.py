@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from healthd.launcher.backend import Attempt
-from healthd.launcher.gate import DEFAULT_SOCKET
 from healthd.launcher.plan import Gate, Limits
+from vocabulary.daemon_socket import SOCKET
 
 
 class Job(NamedTuple):
@@ -22,7 +22,7 @@ class Job(NamedTuple):
     done_seconds: float = 3600.0  # for a rank to be done after the first of its peers is; 0: for ever
     stop_seconds: float = 30.0  # for the ranks to save and leave after the launcher was told to stop
     least: int | None = None
-    socket_template: str = DEFAULT_SOCKET
+    socket_template: str = SOCKET
     per_node: bool = False  # the command makes its ranks itself, as torchrun does
     progress_file: Path | None = None
     preflight: tuple[str, ...] = ()  # the command that proves a node; empty: none

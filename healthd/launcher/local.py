@@ -16,6 +16,7 @@ from healthd.launcher.backend import Answers, Attempt, BackendError, Question
 from healthd.launcher.offspring import Offspring, reap
 from healthd.launcher.plan import RankEnd
 from healthd.launcher.rank import PARENT_VARIABLE
+from vocabulary.counts import counted
 
 Answer = Callable[[str, Sequence[str], Callable[[], bool]], dict[str, Any]]
 _TOPICS: dict[str, Answer] = {"gate": gate.answer, "pages": pages.answer, "preflight": preflight.answer}
@@ -75,7 +76,7 @@ class LocalRun:
         """End what came from the ranks and has outlived them."""
         left = self._offspring.end(self._numbers())
         if left:
-            voice.say(f"ended {left} processes that the ranks left behind")
+            voice.say(f"ended {counted(left, 'process', 'processes')} that the ranks left behind")
 
     def _numbers(self) -> set[int]:
         return {child.pid for _, _, child in self._children}

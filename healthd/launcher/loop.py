@@ -33,6 +33,7 @@ from healthd.launcher.proof import proven
 from healthd.launcher.stop import Stop
 from healthd.launcher.watch import Watch
 from vocabulary.clock import Clock
+from vocabulary.counts import counted
 
 SETTLE_SECONDS = 3.0  # a daemon's time to see a fault that ended the ranks, before its node is asked again
 
@@ -101,7 +102,7 @@ class Launcher:
         self, attempt: Attempt, why: str, verdicts: Sequence[NodeVerdict], history: History
     ) -> tuple[Result, Progress]:
         world = len(attempt.nodes) * attempt.ranks_per_node
-        text = f"attempt {attempt.number}: {world} ranks on {', '.join(attempt.nodes)} ({why})"
+        text = f"attempt {attempt.number}: {counted(world, 'rank')} on {', '.join(attempt.nodes)} ({why})"
         facts = {"attempt": attempt.number, "nodes": attempt.nodes, "ranks_per_node": attempt.ranks_per_node}
         self._journal.write("attempt_started", text, **facts)
         began, since, mark = self._clock.monotonic(), self._clock.wall(), _changed_at(self._job.progress_file)
@@ -119,7 +120,8 @@ class Launcher:
             if self._job.per_node:
                 ends = ends_from_pages(ends, pages)
             result = proven(judge(ends), ends, pages, asked=self._stop.asked())
-            early = may_be_user_error(result, ends, seconds, self._job.limits) and not History().advanced(progress)
+            trained = history.step >= 0 or History().advanced(progress)  # this command has, so it is not plainly wrong
+            early = may_be_user_error(result, ends, seconds, self._job.limits) and not trained
             if early and not self._stop.asked():
                 result = self._blamed(result, ends, attempt, verdicts)
         self._journal.write(

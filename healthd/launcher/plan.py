@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from healthd.trainer.exits import Exit
+from vocabulary.counts import counted
 
 REQUEUE_EXIT = 75  # EX_TEMPFAIL: try again later, elsewhere
 ORDERED_CODES = (Exit.CONDEMNED, Exit.RELAUNCH, Exit.ABORTED)
@@ -140,7 +141,7 @@ def judge(ends: Sequence[RankEnd]) -> Result:
     """What an attempt came to, by how its ranks ended (all of them, in any order); see `proof` for an ordered leave."""
     codes = {end.code for end in ends}
     if codes == {Exit.DONE}:
-        return Result(Outcome.DONE, frozenset(), 0, f"all {len(ends)} ranks are done")
+        return Result(Outcome.DONE, frozenset(), 0, f"{counted(len(ends), 'rank')} done, and none left")
     if Exit.NEVER_AGAIN in codes:
         ranks = [end.rank for end in ends if end.code == Exit.NEVER_AGAIN]
         return Result(Outcome.NEVER_AGAIN, frozenset(), int(Exit.NEVER_AGAIN), f"never again, says rank {_list(ranks)}")
@@ -204,7 +205,9 @@ def choose(  # a pure decision names all it depends on
     enough = wanted if least is None else min(least, wanted)
     if len(ranked) < enough:
         refused = [node for node in allocation if node not in ranked]
-        return Choice(None, f"{enough} nodes needed, {len(ranked)} usable of {len(allocation)}; not {_list(refused)}")
+        return Choice(
+            None, f"{counted(enough, 'node')} needed, {len(ranked)} usable of {len(allocation)}; not {_list(refused)}"
+        )
     chosen = set(ranked[:wanted])
     nodes = tuple(node for node in allocation if node in chosen)
     silent = [node for node in nodes if fitness.get(node, Fitness.UNKNOWN) is not Fitness.FIT]
@@ -217,7 +220,7 @@ def next_move(result: Result, history: History, limits: Limits) -> tuple[Move, s
     if result.outcome in (Outcome.DONE, Outcome.NEVER_AGAIN, Outcome.USER_ERROR):
         return Move.STOP, result.why
     if history.crashes >= limits.crashes:
-        return Move.STOP, f"{history.crashes} crashes in a row without progress: {result.why}"
+        return Move.STOP, f"{counted(history.crashes, 'crash', 'crashes')} in a row without progress: {result.why}"
     if history.restarts > limits.restarts:
         return Move.STOP, f"all {limits.restarts} restarts are used up: {result.why}"
     return Move.START, result.why
@@ -235,7 +238,7 @@ def ordered_text(ends: Sequence[RankEnd], condemned: Collection[str]) -> str:
     """An ordered leave in words."""
     aborted = sum(end.code == Exit.ABORTED for end in ends)
     killed = sorted({end.node for end in ends if end.killed})
-    parts = [f"{aborted} ranks aborted" if aborted else "all saved and left"]
+    parts = [f"{counted(aborted, 'rank')} aborted" if aborted else "all saved and left"]
     if killed:
         parts.append(f"had to kill what stayed on {_list(killed)}")
     if condemned:

@@ -165,8 +165,13 @@ class SlurmBackend:
         return self._job_id
 
     def nodes(self) -> tuple[str, ...]:
-        """The allocation's nodes, in Slurm's order."""
-        return self._nodes
+        """The allocation's nodes, in Slurm's order, but for those that Slurm has taken from the job since.
+
+        With --no-kill it does so when a node dies, and then starts no step that names it, however many others it names.
+        """
+        listed = _run(["squeue", "--noheader", f"--jobs={self._job_id}", "--format=%N"]).strip()
+        left = _run(["scontrol", "show", "hostnames", listed]).split() if listed else []
+        return tuple(node for node in self._nodes if node in left) or self._nodes
 
     def ask(self, nodes: Sequence[str], question: Question, stopped: Callable[[], bool]) -> Answers:
         """One short step over all of them."""

@@ -14,6 +14,8 @@ import threading
 import time
 from collections import deque
 
+from vocabulary.counts import counted
+
 STANDARD_ERROR = 2
 ROOM_BYTES = 16 << 20  # a burst of a large job's ranks; what a reader does not take within that is lost
 RETRY_SECONDS = 0.05
@@ -39,7 +41,9 @@ class Voice:
                 self._dropped += 1
                 return
             if self._dropped:
-                said = f"healthctl launch: {self._dropped} lines are lost here: nobody took them\n".encode() + said
+                said = (
+                    f"healthctl launch: {counted(self._dropped, 'line')} lost here: nobody took them\n".encode() + said
+                )
                 self._dropped = 0
             self._waiting.append(said)
             self._bytes += len(said)

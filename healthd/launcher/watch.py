@@ -12,6 +12,7 @@ from healthd.launcher.plan import RankEnd
 from healthd.launcher.stop import Stop
 from healthd.trainer.exits import Exit
 from vocabulary.clock import Clock
+from vocabulary.counts import counted
 
 POLL_SECONDS = 0.02
 KILL_SECONDS = 30.0  # how long a killed step may take to be gone: a process in the driver's hands may never be
@@ -63,7 +64,7 @@ class Watch:
     def _kill(self, run: Run, attempt: Attempt, when: str) -> Sequence[RankEnd]:
         left = attempt.world - len(run.ended())
         run.kill()
-        text = f"killing {left} ranks that stayed {when}"
+        text = f"killing {counted(left, 'rank')} that stayed {when}"
         self._journal.write("killing", text, attempt=attempt.number)
         give_up_at = self._clock.monotonic() + KILL_SECONDS
         while not run.over() and self._clock.monotonic() < give_up_at:

@@ -145,7 +145,7 @@ def of_all(by_user: dict[int, Verdict]) -> Verdict:
         return next(iter(by_user.values()))
     states = {verdict.state for verdict in by_user.values()}
     told = [f"user {uid}: {verdict.state.value}: {verdict.detail}" for uid, verdict in sorted(by_user.items())]
-    more = [f"and {len(told) - USERS_TOLD} users more"] if len(told) > USERS_TOLD else []
+    more = [f"and {counted(len(told) - USERS_TOLD, 'user')} more"] if len(told) > USERS_TOLD else []
     state = states.pop() if len(states) == 1 else OrderState.FAILED
     chars = 940 // min(len(told), USERS_TOLD)
     return Verdict(state, "; ".join([*(each[:chars] for each in told[:USERS_TOLD]), *more]))

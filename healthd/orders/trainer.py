@@ -123,7 +123,7 @@ class TrainerTask:
         before = int(self._data.get("ranks", 0))
         self._data["ranks"] = len(self._ranks) or before
         if not self._ranks:
-            problems += [f"{before} pages vanished"] if before else []
+            problems += [f"{counted(before, 'page')} vanished"] if before else []
             state = OrderState.FAILED if problems else OrderState.SUCCEEDED
             return self._says(state, now, "; ".join(problems) or f"no rank of job {self._order.job} runs on this node")
         if not any(rank.told for rank in self._ranks.values()):

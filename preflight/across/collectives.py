@@ -10,6 +10,7 @@ import msgspec
 from preflight.across.blame import Pair, blame
 from preflight.checks.context import Device
 from preflight.results import Location, Outcome, Result
+from vocabulary.counts import counted
 
 LATE_TIMES = 3.0  # as long as the others take for the same work, and
 LATE_S = {True: 0.25, False: 0.02}  # so much longer: on the host, where others take the processor away; on a GPU
@@ -67,7 +68,7 @@ def _settled(result: Result, results: Sequence[Result], named: Sequence[str], pa
     if name in named:
         witnesses = [r for r in results if any(location.peer == name for location in r.locations)]
         said = next((r.reason for r in witnesses if r.reason), result.reason)
-        reason = f"its part was wrong on {len(witnesses)} of {len(results)} devices; {said}"
+        reason = f"its part was wrong on {len(witnesses)} of {counted(len(results), 'device')}; {said}"
         return msgspec.structs.replace(result, outcome=Outcome.FAIL, reason=reason, locations=(Location(gpu=name),))
     mine = [pair for pair in pairs if name in pair]
     if mine:

@@ -13,6 +13,7 @@ from preflight.across.blame import Pair, blame
 from preflight.checks.context import Device
 from preflight.localise.records import Accused, Conclusion, Expectations, Kind, PairResult, Round, Topology, Verdict
 from preflight.results import Evidence, Figure, Location, Outcome, Result
+from vocabulary.counts import counted
 
 TEST = "peer_links"
 HOST = "host"
@@ -115,7 +116,7 @@ def _spoilt(pairs: Iterable[Result], names: Sequence[str]) -> list[_Said]:
     said = []
     for device in found.devices:
         mine = [pair for pair in wrong if device in pair]
-        words = f"data of {len(mine)} of its {len(names) - 1} pairs came wrong; {wrong[mine[0]]}"
+        words = f"data of {len(mine)} of its {counted(len(names) - 1, 'pair')} came wrong; {wrong[mine[0]]}"
         said.append(_Said((device,), words, wrong_data=True))
     for one, other in found.pairs:
         words = f"data came wrong between {one} and {other}{_which(names)}; {wrong[one, other]}"

@@ -9,6 +9,7 @@ import msgspec
 
 from preflight.across.digests import computed
 from preflight.results import Document, Outcome, Verdict
+from vocabulary.counts import counted
 
 DEVICES_MIN = 3
 Known = Mapping[str, Mapping[str, str]]  # platform to work to digest
@@ -83,11 +84,11 @@ def _by_work(documents: Sequence[Document]) -> dict[tuple[str, str], dict[str, s
 
 def _agreed(digests: Mapping[str, set[str]], devices_min: int) -> tuple[str, str]:
     """The digest all devices computed, and why there is none."""
-    counted = Counter(digest for of_device in digests.values() for digest in of_device)
-    common, _ = counted.most_common(1)[0]
-    if len(counted) > 1:
+    votes = Counter(digest for of_device in digests.values() for digest in of_device)
+    common, _ = votes.most_common(1)[0]
+    if len(votes) > 1:
         odd = sorted(device for device, of_device in digests.items() if of_device != {common})
         return "", f"devices differ, look at {', '.join(odd)}"
     if len(digests) < devices_min:
-        return "", f"{len(digests)} devices computed it, {devices_min} have to agree"
+        return "", f"{counted(len(digests), 'device')} computed it, {devices_min} have to agree"
     return common, ""

@@ -25,6 +25,7 @@ from preflight.kernels.taking import Taken
 from preflight.kernels.torch_memory import TorchWay
 from preflight.kernels.wrong_words import WORD_BYTES, Errors, Piece
 from preflight.results import Evidence, Figure, Result
+from vocabulary.counts import counted
 
 TEST = "cache_pattern"
 PATTERNS = tuple(pattern for pattern in FULL if not pattern.name.startswith("stride"))  # those are for memory's rows
@@ -66,7 +67,7 @@ class Rounds(NamedTuple):
 def check(context: Context, device: Device) -> Result:
     """Rounds of all patterns, each in another window of the buffer, as many as the test's seconds allow."""
     room, windows = _enter(context, device)
-    context.note(f"{device.name}: making ready {len(PATTERNS)} patterns")
+    context.note(f"{device.name}: making ready {counted(len(PATTERNS), 'pattern')}")
     # Compiles what takes no time from then on; what is wrong here is wrong all the same.
     ready = _hammer(room, windows[0], PATTERNS, 1, Spoiler("", windows))
     idle = Spoiler(context.fault, windows[:1])
@@ -96,7 +97,9 @@ def _rounds(context: Context, room: Room, windows: list[Piece]) -> Rounds:
     began = time.perf_counter()
     for number in itertools.count(1):
         window = windows[number % WINDOWS]
-        context.note(f"{room.device.name}: round {number}, {len(PATTERNS)} patterns, each read {repeats} times")
+        context.note(
+            f"{room.device.name}: round {number}, {counted(len(PATTERNS), 'pattern')}, each read {repeats} times"
+        )
         spoil = Spoiler(context.fault, [window])
         seen = _hammer(room, window, reseeded(PATTERNS, number), repeats, spoil)
         rates += seen.rates

@@ -12,6 +12,7 @@ from preflight.checks.context import Device
 from preflight.kernels.patterns import ALL_BITS, HASH, Pattern, address_of
 from preflight.kernels.wrong_words import WORD_BYTES, Errors, WrongWord
 from preflight.results import Location, Outcome, Result
+from vocabulary.counts import counted
 
 LISTED = 8
 LOCATIONS = 16
@@ -80,7 +81,7 @@ def failed(so_far: Result, found: Sequence[Errors], diagnosis: Diagnosis, device
     wrong, listed = sum(errors.wrong for errors in found), _listed(found)
     histogram = [sum(errors.bits[bit] for errors in found) for bit in range(64)]
     names = "; ".join(errors.pattern for errors in found[:PATTERNS_NAMED])
-    more = f" and {len(found) - PATTERNS_NAMED} more patterns" if len(found) > PATTERNS_NAMED else ""
+    more = f" and {counted(len(found) - PATTERNS_NAMED, 'more pattern')}" if len(found) > PATTERNS_NAMED else ""
     first = f"; first: {listed[0]}" if listed else ""
     places = {word.address: word for word in reversed(listed)}
     gpu = device.uuid or device.name

@@ -20,6 +20,7 @@ from preflight.kernels.patterns import FULL, GATE, Pattern, reseeded
 from preflight.kernels.sweeps import sweep, verify
 from preflight.kernels.wrong_words import Errors
 from preflight.results import Figure, Result
+from vocabulary.counts import counted
 
 TEST = "memory_pattern"
 
@@ -50,7 +51,7 @@ def over(context: Context, room: Room) -> Result:
     device = room.device
     patterns = GATE if context.level == "gate" else FULL
     if not device.on_host:
-        context.note(f"making ready {len(patterns)} patterns")
+        context.note(f"making ready {counted(len(patterns), 'pattern')}")
         warm(room.way, device, patterns)
     rates, errors = _rates(room, patterns[1], context)
     spoil = Spoiler(context.fault, room.pieces)
@@ -108,5 +109,5 @@ def _rewrite_rate(room: Room, swept: Swept) -> tuple[Figure, ...]:
     """
     passes = [after - before for before, after in itertools.pairwise(swept.stood)][1:]
     rate = 2 * room.taken.taken_bytes / statistics.median(passes) / 1e9
-    setting = f"{len(swept.patterns)} patterns, {room.doing}"
+    setting = f"{counted(len(swept.patterns), 'pattern')}, {room.doing}"
     return (Figure(name="rewrite_rate", value=rate, unit="GB/s", setting=setting),)

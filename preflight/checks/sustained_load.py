@@ -26,6 +26,7 @@ from preflight.host.driver import Driver
 from preflight.host.load import Burst, Limits, Reading, Sensors
 from preflight.host.machine import Machine
 from preflight.results import Evidence, Figure, Location, Outcome, Result
+from vocabulary.counts import counted
 
 TEST = "sustained_load"
 STEADY_SHARE = 0.6  # of the time; the rest is swings
@@ -176,7 +177,9 @@ class Work:
         if not torch.equal(self._output, self._first):
             count = int((self._output != self._first).sum())
             when = "in a swing" if self._swings else "under steady load"
-            self._wrong = f"{count} elements of a product differ from the first one, {when} after {burst.at:.1f} s"
+            self._wrong = (
+                f"a product differs from the first one in {counted(count, 'element')}, {when} after {burst.at:.1f} s"
+            )
         return burst
 
 

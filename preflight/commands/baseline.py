@@ -18,6 +18,7 @@ from preflight.report.forms import FILE_OR_DASH, Trouble
 from preflight.report.wording import clean, number
 from preflight.results import Document, Verdict
 from vocabulary.clock import SystemClock
+from vocabulary.counts import counted
 
 if TYPE_CHECKING:
     from preflight.expect.compare import Turn
@@ -45,7 +46,9 @@ class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
 
 
-@click.group()
+@click.group(
+    epilog="Examples: healthctl preflight baseline learn nodes/*.json; healthctl preflight baseline check result.json"
+)
 def baseline() -> None:
     """Learn what the nodes of a cluster reach, see it, and hold a node against it."""
 
@@ -81,9 +84,11 @@ def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noq
     taught = [document for document in taught if not outdated(new, document)]
     if not taught:
         was = "as it was" if new == old else "without those who failed"
-        raise Trouble(f"nothing was learned: {len(files)} documents, none that teaches; {path} is {was}")
+        raise Trouble(f"nothing was learned: {counted(len(files), 'document')}, none that teaches; {path} is {was}")
     nodes = {document.node for document in taught} & new.machines.keys()
-    click.echo(f"{path}: learned {len(taught)} documents of {len(nodes)} nodes; it knows {len(new.entries)} figures")
+    click.echo(
+        f"{path}: learned {counted(len(taught), 'document')} of {counted(len(nodes), 'node')}; it knows {counted(len(new.entries), 'figure')}"
+    )
     for sentence in moved(old, new) if accept else ():
         click.echo(f"accepted: {clean(sentence)}")
     for sentence in held(new):
@@ -105,7 +110,9 @@ def forget(nodes: tuple[str, ...], at: Path | None) -> None:
     known = _known(at).machines.keys() | _nodes(_known(at))
     if known & set(nodes):
         _, new = _changed(path.parent, lambda was: functools.reduce(forgotten, nodes, was))
-        click.echo(f"{path}: forgot {', '.join(map(clean, sorted(known & set(nodes))))}; {len(_nodes(new))} nodes stay")
+        click.echo(
+            f"{path}: forgot {', '.join(map(clean, sorted(known & set(nodes))))}; {counted(len(_nodes(new)), 'node')} stay"
+        )
     if unknown := sorted(set(nodes) - known):
         raise Trouble(f"{path}: no node {', '.join(unknown)} has taught it; the file lists who has")
 
@@ -114,7 +121,7 @@ def forget(nodes: tuple[str, ...], at: Path | None) -> None:
 @folder_option
 @output_option
 def show(at: Path | None, output: str) -> None:
-    """List what the baseline says: the usual value of each figure, its scatter, and how many nodes taught it."""
+    """List what the baseline says. The usual value of each figure, its scatter, and how many nodes taught it."""
     from preflight.expect.fleet import NODES_MIN, level  # noqa: PLC0415 - only this command
     from preflight.expect.learning import held  # noqa: PLC0415 - likewise
 
@@ -155,7 +162,7 @@ def show(at: Path | None, output: str) -> None:
 @click.option("--all", "every", is_flag=True, help="Also what differs by no more than good devices do.")
 @output_option
 def check(file: str, at: Path | None, every: bool, output: str) -> None:  # noqa: FBT001 - click passes by keyword
-    """Hold a document against the baseline: A is what nodes usually reach, B this document.
+    """Hold a document against the baseline. A is what nodes usually reach, B this document.
 
     Ends with 1 if it is worse somewhere, by more than devices scatter; with 3 if the baseline knows nothing of it.
     """

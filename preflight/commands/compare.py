@@ -14,6 +14,7 @@ from preflight.commands.report import documents
 from preflight.report.columns import columns
 from preflight.report.forms import FILE_OR_DASH, Trouble
 from preflight.report.wording import THE_NODE, clean, number, share
+from vocabulary.counts import counted
 
 if TYPE_CHECKING:
     from preflight.expect.compare import Row, Turn
@@ -84,7 +85,7 @@ def page(rows: Sequence[Row], *, every: bool) -> list[str]:
     both = [row for row in rows if row.difference is not None]
     worse = sum(row.worse for row in both)
     differ = sum(row.beyond for row in both)
-    head = f"{len(both)} figures in both: {worse} worse, {differ - worse} otherwise changed"
+    head = f"{counted(len(both), 'figure')} in both: {worse} worse, {differ - worse} otherwise changed"
     if alone := len(rows) - len(both):
         head += f"; {alone} in one only"
     shown = [row for row in rows if every or row.beyond]

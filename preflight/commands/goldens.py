@@ -23,7 +23,7 @@ file_option = click.option(
 )
 
 
-@click.group()
+@click.group(epilog="Example: healthctl preflight goldens record nodes/*.json")
 def goldens() -> None:
     """Record digests of arithmetic that many devices agree on, and see them."""
 

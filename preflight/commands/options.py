@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
-from preflight.telling import SOCKET
+from vocabulary.daemon_socket import SOCKET
 
 output_option = click.option(
     "-o",
@@ -14,12 +17,22 @@ output_option = click.option(
     show_default=True,
     help="For people, or programs.",
 )
-socket_option = click.option(
-    "--socket",
-    "path",
-    envvar="HEALTHD_SOCKET",
-    default=SOCKET,
-    show_default=True,
-    show_envvar=True,
-    help="healthd's UNIX socket; may hold {node}.",
-)
+
+
+def socket_option_with(
+    callback: Callable[..., Any] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--socket``, which the command gets as its argument ``path``; `callback` may change what was given."""
+    return click.option(
+        "--socket",
+        "path",
+        envvar="HEALTHD_SOCKET",
+        default=SOCKET,
+        show_default=True,
+        show_envvar=True,
+        callback=callback,
+        help="healthd's UNIX socket; may hold {node}.",
+    )
+
+
+socket_option = socket_option_with()

@@ -18,6 +18,7 @@ from preflight.expect.bounds import SHARE_MAX, Bound, Word, behind, bound, misse
 from preflight.expect.figures import NORMAL_MAD, Key, said, spread
 from preflight.expect.machines import Machine, Roll
 from preflight.results import Figure, Source
+from vocabulary.counts import counted
 
 NODES_MIN = 3  # besides the node that is judged
 DEVICES_MIN = 4  # in a node, to show how its devices scatter
@@ -179,7 +180,7 @@ class Fleet:
             return None
         at, software = found
         share = fail_share(at)
-        words = f"{share:.0%} worse than the median of {at.nodes} other nodes, {said(at.usual)}"
+        words = f"{share:.0%} worse than the median of {counted(at.nodes, 'other node')}, {said(at.usual)}"
         expectation = bound(figure, Source.FLEET, at.usual, share, words)
         if expectation is None:
             return None

@@ -11,6 +11,7 @@ from preflight.checks.context import Device
 from preflight.expect.bounds import Bound, Word, behind, bound, named
 from preflight.expect.figures import AHEAD_S, Key, readings, said, stack
 from preflight.results import Document, Figure, Outcome, Source
+from vocabulary.counts import counted
 
 RUNS_MIN = 3
 FIRST_KEPT = 8  # kept for ever, so that slow decay has something to be measured by
@@ -62,7 +63,9 @@ class OwnPast:
             return None
         values = past.first + past.last
         usual = statistics.median(values)
-        words = f"{FAIL_SHARE:.0%} worse than the median of its own {len(values)} passes, {said(usual)}"
+        words = (
+            f"{FAIL_SHARE:.0%} worse than the median of its own {counted(len(values), 'pass', 'passes')}, {said(usual)}"
+        )
         expectation = bound(figure, Source.HISTORY, usual, FAIL_SHARE, words)
         return (
             Bound(expectation=expectation, usual=usual, witnesses=len(values), word=Word.HINT) if expectation else None

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from preflight.expect.bounds import SHARE_MAX, Bound, behind, bound, named
 from preflight.expect.figures import Key, Reading, heat, said, spread
 from preflight.results import Expectation, Figure, Source
+from vocabulary.counts import counted
 
 OTHERS_MIN = 3
 WARN_SHARE = 0.05  # healthy GPUs of one node differ by this in a product's rate
@@ -46,7 +47,7 @@ class Siblings:
         apart = spread(others) if scatter is None else scatter
         share = min(SHARE_MAX, max(FAIL_SHARE, SIGMAS * apart))
         doubt = f"devices scatter by {apart:.0%}: too far to fail by alone" if SIGMAS * apart > SHARE_MAX else ""
-        words = f"{share:.0%} worse than the median of {len(others)} others, {said(usual)}"
+        words = f"{share:.0%} worse than the median of {counted(len(others), 'other')}, {said(usual)}"
         expectation = bound(figure, Source.SIBLINGS, usual, share, words)
         return Bound(expectation=expectation, usual=usual, witnesses=len(others), doubt=doubt) if expectation else None
 

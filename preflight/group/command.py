@@ -50,7 +50,12 @@ Seconds = click.FloatRange(0.5, 86_400)
 @click.option(
     "--own-seconds", default=120.0, show_default=True, type=Seconds, help="How long a node's own test may take."
 )
-@click.option("--inject", multiple=True, metavar="FAULT", help=f"Commit a fault, to see that it is named: {FORMS}.")
+@click.option(
+    "--inject",
+    multiple=True,
+    metavar="FAULT",
+    help=f"Commit a fault, to see that it is named; may be repeated: {FORMS}.",
+)
 @click.option("--exclude-file", type=click.Path(path_type=Path), metavar="FILE", help="Rank 0 writes the nodes to leave out there, with commas.")  # fmt: skip
 @click.option("--tell", "telling", is_flag=True, help="A culprit tells its own healthd; by root.")
 @socket_option

@@ -32,6 +32,7 @@ from preflight.group.wording import accusations
 from preflight.localise.records import Round
 from preflight.localise.rounds import rounds
 from vocabulary.clock import Clock
+from vocabulary.counts import counted
 
 CONFIRMATIONS_MAX = 6
 ANSWER_S = 3.0  # from the end of a pair's time to the arrival of its answer
@@ -122,7 +123,7 @@ class Coordinator:
             return False
         rank_of = {name: rank for rank, name in enumerate(self._came.names)}
         number, wait_s = self._calls, self._limits.pair_s * self._rails() + ABORT_S + ANSWER_S
-        self._note(f"round {number + 1}: {len(pairs)} pairs")
+        self._note(f"round {number + 1}: {counted(len(pairs), 'pair')}")
         step = Step(
             number=number,
             pairs=tuple((rank_of[a], rank_of[b]) for a, b in pairs),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from preflight.group.records import GroupDocument, Standing
 from preflight.group.wording import sentence
+from vocabulary.counts import counted
 
 PAIRS_SHOWN = 12
 
@@ -12,7 +13,7 @@ def page(document: GroupDocument) -> str:
     """The verdict first, then who is at fault, then what else is worth reading."""
     marked = f" (injected: {', '.join(document.injected)})" if document.injected else ""
     head = (
-        f"group of {len(document.nodes)}: {document.verdict.value.upper()} after {document.rounds} rounds of pairs over "
+        f"group of {len(document.nodes)}: {document.verdict.value.upper()} after {counted(document.rounds, 'round')} of pairs over "
         f"{document.backend} in {document.seconds:.1f} s{marked}"
     )
     lines = [head]
@@ -31,5 +32,5 @@ def page(document: GroupDocument) -> str:
     for rate, a, b in rates[:PAIRS_SHOWN]:
         lines.append(f"  {rate:8.2f} {document.unit}  {a} - {b}")
     if len(rates) > PAIRS_SHOWN:
-        lines.append(f"  {len(rates) - PAIRS_SHOWN} more pairs are faster")
+        lines.append(f"  {counted(len(rates) - PAIRS_SHOWN, 'faster pair')} more")
     return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)

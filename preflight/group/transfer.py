@@ -17,6 +17,7 @@ from torch.distributed import PrefixStore, ProcessGroupGloo
 
 from preflight.group.records import Measured
 from preflight.localise.records import Why
+from vocabulary.counts import counted
 
 REPEATS = 5
 HOST_WORDS = 1 << 20  # of eight bytes: 8 MiB, above what sockets and caches hold
@@ -71,7 +72,7 @@ def exchange(store: PrefixStore, rail: Rail, what: Exchange, held: Callable[[Any
             seconds.append(time.perf_counter() - began)
         from_peer = came[words:] if what.side == 0 else came[:words]
         if wrong := int((from_peer != expected).sum()):
-            text = f"{wrong} of {words} words came wrong in transfer {repeat}"
+            text = f"{wrong} of {counted(words, 'word')} came wrong in transfer {repeat}"
             return Measured(rail=rail.number, why=Why.ERROR, words=text, wrong_words=wrong, factor=what.factor)
     rate = 8 * words / statistics.median(seconds) / 1e9
     return Measured(rail=rail.number, rate=rate * what.factor, factor=what.factor)

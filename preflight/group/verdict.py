@@ -16,6 +16,7 @@ from preflight.localise.records import Accused, Conclusion, Expectations, Kind, 
 from preflight.localise.records import Verdict as Located
 from preflight.localise.verdict import judge as locate
 from preflight.results import Verdict
+from vocabulary.counts import counted
 
 LEAVES_NODES_MIN = 6  # fewer nodes make classes of pairs too small to have a baseline of their own
 SILENT_SHARE_MAX = 0.5  # more of them, and the trouble is rather the coordinator's own network
@@ -171,7 +172,7 @@ def _unsure(scene: Scene, culprits: Sequence[Named]) -> Iterator[str]:
     )
     if _too_silent(scene):
         silent = _with(scene, Standing.SILENT)
-        yield f"{len(silent)} nodes answered no more, most of the group: {', '.join(silent)}; perhaps rank 0's network"
+        yield f"{counted(len(silent), 'node')} answered no more, most of the group: {', '.join(silent)}; perhaps rank 0's network"
     for node, word in scene.words.items():
         if word.own is not None and word.own.verdict is Verdict.INCONCLUSIVE:
             yield f"node {node}: {word.own.reason}"
@@ -217,4 +218,4 @@ def _wrong_data(scene: Scene, accused: Accused) -> Iterator[str]:
     ends = set(accused.where)
     mine = [r for r in _spoken(scene) if (ends <= {r.a, r.b}) and accused.rail in (None, r.rail)]
     if accused.kind is not Kind.SWITCH and (wrong := [r for r in mine if r.wrong_words]):
-        yield f"wrong data in {len(wrong)} of {len(mine)} tests of it: {wrong[0].words}"
+        yield f"wrong data in {len(wrong)} of {counted(len(mine), 'test')} of it: {wrong[0].words}"

@@ -11,6 +11,7 @@ import msgspec
 from preflight.host.driver import Driver
 from preflight.host.machine import Machine
 from preflight.results import Evidence, Figure
+from vocabulary.counts import counted
 
 WARM_SHARE = 0.1  # of the load's time, at its beginning, in which clocks and temperatures have not yet settled
 LOW_PERCENT = 5  # what a clock is for all but the shortest dips
@@ -147,9 +148,9 @@ def judge(readings: Sequence[Reading], limits: Limits) -> tuple[tuple[str, ...],
         count = sum(bool(reading.reasons & bit) for reading in busy)
         known = bit == HW_SLOWDOWN and any(reading.reasons & (HW_THERMAL | HW_BRAKE) for reading in busy)
         if count >= HARDWARE_READINGS_MIN and not known:
-            faults.append(f"slowed down by {says}, in {count} of {len(busy)} readings under load; {todo}")
+            faults.append(f"slowed down by {says}, in {count} of {counted(len(busy), 'reading')} under load; {todo}")
     if hot := sum(bool(reading.reasons & SW_THERMAL) for reading in busy):
-        says = f"slowed down by the driver for heat in {hot} of {len(busy)} readings under load"
+        says = f"slowed down by the driver for heat in {hot} of {counted(len(busy), 'reading')} under load"
         if 100 * hot > HEAT_PERCENT_MAX * len(busy):
             faults.append(f"{says}; check fans, filters and coolant")
         else:
@@ -176,7 +177,7 @@ def blind(readings: Sequence[Reading]) -> str:
     if any(reading.temperature_c is not None or reading.clock_mhz is not None for reading in readings):
         return ""
     return (
-        f"the driver told neither temperature nor clock in {len(readings)} readings, so that it stayed cool and unthrottled "
+        f"the driver told neither temperature nor clock in {counted(len(readings), 'reading')}, so that it stayed cool and unthrottled "
         "is not known; see what nvidia-smi -q says of it"
     )
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from preflight.kernels.wrong_words import WORD_BYTES, Piece
+from vocabulary.counts import counted
 
 RESERVE_FRACTION = 0.01
 RESERVE_BYTES_MIN = 256 << 20
@@ -31,7 +32,7 @@ class Taken(NamedTuple):
     def __str__(self) -> str:
         return (
             f"{self.taken_bytes / 2**30:.2f} of {self.free_bytes / 2**30:.2f} GiB free "
-            f"({self.coverage:.1%}) in {len(self.pieces)} pieces"
+            f"({self.coverage:.1%}) in {counted(len(self.pieces), 'piece')}"
         )
 
 

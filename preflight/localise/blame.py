@@ -11,6 +11,7 @@ from preflight.localise.chance import at_least, background
 from preflight.localise.records import Accused, Kind, Topology
 from preflight.localise.scores import ACROSS, CLASS_WORDS, Bools, Cells, Ints
 from preflight.localise.switches import Group, uplinks, whole_leaves
+from vocabulary.counts import counted
 
 _WITNESSES_MIN = 2  # slow cells with cleared partners that name a node: one alone may be the link
 _FALSE_NAMES = 0.01  # nodes named by accident in one verdict
@@ -169,7 +170,7 @@ def _accused_node(scene: _Scene, node: int) -> Accused:
     slow, count = scene.witnesses(node)
     sentence = f"slow with {slow} of {count} cleared partners"
     if not scene.clear[node]:
-        sentence += f", and with none of its {int(mine.sum())} partners at its best"
+        sentence += f", and with none of its {counted(int(mine.sum()), 'partner')} at its best"
     score = math.exp(cells.best[best])
     margin = math.exp(cells.bound[best]) - score
     return Accused(Kind.NODE, (scene.topology.nodes[node],), None, score, margin, (sentence,))

@@ -10,6 +10,7 @@ import numpy as np
 
 from preflight.localise.chance import at_least, background
 from preflight.localise.scores import ACROSS, INSIDE, Bools, Cells, Ints
+from vocabulary.counts import counted
 
 _SLOW_CELLS_MIN = 3
 _SLOW_SHARE_MIN = 0.5  # of the cells through it; a few slow nodes under it would look like less
@@ -103,5 +104,5 @@ def _weigh(
     by_chance = at_least(slow, count, background(int((rest & cells.slow).sum()), int(rest.sum())))
     if by_chance * np.unique(leaf).size ** len(leaves) > _FALSE_NAMES:
         return None
-    sentence = f"{slow} of {count} cells through it are slow, though both ends are clean elsewhere"
+    sentence = f"{slow} of {counted(count, 'cell')} through it are slow, though both ends are clean elsewhere"
     return (math.log(by_chance) if by_chance > 0 else -math.inf), sentence

@@ -10,6 +10,7 @@ import numpy as np
 from preflight.localise.blame import Blame, blame, diffuse
 from preflight.localise.records import Accused, Conclusion, Expectations, Kind, PairResult, Topology, Verdict
 from preflight.localise.scores import CLASS_WORDS, Cells, cells, readable
+from vocabulary.counts import counted
 
 _FAST_CELLS_MIN = 3  # this many far above the baseline: the baseline may be that of the slow
 _ENDS = (Kind.NODE, Kind.NIC)
@@ -58,7 +59,7 @@ def judge(
     silent = ~np.logical_or.reduce([np.zeros(len(topology.nodes), dtype=bool), *(b.measured for b in layers.values())])
     unknown = tuple(n for n, seen in zip(topology.nodes, silent, strict=True) if seen and n not in unfit)
     if unknown:
-        doubts.append(f"{len(unknown)} nodes have no readable result; test them again")
+        doubts.append(f"no readable result of {counted(len(unknown), 'node')}: test again")
     if culprits:
         conclusion = Conclusion.CULPRITS
     else:

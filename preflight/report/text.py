@@ -23,6 +23,7 @@ from preflight.report.wording import (
     share,
 )
 from preflight.results import Document, Outcome, Result, Verdict
+from vocabulary.counts import counted
 from vocabulary.spans import length
 
 WIDTH = 110
@@ -83,7 +84,7 @@ def _wrong(found: Sequence[Wrong], *, colour: bool, width: int) -> Iterator[str]
         for location in result.locations[:LOCATIONS_SHOWN]:
             lines += _field("where", place(location), width)
         if (more := len(result.locations) - LOCATIONS_SHOWN) > 0:
-            lines += _field("", f"and {more} more places", width)
+            lines += _field("", f"and {counted(more, 'more place')}", width)
         yield "\n".join([*lines, *_field("do", advice(wrong), width)])
     if len(found) > WRONG_SHOWN:
         yield f"and {len(found) - WRONG_SHOWN} more"

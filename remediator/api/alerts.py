@@ -27,6 +27,7 @@ from remediator.model.views_alerts import (
 )
 from remediator.standing import silenced, silences
 from remediator.store.deliveries import DeliveryStore
+from vocabulary.counts import counted
 
 ALERTS_LISTED, ALERTS_MAX = 200, 1000
 SILENCED = "silenced"
@@ -97,7 +98,7 @@ async def silence(request: Request) -> Response:
         raise Refusal(400, "the reason is empty", 'send {"text": …}: others will want to know')
     known = silences(service.engine.snapshot.standing)
     if len(known) >= SILENCES_MAX:
-        raise Refusal(409, f"there are {len(known)} silences already", "end some, or use wider patterns")
+        raise Refusal(409, f"there are {counted(len(known), 'silence')} already", "end some, or use wider patterns")
     admit(service)
     named = "\x1f".join((actor, wish.match, wish.kinds, repr(wish.until), wish.text))
     name = f"sil-{hashlib.sha256(named.encode()).hexdigest()[:10]}"

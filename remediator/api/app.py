@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from remediator.api import evidence
+from remediator.api.direct import Handlers
 from remediator.api.jobs import Board
 from remediator.api.lists import Shared, listed_jobs
 from remediator.api.routes import ENDPOINTS
@@ -53,11 +54,13 @@ async def away(request: Request, error: Exception) -> Response:
     return reply(problem, 503, {"retry-after": str(RETRY_AFTER_S)})
 
 
+HANDLERS: Handlers = {Refusal: refused, HTTPException: unroutable, SQLAlchemyError: away, Exception: broken}
+
+
 def build_app(service: Service, pages: Sequence[BaseRoute] = ()) -> Starlette:
     """The leader's application. The loop it runs on must be known to the wake-ups. `pages` come after the API's routes."""
-    handlers = {Refusal: refused, HTTPException: unroutable, SQLAlchemyError: away, Exception: broken}
     routes = [*(endpoint.route() for endpoint in ENDPOINTS), *pages]
-    app = Starlette(routes=routes, exception_handlers=handlers)
+    app = Starlette(routes=routes, exception_handlers=dict(HANDLERS))
     app.state.service = service
     app.state.board = Board(service)
     app.state.jobs_listed = Shared(listed_jobs)

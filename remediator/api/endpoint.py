@@ -39,9 +39,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     def route(self) -> Route:
         """For the router: the handler behind its rule."""
+        return Route(self.path, self.answered, methods=[self.method])
 
-        async def guarded(request: Request) -> Response:
-            await let_in(request, self.access)
-            return await self.handler(request)
-
-        return Route(self.path, guarded, methods=[self.method])
+    async def answered(self, request: Request) -> Response:
+        """Hold a request against the rule, and hand it to the handler."""
+        await let_in(request, self.access)
+        return await self.handler(request)

@@ -14,9 +14,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from remediator.api.app import build_app
+from remediator.api.app import HANDLERS, build_app
+from remediator.api.direct import Direct
 from remediator.api.health import Readiness
 from remediator.api.metrics import render_standby_metrics
+from remediator.api.routes import ENDPOINTS
 from remediator.api.service import Service, Wakeups, reply
 from vocabulary.wire import Problem
 
@@ -40,7 +42,7 @@ class Front:
         self.word = "starting"
         self._pages = pages
         self._wakeups = wakeups
-        self._leading: Starlette | None = None
+        self._leading: Direct | None = None
         routes = [
             Route("/healthz", self._not_ready, methods=["GET"]),
             Route("/livez", self._alive, methods=["GET"]),
@@ -57,7 +59,8 @@ class Front:
 
     def lead(self, service: Service) -> None:
         """From the next request on this replica is the one that answers. Callable from any thread."""
-        self._leading = build_app(service, self._pages.leading if self._pages else ())
+        app = build_app(service, self._pages.leading if self._pages else ())
+        self._leading = Direct(app, ENDPOINTS, HANDLERS)
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:

@@ -6,7 +6,7 @@ All of it away from the loop: there is much of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from starlette.requests import Request
@@ -19,6 +19,8 @@ from remediator.api.render_watch import lemons, stragglers
 from remediator.api.service import Refusal, Service, number, reply, service_of
 from remediator.decide.approval import awaiting, proposed
 from remediator.decide.figures import limits
+from remediator.decide.policy import Rule
+from remediator.engine import Snapshot
 from remediator.index import is_in_cluster
 from remediator.model.records import BREAKER
 from remediator.model.views import EventList
@@ -122,26 +124,30 @@ async def show_actions(request: Request) -> Response:
 async def show_awaiting(request: Request) -> Response:
     """`GET /v1/awaiting`."""
     service = service_of(request)
+    decided_at, rules = Listing(service.journal.engine).decided_at, service.engine.settings.policy.by_name
+    found = await asyncio.to_thread(awaiting_views, service.engine.snapshot, rules, decided_at)
+    return reply(AwaitingList(tuple(found)))
 
-    def found() -> Response:
-        waiting = [(i, each) for i in service.engine.snapshot.incidents.values() for each in awaiting(i)]
-        rules = service.engine.settings.policy.by_name
-        decided = Listing(service.journal.engine).decided_at([incident.decision for incident, _ in waiting])
-        views = [
-            AwaitingView(
-                i.id,
-                i.node,
-                each.id,
-                each.text,
-                decided.get(i.decision, i.opened_at),
-                i.title,
-                proposed(i, rules) or ((each.text,),),
-            )
-            for i, each in waiting
-        ]
-        return reply(AwaitingList(tuple(sorted(views, key=lambda view: (view.since, view.what)))))
 
-    return await asyncio.to_thread(found)
+def awaiting_views(
+    snapshot: Snapshot, rules: Mapping[str, Rule], decided_at: Callable[[Sequence[str]], Mapping[str, float]]
+) -> list[AwaitingView]:
+    """What waits for people, the longest first; `decided_at` finds when decisions were made."""
+    waiting = [(incident, each) for incident in snapshot.incidents.values() for each in awaiting(incident)]
+    decided = decided_at([incident.decision for incident, _ in waiting])
+    views = [
+        AwaitingView(
+            incident.id,
+            incident.node,
+            each.id,
+            each.text,
+            decided.get(incident.decision, incident.opened_at),
+            incident.title,
+            proposed(incident, rules) or ((each.text,),),
+        )
+        for incident, each in waiting
+    ]
+    return sorted(views, key=lambda view: (view.since, view.what))
 
 
 async def show_breaker(request: Request) -> Response:

@@ -85,6 +85,7 @@ class _Gauges(Collector):
             faults.add_metric([part], times)
         yield faults
         yield from _telemetry(self._service.telemetry)
+        yield self._service.report_times.family()
 
 
 def _telemetry(telemetry: Telemetry) -> Iterator[Metric]:

@@ -55,6 +55,7 @@ async def report(request: Request) -> Response:
     """`POST /v1/nodes/{node}/report`: acknowledged once every change in it is on the disk."""
     node = who(request).name
     service = service_of(request)
+    begun = service.clock.monotonic()
     body = await body_of(request, REPORT_BYTES_MAX)
     _pace(service, node)
     message = _decode_report(body, node)
@@ -66,7 +67,9 @@ async def report(request: Request) -> Response:
     if written is not None:
         await durable(service, written)
     acked = message.changes[-1].seq if message.changes else 0
-    wish = service.telemetry.wish(node, service.clock.monotonic())
+    now = service.clock.monotonic()
+    service.report_times.count(now - begun)
+    wish = service.telemetry.wish(node, now)
     return reply(ReportReply(acked_seq=acked, epoch=service.engine.epoch, telemetry=wish))
 
 

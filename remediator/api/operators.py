@@ -1,11 +1,8 @@
-"""What operators call: the cluster in one look, nodes, incidents, the audit log."""
+"""What operators call: nodes, incidents, the audit log."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-from importlib.metadata import version
 
 import msgspec
 from starlette.requests import Request
@@ -13,11 +10,17 @@ from starlette.responses import Response
 
 from remediator.api.access import address, still_welcome, who
 from remediator.api.actions import etag
-from remediator.api.render import event_view, incident_lines, incident_view, node_list, node_view, status_view
+from remediator.api.render import (
+    event_view,
+    incident_lines,
+    incident_view,
+    node_list,
+    node_view,
+    word_view,
+)
 from remediator.api.service import (
     WAIT_MAX_S,
     Refusal,
-    Service,
     admit,
     durable,
     message_of,
@@ -29,7 +32,7 @@ from remediator.api.service import (
 from remediator.decide.approval import awaiting, proposed
 from remediator.model.inputs import Approved
 from remediator.model.records import AuditEvent
-from remediator.model.views import MOMENT_MAX, Approval, EventList, StatusView
+from remediator.model.views import MOMENT_MAX, Approval, EventList
 from remediator.store.listing import Listing
 from remediator.store.story import StoryStore
 
@@ -38,42 +41,6 @@ NODES_MAX = 1_000_000
 EVENTS_PER_ANSWER = 1000
 SEQ_MAX = 2**53
 APPROVAL_BYTES_MAX = 4096
-
-
-async def status(request: Request) -> Response:
-    """`GET /v1/status`."""
-    return reply(await asyncio.to_thread(_status, service_of(request)))
-
-
-def _status(service: Service) -> StatusView:
-    now = service.clock.wall()
-    view = status_view(
-        service.config.cluster,
-        version("gpu-healthd"),
-        service.engine.settings,
-        service.engine.snapshot,
-        service.roster,
-        now,
-    )
-    trouble = (service.engine.trouble,) if service.engine.trouble else ()
-    word = service.performer.scheduler_word
-    if service.reload.problem:
-        trouble = (*trouble, f"the playbooks as they are now are not in force: {service.reload.problem}")
-    if word != "ok":
-        trouble = (*trouble, f"scheduler: {word}")
-    if not service.engine.may_act() and not service.engine.trouble:
-        trouble = (*trouble, "who leads is in doubt: nothing is begun until the lead is confirmed")
-    blocked = (*trouble, *view.blocked)
-    return msgspec.structs.replace(
-        view, epoch=service.engine.epoch, scheduler=word, blocked=blocked, leader=_leader(service)
-    )
-
-
-def _leader(service: Service) -> str:
-    """Who answers here: a standby does not."""
-    alone = "the only replica" if service.journal.alone else "others may stand by"
-    lease = "its lead is confirmed" if service.engine.may_act() else "its lead is in doubt"
-    return f"{socket.gethostname()}, process {os.getpid()}, epoch {service.engine.epoch}; {alone}; {lease}"
 
 
 async def nodes(request: Request) -> Response:
@@ -105,13 +72,16 @@ async def incidents(request: Request) -> Response:
         snapshot = service.engine.snapshot
         found = sorted(snapshot.incidents.values(), key=lambda each: (-each.opened_at, each.id))
         injected = frozenset(name for name, finding in snapshot.findings.items() if finding.injected)
+        untold = frozenset(action.id for action in snapshot.actions.values() if action.untold)
     elif state == "all":
         found = await asyncio.to_thread(service.journal.recent_incidents, INCIDENTS_LISTED)
         named = sorted({finding for each in found if not each.injected for finding in each.findings})
-        injected = await asyncio.to_thread(Listing(service.journal.engine).injected, named)
+        listing = Listing(service.journal.engine)
+        injected = await asyncio.to_thread(listing.injected, named)
+        untold = await asyncio.to_thread(listing.untold, [each.id for each in found])
     else:
         raise Refusal(400, f"state is {state!r}", "give open or all")
-    return reply(incident_lines(found, injected))
+    return reply(incident_lines(found, injected, untold))
 
 
 async def incident(request: Request) -> Response:
@@ -122,8 +92,13 @@ async def incident(request: Request) -> Response:
     if found is None:
         raise Refusal(404, f"there is no incident {name}", "see 'healthctl incidents list'")
     events = await asyncio.to_thread(StoryStore(journal.engine).events, name)
-    steps = proposed(found[0], service.engine.settings.policy.by_name)
-    view = msgspec.structs.replace(incident_view(*found, events), proposed=steps)
+    words = await asyncio.to_thread(Listing(journal.engine).words_of, name, found[0].findings)
+    settings, nodes = service.engine.settings, service.engine.snapshot.nodes
+    view = msgspec.structs.replace(
+        incident_view(*found, events),
+        proposed=proposed(found[0], settings.policy.by_name),
+        word=word_view(found[1], words, nodes, settings.again_after_s),
+    )
     return reply(view, headers={"etag": etag(found[0])})
 
 

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterator, Sequence
-from datetime import datetime, timezone
+from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
+from remediator.again import counts_until
 from remediator.decide.approval import awaiting
-from remediator.decide.budget import NAMED_MAX, level_max
-from remediator.decide.settings import Settings
 from remediator.decide.withheld import on_stop
 from remediator.engine import Snapshot
-from remediator.index import is_in_cluster
-from remediator.model.blocking import OfOne, of_mode
 from remediator.model.hold import NodeHold
-from remediator.model.plan import Mode, StepRun, StepState, Verb
+from remediator.model.plan import StepRun, StepState, Verb
 from remediator.model.records import (
-    BREAKER,
     FOR_REPLACEMENT,
     Action,
-    Answer,
     AuditEvent,
     Decision,
     Incident,
     IncidentState,
     NodeRecord,
 )
+from remediator.model.settled import Settled
 from remediator.model.views import (
     ActionView,
     DecisionView,
@@ -38,12 +33,10 @@ from remediator.model.views import (
     NodeList,
     NodeView,
     NoteView,
-    StatusView,
     StepView,
+    WordView,
 )
 from remediator.roster import Entry, Roster
-from remediator.standing import in_force, mode_said
-from vocabulary.counts import counted
 from vocabulary.finding import Finding
 from vocabulary.health import Health
 from vocabulary.wire import Versions
@@ -55,7 +48,7 @@ def node_view(record: NodeRecord, snapshot: Snapshot, roster: Roster, now: float
     entry = roster.get(record.node)
     findings = [f for f in snapshot.findings.values() if f.node == record.node and f.active]
     return replace(
-        _node_line(record, snapshot, entry, incident, now),
+        node_line(record, snapshot, entry, incident, now),
         gpus=entry.gpus if entry else (),
         ranks=entry.ranks if entry else (),
         findings=tuple(sorted(findings, key=lambda f: (f.first_seen, f.id))),
@@ -68,12 +61,13 @@ def node_list(snapshot: Snapshot, roster: Roster, now: float, after: str, limit:
     incidents = {incident.node: incident.id for incident in snapshot.incidents.values()}
     return NodeList(
         tuple(
-            _node_line(snapshot.nodes[name], snapshot, roster.get(name), incidents.get(name, ""), now) for name in names
+            node_line(snapshot.nodes[name], snapshot, roster.get(name), incidents.get(name, ""), now) for name in names
         )
     )
 
 
-def _node_line(record: NodeRecord, snapshot: Snapshot, entry: Entry | None, incident: str, now: float) -> NodeView:
+def node_line(record: NodeRecord, snapshot: Snapshot, entry: Entry | None, incident: str, now: float) -> NodeView:
+    """One node without GPUs, ranks and findings; `incident` is the id of the open one about it."""
     hold = snapshot.holds.get(record.node)
     return NodeView(
         node=record.node,
@@ -102,8 +96,9 @@ def incident_view(
     decisions: Sequence[Decision] = (),
     actions: Sequence[Action] = (),
     events: Sequence[AuditEvent] = (),
+    untold: Collection[str] = (),
 ) -> IncidentView:
-    """One incident with what belongs to it."""
+    """One incident with what belongs to it. `untold` are the ids of actions that told nobody, beside those among `actions`."""
     return IncidentView(
         id=incident.id,
         node=incident.node,
@@ -117,7 +112,7 @@ def incident_view(
         acknowledged_at=incident.acknowledged_at,
         notes=tuple(NoteView(e.at, e.actor, str(e.data.get("note", ""))) for e in events if e.kind == "note"),
         awaits=awaiting(incident),
-        steps=_steps(incident, actions),
+        steps=_steps(incident, {action.id for action in actions if action.untold}.union(untold)),
         findings=tuple(findings),
         decisions=tuple(
             DecisionView(d.id, d.at, d.answer.value, d.rule, d.reason, d.policy, d.guards, d.considered)
@@ -129,25 +124,43 @@ def incident_view(
     )
 
 
-def incident_lines(incidents: Sequence[Incident], injected: Container[str]) -> IncidentList:
-    """Many incidents, without what belongs to them. `injected` are the ids of findings that are test faults."""
+def word_view(
+    findings: Sequence[Finding], words: Mapping[str, Settled], nodes: Mapping[str, NodeRecord], after_s: float
+) -> WordView | None:
+    """A person's last word on what is still asserted of an incident; `words` by finding, `after_s` for how long they count."""
+    last = max(words.values(), key=lambda word: word.at, default=None)
+    if last is None:
+        return None
+    ends = [
+        counts_until(finding, words[finding.id], nodes[finding.node].state, after_s)
+        for finding in findings
+        if finding.id in words and finding.node in nodes
+    ]
+    return WordView(last.said, last.at, min((end for end in ends if end is not None), default=None))
+
+
+def incident_lines(
+    incidents: Sequence[Incident], injected: Container[str], untold: Collection[str] = ()
+) -> IncidentList:
+    """Many incidents, without what belongs to them. Ids: `injected` of findings that are test faults, `untold` of actions that told nobody."""
     return IncidentList(
         tuple(
-            replace(incident_view(i), partly_injected=not i.injected and any(f in injected for f in i.findings))
+            replace(
+                incident_view(i, untold=untold),
+                partly_injected=not i.injected and any(f in injected for f in i.findings),
+            )
             for i in incidents
         )
     )
 
 
-def _steps(incident: Incident, actions: Sequence[Action]) -> tuple[StepView, ...]:
-    untold = {action.id for action in actions if action.untold}
-
+def _steps(incident: Incident, untold: AbstractSet[str]) -> tuple[StepView, ...]:
     def lacks(run: StepRun) -> Lack:
         if run.state is not StepState.SUCCEEDED:
             return Lack.NOTHING
         if run.step.verb is Verb.REPLACE and _waits_for_part(incident):
             return Lack.PART
-        return Lack.TOLD_NOBODY if run.actions and untold.issuperset(run.actions) else Lack.NOTHING
+        return Lack.TOLD_NOBODY if run.actions and untold >= set(run.actions) else Lack.NOTHING
 
     runs = [run for stage in incident.plan for run in stage]
     return tuple(StepView(str(run.step), run.state.value, run.detail, lacks(run)) for run in runs)
@@ -190,89 +203,3 @@ def event_view(seq: int, event: AuditEvent) -> EventView:
         injected=event.injected,
         data=event.data,
     )
-
-
-def status_view(
-    cluster: str,
-    version: str,
-    settings: Settings,
-    snapshot: Snapshot,
-    roster: Roster,
-    now: float,
-) -> StatusView:
-    """The cluster in one look; the caller adds what only it knows."""
-    settings = in_force(snapshot.standing, settings)
-    entries = [roster.get(node) for node in snapshot.nodes]
-    health = Counter((e.health_at(now) if e else Health.UNKNOWN).value for e in entries)
-    return StatusView(
-        cluster=cluster,
-        version=version,
-        mode=settings.mode.value,
-        epoch=0,
-        policy=f"{settings.policy.source} {settings.policy.digest}",
-        at=now,
-        nodes_total=len(snapshot.nodes),
-        nodes_by_state=dict(sorted(Counter(n.state.value for n in snapshot.nodes.values()).items())),
-        nodes_by_health=dict(sorted(health.items())),
-        isolated=sum(n.held for n in snapshot.nodes.values()),
-        isolated_max=level_max(settings.budget, sum(map(is_in_cluster, snapshot.nodes.values()))),
-        incidents_open=len(snapshot.incidents),
-        actions_open=sum(not a.state.final for a in snapshot.actions.values()),
-        scheduler="",
-        blocked=blocked(settings, snapshot, roster, now),
-        mode_by=_mode_by(snapshot),
-        breaker=next((i.title for i in snapshot.incidents.values() if i.node == BREAKER), ""),
-    )
-
-
-def _second(at: float) -> str:
-    """UTC, as every page and command tells it."""
-    return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def _mode_by(snapshot: Snapshot) -> str:
-    said = mode_said(snapshot.standing)
-    return (
-        f"{said.actor} since {_second(said.since)}" + (f": {said.why}" if said.why else "") if said is not None else ""
-    )
-
-
-def blocked(settings: Settings, snapshot: Snapshot, roster: Roster, now: float) -> tuple[str, ...]:
-    """Everything that keeps automation from acting, in words; what concerns the whole cluster first."""
-    words = []
-    if settings.mode is not Mode.ACT:
-        by = _mode_by(snapshot)
-        shown = (
-            "decisions are shown, not carried out" if settings.mode is not Mode.APPROVE else "people approve each plan"
-        )
-        words.append(f"{of_mode(settings.mode.value)}{f' (set by {by})' if by else ''}: {shown}")
-    words += _of_many(snapshot, roster, now)
-    for incident in sorted(snapshot.incidents.values(), key=lambda i: i.opened_at):
-        if incident.node == BREAKER:
-            continue
-        whys = [f"waits for approval of {a.text} ({a.id})" for a in awaiting(incident)]
-        if incident.answer is Answer.HOLD:
-            whys.append("is held back by a guard")
-        if incident.state is IncidentState.WAITING:
-            whys.append(f"waits for a person: {incident.outcome}")
-        words += [str(OfOne(incident.id, incident.node, why)) for why in whys]
-    return tuple(words)
-
-
-def _of_many(snapshot: Snapshot, roster: Roster, now: float) -> Iterator[str]:
-    for incident in snapshot.incidents.values():
-        if incident.node == BREAKER:
-            yield f"the breaker is open since {_second(incident.opened_at)}: {incident.title}"
-    off = sorted(record.node for record in snapshot.nodes.values() if record.hands_off is not None)
-    if off:
-        yield f"people keep us off {counted(len(off), 'node')}: {_named(off)}"
-    known = [record.node for record in snapshot.nodes.values() if is_in_cluster(record)]
-    silent = sorted(n for n in known if (e := roster.get(n)) is None or now - e.seen_at > e.ttl_s)
-    if silent:
-        are = "is" if len(silent) == 1 else "are"
-        yield f"data is stale: {len(silent)} of {counted(len(known), 'node')} {are} not heard now: {_named(silent)}"
-
-
-def _named(nodes: Sequence[str]) -> str:
-    more = f" and {len(nodes) - NAMED_MAX} more" if len(nodes) > NAMED_MAX else ""
-    return ", ".join(nodes[:NAMED_MAX]) + more

@@ -17,6 +17,7 @@ from remediator.api import (
     lists,
     nodes,
     operators,
+    overview,
     placement,
     postmortems,
     stream,
@@ -50,6 +51,7 @@ from remediator.model.views_alerts import (
 )
 from remediator.model.views_audit import AuditView
 from remediator.model.views_jobs import GpuList, JobList, JobView
+from remediator.model.views_overview import OverviewView
 from remediator.model.views_telemetry import TelemetryView
 from remediator.model.views_watch import LemonList, StragglerList
 from remediator.model.views_work import ActionList, AwaitingList, BreakerView, ModeWish
@@ -128,7 +130,17 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Which free nodes are least likely to fail.",
         (Query("nodes", "integer", "so many are wanted"),),
     ),
-    _get("/v1/status", _VIEWER, operators.status, StatusView, "The cluster in one look."),
+    _get(
+        "/v1/status", _VIEWER, overview.status, StatusView, "Counts, the mode, and what keeps automation from acting."
+    ),
+    _get(
+        "/v1/overview",
+        _VIEWER,
+        overview.overview,
+        OverviewView,
+        "The cluster in one look: the status, the worst incidents, what waits for people, who is not heard.",
+        (Query("incidents", "integer", "so many are told at most, the worst first"),),
+    ),
     _get(
         "/v1/nodes",
         _VIEWER,

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from remediator.api.limits import Gate
+from remediator.api.report_times import ReportTimes
 from remediator.api.wrong_body import words_of
 from remediator.config import Config
 from remediator.engine import Engine
@@ -99,6 +100,7 @@ class Service(msgspec.Struct, frozen=True):
     ]  # judgements of what many nodes say together that ended in an error of ours, by part
     sessions: Sessions
     telemetry: Telemetry = msgspec.field(default_factory=Telemetry)
+    report_times: ReportTimes = msgspec.field(default_factory=ReportTimes)
 
 
 class Refusal(Exception):
@@ -123,24 +125,41 @@ async def body_of(request: Request, bytes_max: int) -> bytes:
     Raises:
         Refusal: 413, longer than `bytes_max`; 408, it does not come to its end in time.
     """
-    chunks: list[bytes] = []
-
-    async def read() -> None:
-        size = 0
+    chunks, size = [], 0
+    limit_s = service_of(request).gate.limits.body_s
+    deadline = _Deadline(limit_s)
+    try:
         async for chunk in request.stream():
             size += len(chunk)
             if size > bytes_max:
                 raise Refusal(413, f"the body is longer than {bytes_max} bytes")
             chunks.append(chunk)
-
-    limit_s = service_of(request).gate.limits.body_s
-    try:
-        await asyncio.wait_for(read(), limit_s)
-    except asyncio.TimeoutError:
+    except asyncio.CancelledError:
+        if not deadline.over:
+            raise
         raise Refusal(408, f"the body did not come to its end within {limit_s:g} s") from None
     except ClientDisconnect:
         raise Refusal(400, "the body was cut off") from None
+    finally:
+        deadline.met()
     return b"".join(chunks)
+
+
+class _Deadline:
+    """Cancels this task unless it is `met` in time. Nearly every body has come already, and a task for each to wait in is dear."""
+
+    def __init__(self, within_s: float) -> None:
+        self.over = False
+        self._task = asyncio.current_task()
+        self._timer = asyncio.get_running_loop().call_later(within_s, self._pass)
+
+    def met(self) -> None:
+        self._timer.cancel()
+
+    def _pass(self) -> None:
+        self.over = True
+        if self._task is not None:
+            self._task.cancel()
 
 
 async def message_of(request: Request, kind: type[T], bytes_max: int) -> T:

@@ -13,6 +13,7 @@ from remediator.config import Config, ConfigError
 from remediator.model.delivery import Delivery
 from remediator.store.database import StoreError, open_engine, parsed
 from remediator.store.deliveries import DeliveryStore
+from vocabulary.counts import counted
 
 
 def try_out(config: Config, name: str) -> Iterator[str]:
@@ -52,5 +53,5 @@ def on_the_way(config: Config, limit: int) -> list[str]:
 
 def _line(item: Delivery) -> str:
     why = f": {item.detail}" if item.detail else ""
-    tries = f" after {item.attempts} attempts" if item.attempts > 1 else ""
+    tries = f" after {counted(item.attempts, 'attempt')}" if item.attempts > 1 else ""
     return f"{rfc3339(item.created_at)} {item.receiver} {item.state.value}{tries} {item.message.id}{why}"

@@ -55,7 +55,7 @@ def after_failures(state: ClusterState, budget: Budget, now: float) -> None:
     """Did too many deeds fail one after another?"""
     for verb, failed in state.streak.failed.items():
         if len(failed) >= budget.breaker_failures:
-            text = f"{verb} failed for {len(failed)} incidents in a row ({', '.join(sorted(set(failed.values())))})"
+            text = f"{verb} failed for {counted(len(failed), 'incident')} in a row ({', '.join(sorted(set(failed.values())))})"
             _open(state, f"{text}; the breaker opens at {budget.breaker_failures}", now)
             return
 

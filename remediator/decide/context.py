@@ -137,11 +137,16 @@ def failed(run: StepRun, detail: str) -> StepRun:
     return replace(run, state=StepState.FAILED, detail=detail)
 
 
+def under_way(context: Context, run: StepRun) -> bool:
+    """Whether an action of the step is not over. The last first: of a big job's thousands the first to be asked are over first."""
+    return any(not context.state.actions[a].state.final for a in reversed(run.actions))
+
+
 def after_actions(context: Context, run: StepRun) -> StepRun:
     """The step's state as its actions' states imply: all well, any bad (once none is left running), or still running."""
-    actions = context.actions(run)
-    if not all(action.state.final for action in actions):
+    if under_way(context, run):
         return run
+    actions = context.actions(run)
     bad = [a for a in actions if a.state is not ActionState.SUCCEEDED]
     if bad:
         return failed(run, "; ".join(f"{a.verb} on {a.node} {a.state.value}: {a.detail}" for a in bad))

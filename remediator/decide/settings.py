@@ -9,6 +9,7 @@ import msgspec
 from remediator.decide.budget import Budget
 from remediator.decide.policy import Policy
 from remediator.model.plan import Mode
+from remediator.model.settled import COUNTS_S
 
 
 class Silence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,4 +29,4 @@ class Settings(msgspec.Struct, frozen=True):
     budget: Budget
     probation_s: float = 86400.0
     silence: Silence = Silence()
-    again_after_s: float = 900.0  # how long a person's word counts against what is seen anew
+    again_after_s: float = COUNTS_S  # how long a person's word counts against what is seen anew

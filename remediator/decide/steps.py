@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from remediator.decide import breaker, trouble
 from remediator.decide.budget import isolation_guards
-from remediator.decide.context import Context, after_actions, failed, succeeded
+from remediator.decide.context import Context, after_actions, failed, succeeded, under_way
 from remediator.decide.hands import EVICT, RESUME, end
 from remediator.decide.match import work_on
 from remediator.decide.returns import returned
@@ -84,6 +84,9 @@ def notify_trainer(context: Context, run: StepRun) -> StepRun:
     What is a job's own trouble concerns only the jobs that the findings name. While the orders are under way, nodes of the same
     attempt that are only now heard of get theirs too.
     """
+    told_all = context.state.told_all  # thousands of answers to a big job's orders each come here
+    if context.approval(run) in told_all and under_way(context, run):
+        return run
     ordered = [action.order for action in context.actions(run) if action.order]
     jobs = sorted({JobRef(o.job, o.attempt or 0) for o in ordered}) if ordered else trouble.jobs_told(context, run)
     if not jobs:
@@ -98,6 +101,7 @@ def notify_trainer(context: Context, run: StepRun) -> StepRun:
             for node in context.state.nodes_with(ref):
                 if (ref.job, node) not in told:
                     run = _tell(context, run, ref, node)
+        told_all.add(context.approval(run))
     return after_actions(context, run)
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from remediator.model.plan import Verb
 from remediator.model.records import Action, Answer, Decision, Incident, IncidentState
 from remediator.state import ClusterState
+from vocabulary.counts import counted
 from vocabulary.finding import Severity
 
 BUILT_IN = "built-in"  # in place of a policy's digest: no playbook can change this
@@ -92,7 +93,7 @@ def hold_back(state: ClusterState, out_max: int, now: float) -> None:
     for incident in state.wide():
         out = [name for name in incident.members if name in state.held]
         if incident.rule == SLOW_CAUSE and len(out) >= out_max:
-            why = f"{len(out)} of its {len(incident.members)} nodes are out; no more of them is isolated until somebody has looked"
+            why = f"{len(out)} of its {counted(len(incident.members), 'node')} are out; no more of them is isolated until somebody has looked"
             say(state, incident, CAUSE, f"{incident.title}: {why}", now)
 
 

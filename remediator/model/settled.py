@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+COUNTS_S = 900.0  # how long a person's word counts against what is seen anew, where nothing else is configured
+
 
 class Settled(msgspec.Struct, frozen=True, omit_defaults=True):
     """A closed incident dealt with it. `said` is the person's word that closed it (`ann resolved it`), empty where none did.

@@ -69,7 +69,7 @@ class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step of the plan in words, e.g. ``preflight: gate``. Whether it told nobody is not said in listings."""
+    """One step of the plan in words, e.g. ``preflight: gate``."""
 
     text: str
     state: str
@@ -156,8 +156,20 @@ class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expires_s: Positive | None = None
 
 
+class WordView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A person's word that what is still asserted of an incident is dealt with, and when they said so last (UTC s).
+
+    A fatal fault of it that is seen anew after `until` is decided upon afresh; None: the word counts for as long as they have the
+    node, or nothing fatal is left.
+    """
+
+    said: str
+    at: float
+    until: float | None = None
+
+
 class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One incident. In listings `findings`, `decisions`, `actions` and `proposed` are left empty.
+    """One incident. In listings `findings`, `decisions`, `actions`, `proposed` and `word` are left empty.
 
     `proposed` are the steps that a person, the mode or a guard keeps from being done: stages in turn, the steps of one side by side.
     `injected`: it is a drill; `partly_injected`: it is none, and some of its findings are test faults. `waits_for_part`: its node
@@ -183,6 +195,7 @@ class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
     proposed: tuple[tuple[str, ...], ...] = ()
     waits_for_part: bool = False
     partly_injected: bool = False
+    word: WordView | None = None
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):

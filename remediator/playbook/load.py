@@ -22,6 +22,7 @@ from remediator.playbook.compile import compiled, made_of
 from remediator.playbook.document import OverrideDocument, PlaybookDocument
 from remediator.playbook.errors import PolicyError
 from remediator.playbook.text import Text, read_bytes
+from vocabulary.counts import counted
 
 SHIPPED_FOLDER = Path(playbooks.__path__[0])
 SHIPPED = SHIPPED_FOLDER / "default.yaml"
@@ -55,7 +56,7 @@ def load_policy(paths: Iterable[Path], hooks: Collection[str] | None = None) -> 
     if not rules:
         raise PolicyError("no playbook gives any rule; list at least one file under 'playbooks'")
     if len(rules) > RULES_MAX:
-        raise PolicyError(f"{len(rules)} rules; at most {RULES_MAX} are allowed")
+        raise PolicyError(f"{counted(len(rules), 'rule')}; at most {RULES_MAX} are allowed")
     return Policy(rules, files.digest.hexdigest()[:12], ", ".join(path.name for path in paths))
 
 

@@ -34,11 +34,20 @@ class Collection:
         if oldest is None:
             return
         gc.collect(oldest)
-        if oldest == 0 and len(gc.get_objects(generation=1)) > MIDDLE_OBJECTS:
+        if oldest == 0 and _objects_in(1) > MIDDLE_OBJECTS:
             gc.collect(1)  # and its time comes all the same: to count the old costs as much as this
-        if oldest == 1 and len(gc.get_objects(generation=2)) > self._old_max:
+        if oldest == 1 and _objects_in(2) > self._old_max:
             oldest = 2
             gc.collect(oldest)
         if oldest == 2:
-            self._old_max = int(len(gc.get_objects(generation=2)) * (1 + GROWN_FRACTION)) + GROWN_OBJECTS
+            self._old_max = int(_objects_in(2) * (1 + GROWN_FRACTION)) + GROWN_OBJECTS
         self._due[: oldest + 1] = [now + every_s for every_s in EVERY_S[: oldest + 1]]
+
+
+def _objects_in(generation: int) -> int:
+    """How many objects it holds.
+
+    Counted within one call, in which no other thread has its turn: while the list of them exists, it refers to tuples that others are
+    just making, and a tuple that somebody else refers to cannot be finished (SystemError, in whichever thread).
+    """
+    return next(map(len, map(gc.get_objects, (generation,))))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 HEAD_BYTES_MAX = 64 << 10  # a request's path and headers; also what may come that is neither body nor a new request
 PIPELINED_MAX = 16  # requests sent ahead of their answers
@@ -39,8 +39,10 @@ class Careful(HttpToolsProtocol):
     _late: asyncio.TimerHandle | None = None
     _names: tuple[str, ...] = ()
     _known = False
+    _waits_for_head = False  # a timer runs for the head that is coming
     _one_too_many = False  # of those with the same token: it ends with its answer
     _in_head = False
+    _in_message = False  # a request has begun to come and is not whole
     _held = 0  # bytes since the parser last came on: it keeps them
     _too_long = False
 
@@ -61,6 +63,8 @@ class Careful(HttpToolsProtocol):
         """Bytes came; those that the parser must keep are bounded."""
         self._held += len(data)
         super().data_received(data)
+        if self._in_head and not self._waits_for_head:  # nearly every head comes whole, and needs no timer
+            self._expect_head(self.headers_s)
         if self._held > HEAD_BYTES_MAX and not self.transport.is_closing():
             self._too_long = True
             self.send_400_response("")
@@ -70,8 +74,8 @@ class Careful(HttpToolsProtocol):
         super().on_message_begin()
         self.scope["client_certificate_names"] = self._names  # type: ignore[typeddict-unknown-key]  # our own
         self.scope["known"] = self._is_known  # type: ignore[typeddict-unknown-key]  # our own
-        self._in_head = True
-        self._expect_head(self.headers_s)
+        self._in_head = self._in_message = True
+        self._waits_for_head = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header; what comes after the body is nobody's."""
@@ -100,13 +104,22 @@ class Careful(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The request is whole."""
         self._held = 0
+        self._in_message = False
         super().on_message_complete()
+        self._let_go()
 
     def on_response_complete(self) -> None:
-        """It was answered; wait for the next."""
-        super().on_response_complete()
-        if self.cycle.response_complete and not self._in_head:
+        """It was answered; wait for the next, with one timer for whatever we wait for."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        elif not self._in_head:
             self._expect_head(KEEP_ALIVE_S if self._known else self.headers_s)
+        self._let_go()
 
     def send_400_response(self, msg: str) -> None:
         """Say that this is no request, or one with too long a head, and end it."""
@@ -119,7 +132,7 @@ class Careful(HttpToolsProtocol):
     @property
     def idle(self) -> bool:
         """Whether it waits for its next request."""
-        return not self._in_head and self.cycle.response_complete
+        return not self._in_head and (self._newest is None or self._newest.response_complete)
 
     def leave(self) -> None:
         """End it."""
@@ -132,8 +145,21 @@ class Careful(HttpToolsProtocol):
             self._one_too_many = True
             self.cycle.keep_alive = False
 
+    @property
+    def _newest(self) -> RequestResponseCycle | None:
+        """The newest request; None before the first, and when all were answered."""
+        return cast("RequestResponseCycle | None", self.cycle)
+
+    def _let_go(self) -> None:
+        """Of a request that came whole and was answered: a fleet's connections rest, and all they kept would be walked over."""
+        if not self._in_message and self._newest is not None and self._newest.response_complete:
+            self.cycle = None  # type: ignore[assignment]  # as before the first request
+            self.scope = {}  # type: ignore[typeddict-item]  # same
+            self.headers = []
+
     def _expect_head(self, within_s: float) -> None:
         self._stop_waiting()
+        self._waits_for_head = True
         self._late = self.loop.call_later(within_s, self._give_up)
 
     def _stop_waiting(self) -> None:

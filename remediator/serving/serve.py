@@ -25,7 +25,7 @@ from remediator.serving.http_protocol import KEEP_ALIVE_S, Careful
 from remediator.serving.listener import Listener, allow_many_files
 from remediator.serving.term import Term
 from remediator.store import whereabouts
-from remediator.store.journal import Journal, StoreError
+from remediator.store.journal import Journal, LeadTakenError, StoreError
 from remediator.store.whereabouts import Whereabouts
 from remediator.web.app import Web
 
@@ -117,14 +117,9 @@ class Replica:
         """Campaign until the lead is ours, then lead."""
         try:
             while not self._stopping.is_set():
-                if self._campaign():
-                    term = Term(self._config, self._reload, self._journal, self._wakeups, self._end)
-                    term.start()
-                    self._term = term
-                    sys.setswitchinterval(SWITCH_S)
-                    threading.Thread(target=self._collect, name="collector", daemon=True).start()
-                    self._front.lead(term.service)
-                    self._tell_where()
+                term = self._new_term() if self._campaign() else None
+                if term is not None:
+                    self._lead(term)
                     return
                 self._stopping.wait(CAMPAIGN_S)
         except StoreError as error:
@@ -132,6 +127,20 @@ class Replica:
         except Exception as error:
             log.exception("taking the lead failed")
             self._end(f"taking the lead failed: {error}")
+
+    def _new_term(self) -> Term | None:
+        try:
+            return Term(self._config, self._reload, self._journal, self._wakeups, self._end)
+        except LeadTakenError:  # this process stood still after it had won, and another one was quicker
+            return None
+
+    def _lead(self, term: Term) -> None:
+        term.start()
+        self._term = term
+        sys.setswitchinterval(SWITCH_S)
+        threading.Thread(target=self._collect, name="collector", daemon=True).start()
+        self._front.lead(term.service)
+        self._tell_where()
 
     def _tell_where(self) -> None:
         host, config = socket.gethostname(), self._config

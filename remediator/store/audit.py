@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Row, delete, func, select
 from remediator.model.records import AuditEvent
 from remediator.store import rows, schema
 from remediator.store.meta import get_meta, lock_meta, set_meta
+from vocabulary.counts import counted
 
 GENESIS = "0" * 64
 HEAD = "audit_head"
@@ -76,7 +77,7 @@ def cut(db: Connection, before: float, at: float, epoch: int, limit: int) -> int
     }
     db.execute(schema.audit_anchors.insert(), [anchor])
     db.execute(delete(table).where(table.c.seq <= last.seq))
-    text = f"{len(gone)} events through {last.seq} were cut from the audit log, as old as the configuration asks"
+    text = f"{counted(len(gone), 'event')} through {last.seq} were cut from the audit log, as old as the configuration asks"
     data = {"through": last.seq, "hash": last.hash, "events": len(gone)}
     append(db, [AuditEvent(at=at, kind="audit_cut", text=text, data=data)], epoch)
     return len(gone)

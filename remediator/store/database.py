@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,10 @@ _SERVER_SIDE = {
 
 class StoreError(Exception):
     """The database cannot be used: what, where, what to do."""
+
+
+class LeadTakenError(StoreError):
+    """Another remediator leads on it; nothing of this one's term has begun."""
 
 
 def refuses(error: Exception) -> bool:
@@ -96,6 +101,14 @@ def open_engine(url: URL, settings: dict[str, str] | None = None, **more: Any) -
     if url.get_backend_name() == POSTGRESQL:
         return create_engine(url, connect_args=_postgresql(url, settings or {}), **{"pool_pre_ping": True} | more)
     engine = create_engine(url, **more)
+    file = file_of(url)
+
+    @event.listens_for(engine, "do_connect")
+    def private(*_: object) -> None:
+        # SQLite would make it as the umask has it; who reads it learns who works on what
+        if file is not None:
+            with contextlib.suppress(OSError):
+                os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     @event.listens_for(engine, "connect")
     def durable(connection: Any, _record: object) -> None:

@@ -19,14 +19,14 @@ from remediator.model.settled import Settled
 from remediator.model.standing import Standing
 from remediator.state import Changes, ClusterState
 from remediator.store import audit, rows, schema, upgrade
-from remediator.store.database import StoreError, file_of, open_engine, parsed, unusable
+from remediator.store.database import LeadTakenError, StoreError, file_of, open_engine, parsed, unusable
 from remediator.store.leadership import Leadership
 from remediator.store.locks import lock_for
 from remediator.store.meta import begin_write, get_meta, set_meta
 from remediator.unheard import REMEMBERED_S, Unheard
 from vocabulary.finding import Finding
 
-__all__ = ["Journal", "StoreError"]
+__all__ = ["Journal", "LeadTakenError", "StoreError"]
 
 T = TypeVar("T")
 LATEST = 100  # inputs whose times say what the present is
@@ -82,15 +82,20 @@ class Journal:
         """Become the one writer, bring the schema up to date, and return this term's epoch, one more than the last.
 
         Raises:
-            StoreError: another remediator works on this database, or its schema cannot be used.
+            LeadTakenError: another remediator works on this database. StoreError: its schema cannot be used.
         """
+        self._win()
+        self._upgrade()
+        try:
+            return self.leadership.begin_term()
+        except (SQLAlchemyError, ConnectionError):
+            # The server ends the session of a winner that stands still, as in a long upgrade. No term has begun, so it may try anew.
+            self._win()
+            return self.leadership.begin_term()
+
+    def _win(self) -> None:
         if not self.leadership.campaign():
-            raise StoreError(self.taken())
-        if self._upgrade():
-            self._lock.hand_over()  # the server may have ended its session meanwhile: an upgrade takes its time
-            if not self.leadership.campaign():
-                raise StoreError(self.taken())
-        return self.leadership.begin_term()
+            raise LeadTakenError(self.taken())
 
     @property
     def alone(self) -> bool:
@@ -224,10 +229,10 @@ class Journal:
             sorted(actions, key=lambda a: (a.planned_at, a.id)),
         )
 
-    def _upgrade(self) -> bool:
+    def _upgrade(self) -> None:
         try:
             with self.engine.begin() as db:
-                return upgrade.upgrade(db)
+                upgrade.upgrade(db)
         except SQLAlchemyError as error:
             raise unusable(self.url, error) from error
 

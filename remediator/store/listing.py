@@ -7,11 +7,14 @@ from collections.abc import Sequence
 import msgspec
 from sqlalchemy import Engine, func, select
 
-from remediator.model.records import Action, AuditEvent, Incident
+from remediator.model.plan import Verb
+from remediator.model.records import Action, AuditEvent, Decision, Incident
+from remediator.model.settled import Settled
 from remediator.store import schema
 from remediator.store.rows import shown
 
 IDS_AT_ONCE = 1000
+TELLING = (Verb.ALERT.value, Verb.TICKET.value)
 
 
 class Listing:
@@ -46,6 +49,28 @@ class Listing:
                 found.update(db.execute(query).scalars())
         return frozenset(found)
 
+    def words_of(self, incident: str, findings: Sequence[str]) -> dict[str, Settled]:
+        """A person's words on these findings of an incident that are still asserted, by finding."""
+        table, found = schema.findings, {}
+        columns = (table.c.id, table.c.settled_word, table.c.settled_at)
+        with self._engine.connect() as db:
+            for start in range(0, len(findings), IDS_AT_ONCE):
+                asked = table.c.id.in_(findings[start : start + IDS_AT_ONCE])
+                query = select(*columns).where(asked, table.c.settled_by == incident, table.c.settled_word != "")
+                found.update({str(name): Settled(incident, said, at or 0.0) for name, said, at in db.execute(query)})
+        return found
+
+    def untold(self, incidents: Sequence[str]) -> frozenset[str]:
+        """Ids of what was to tell people of these incidents, and had nobody to tell."""
+        table, found = schema.actions, set[str]()
+        with self._engine.connect() as db:
+            for start in range(0, len(incidents), IDS_AT_ONCE):
+                asked = table.c.incident.in_(incidents[start : start + IDS_AT_ONCE])
+                query = select(table.c.body).where(asked, table.c.verb.in_(TELLING), table.c.final.is_(True))
+                some = [msgspec.json.decode(body, type=Action) for (body,) in db.execute(query)]
+                found.update(action.id for action in some if action.untold)
+        return frozenset(found)
+
     def events_of(self, node: str, limit: int) -> list[tuple[int, AuditEvent]]:
         """The newest lines of the audit log about a node with their numbers, newest first."""
         table = schema.audit
@@ -69,6 +94,15 @@ class Listing:
                 else:
                     high = int(found.seq)
             return low
+
+    def decisions(self, names: Sequence[str]) -> dict[str, Decision]:
+        """Decisions by their ids; what is not there is left out."""
+        table, found = schema.decisions, {}
+        with self._engine.connect() as db:
+            for start in range(0, len(names), IDS_AT_ONCE):
+                query = select(table.c.id, table.c.body).where(table.c.id.in_(names[start : start + IDS_AT_ONCE]))
+                found.update({str(name): msgspec.json.decode(body, type=Decision) for name, body in db.execute(query)})
+        return found
 
     def decided_at(self, decisions: Sequence[str]) -> dict[str, float]:
         """When each of these decisions was made, UTC seconds."""

@@ -29,8 +29,8 @@ def is_current(db: Connection) -> bool:
     return _revision(db) == schema.REVISION
 
 
-def upgrade(db: Connection) -> bool:
-    """Run the missing migrations, within the transaction of `db`: all of them or none. False when none was missing.
+def upgrade(db: Connection) -> None:
+    """Run the missing migrations, within the transaction of `db`: all of them or none.
 
     Two that try at once do it one after the other, whoever has the lead by then.
 
@@ -43,14 +43,13 @@ def upgrade(db: Connection) -> bool:
         db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _KEY})
     found = _revision(db)
     if found == schema.REVISION:
-        return False
+        return
     config = _config(db)
     if found is not None and not _tables(db) & {"alembic_version"}:
         command.stamp(config, found)
     log.info("bringing the database from schema %s to %s", found or "none", schema.REVISION)
     logging.getLogger("alembic").setLevel(logging.WARNING)  # the line above says it
     command.upgrade(config, "head")
-    return True
 
 
 def scripts() -> ScriptDirectory:

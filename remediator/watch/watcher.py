@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetWritten
 from functools import partial
 
+from remediator.duty_cycle import DutyCycle
 from remediator.engine import Engine, Snapshot
 from remediator.model.inputs import VerdictsReached
 from remediator.model.records import JobRef
@@ -50,6 +51,7 @@ class Watcher:
         self._failing: set[str] = set()  # parts that ended in one at the last look
         self._known: tuple[Snapshot, Known] | None = None
         self._begun_at = clock.wall()
+        self._pace = DutyCycle()  # a fleet's words take a quarter of a second, in which answers must go out
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
@@ -66,17 +68,18 @@ class Watcher:
     def look(self) -> None:
         """Look once; what is news is written when this returns, or told again at the next look. What fails hides nothing else."""
         now, snapshot = self._clock.wall(), self._engine.snapshot
+        self._pace.begin()
         if self._known is None or self._known[0] is not snapshot:
             self._known = snapshot, Known(snapshot.findings.values())
         known = self._known[1]
         faults_before = self.faults.copy()
         self._hear(self._listen(snapshot))
         news: list[Sequence[Finding]] = []
-        for job in self._jobs.values():
+        for job in self._pace.over(self._jobs.values()):
             if self._stopping.is_set():
                 return
             news += [self._part(JOBS, judgement) for judgement in job.judgements(known, self._speaks, now)]
-        over = [ref for ref, job in self._jobs.items() if not job.lives(now)]
+        over = [ref for ref, job in self._pace.over(self._jobs.items()) if not job.lives(now)]
         for ref in over:
             del self._jobs[ref]
         news.append(self._part(ENDED, lambda: self._ended(known, over, now)))
@@ -98,7 +101,7 @@ class Watcher:
     def _listen(self, snapshot: Snapshot) -> dict[JobRef, list[Heard]]:
         """What nodes have said of each job since the last look."""
         words: dict[JobRef, list[Heard]] = {}
-        for name in snapshot.nodes:
+        for name in self._pace.over(snapshot.nodes):
             entry, before = self._roster.get(name), self._seen.get(name)
             if entry is None or entry is before:
                 continue
@@ -118,7 +121,7 @@ class Watcher:
 
     def _hear(self, words: Mapping[JobRef, Collection[Heard]]) -> None:
         """Hand each job what is said of it; one that is new, and lives, gets a watch of its own."""
-        for ref, heard in words.items():
+        for ref, heard in self._pace.over(words.items()):
             if ref not in self._jobs and any(rank.alive for word in heard for rank in word.ranks):
                 self._jobs[ref] = JobWatch(ref)
             if ref in self._jobs:

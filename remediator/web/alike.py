@@ -11,6 +11,7 @@ from remediator.web.gravity import findings_of
 from vocabulary.finding import Finding
 
 ALIKE_MIN = 3  # so many that say the same are said as one
+NAMED = 20  # nodes of one row
 
 Key = tuple[object, ...]
 
@@ -37,7 +38,7 @@ def together(incidents: Iterable[Incident], findings: Mapping[str, Finding]) -> 
     """The incidents in their order; those alike stand where the first of them stood.
 
     Alike are those of single nodes whose gravest live finding is of one kind, severity and origin of test, about which one rule
-    gave one answer, and whose plan has not begun. What nobody looks after never hides behind what somebody does.
+    gave one answer, and whose plans are as far. What nobody looks after never hides behind what somebody does.
     """
     told = [(incident, *_said(incident, findings)) for incident in incidents]
     alike: dict[Key, list[Incident]] = {}
@@ -56,7 +57,8 @@ def together(incidents: Iterable[Incident], findings: Mapping[str, Finding]) -> 
 def _said(incident: Incident, findings: Mapping[str, Finding]) -> tuple[Key, Finding | None]:
     live = (found for found in findings_of(incident, findings) if found.active)
     worst = max(live, key=lambda found: found.severity.rank, default=None)
-    if worst is None or incident.wide or incident.plan:
+    if worst is None or incident.wide:
         return (incident.id,), worst
     marks = incident.state, incident.answer, incident.rule, incident.injected, incident.acknowledged_by
-    return (*marks, worst.kind, worst.severity, worst.injected), worst
+    steps = tuple((str(run.step), run.state) for stage in incident.plan for run in stage)
+    return (*marks, worst.kind, worst.severity, worst.injected, steps), worst

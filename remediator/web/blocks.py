@@ -5,11 +5,12 @@ Sentences that differ only in whom they are about become one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from remediator.model.blocking import of_one
+from remediator.model.blocking import OfOne, of_mode, of_one
 from remediator.model.hold import NodeHold, Owner
 from remediator.model.standing import Standing
 from remediator.standing import silences
@@ -20,11 +21,15 @@ _PLURAL = (("is ", "are "), ("waits ", "wait "))
 
 
 class Block(msgspec.Struct, frozen=True):
-    """One sentence, and the single ones that it stands for, if it stands for several. `single`: it is about incidents alone."""
+    """One sentence. `about` are the incidents that it is about, those beyond a limit left out; it stands for several where they are."""
 
     text: str
-    several: tuple[str, ...] = ()
-    single: bool = False
+    about: tuple[OfOne, ...] = ()
+
+    @property
+    def single(self) -> bool:
+        """Whether it is about incidents alone."""
+        return bool(self.about)
 
 
 class ByHand(msgspec.Struct, frozen=True):
@@ -46,17 +51,31 @@ def folded(sentences: Iterable[str]) -> tuple[Block, ...]:
     >>> [b.text for b in folded(["mode is observe", *(f"inc-{n} on n{n} is held back by a guard" for n in range(4))])]
     ['mode is observe', '4 incidents are held back by a guard']
     """
-    together: dict[tuple[str, bool], list[str]] = {}
+    together: dict[tuple[str, bool], list[OfOne]] = {}
     for sentence in dict.fromkeys(sentences):
-        about = of_one(sentence)
-        together.setdefault((about.what if about else sentence, about is not None), []).append(sentence)
+        about = _unnumbered(of_one(sentence))
+        alike = together.setdefault((about.what if about else sentence, about is not None), [])
+        alike += [about] if about else []
     blocks = []
-    for (what, single), alike in together.items():
-        if len(alike) < ALIKE_MIN:
-            blocks += [Block(sentence, single=single) for sentence in alike]
+    for (what, _), alike in together.items():
+        if not alike:
+            blocks.append(Block(what))
+        elif len(alike) < ALIKE_MIN:
+            blocks += [Block(str(one), (one,)) for one in alike]
         else:
-            blocks.append(Block(f"{len(alike)} incidents {_plural(what)}", tuple(alike[:NAMED_MAX]), single))
+            blocks.append(Block(f"{len(alike)} incidents {_plural(what)}", tuple(alike[:NAMED_MAX])))
     return tuple(blocks)
+
+
+def reasons(blocks: Iterable[Block], mode: str) -> tuple[Block, ...]:
+    """What blocks beside the mode and the breaker, of which the headline speaks already."""
+    said = f"{of_mode(mode)}:", f"{of_mode(mode)} (", "the breaker is open since "
+    return tuple(block for block in blocks if not block.text.startswith(said))
+
+
+def _unnumbered(one: OfOne | None) -> OfOne | None:
+    """Without the id of what is to be approved at its end, which nobody reads and which would tell all from each other."""
+    return None if one is None else one._replace(what=re.sub(rf" \({re.escape(one.incident)}\S*\)$", "", one.what))
 
 
 def _plural(what: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from remediator.model.job_share import UNTOLD, JobShare
 from vocabulary.wire import RankStatus
@@ -73,9 +74,9 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 class Slow(msgspec.Struct, frozen=True):
-    """One rank that needs longer than its stage's median."""
+    """Ranks of one node that need longer than their stage's median; all but `ranks` is the slowest one's."""
 
-    rank: int
+    ranks: tuple[int, ...]
     node: str
     stage: int
     own: float
@@ -125,9 +126,9 @@ def picture(crew: Crew) -> Picture:
         _stage(each, _Told(nodes, told, np.flatnonzero(stage == n), own, alive, place, key), slow)
         for n, each in enumerate(number)
     ]
-    slow.sort(key=lambda each: (-each.excess, each.rank))
+    slow.sort(key=lambda each: (-each.excess, each.ranks))
     unit = "a rank" if not per_cell else "a node" if per_cell == 1 else f"{per_cell} nodes"
-    return Picture(unit, tuple(stages), tuple(slow[:SLOWEST_SHOWN]))
+    return Picture(unit, tuple(stages), _by_node(slow[:SLOWEST_SHOWN]))
 
 
 def ranks_of(crew: Crew) -> list[RankStatus]:
@@ -197,7 +198,15 @@ def _stage(number: int, told: _Told, slow: list[Slow]) -> Stage:
 
 def _slow(told: _Told, n: int, middle: float) -> Slow:
     (node, rank), own = told.seat(n), float(told.own[n])
-    return Slow(rank.rank, node, rank.pipeline_stage, own, own / middle - 1, rank.step, rank.phase, rank.at)
+    return Slow((rank.rank,), node, rank.pipeline_stage, own, own / middle - 1, rank.step, rank.phase, rank.at)
+
+
+def _by_node(slow: list[Slow]) -> tuple[Slow, ...]:
+    found: dict[tuple[str, int], list[Slow]] = {}
+    for each in slow:
+        found.setdefault((each.node, each.stage), []).append(each)
+    ranks = [tuple(sorted(chain.from_iterable(each.ranks for each in those))) for those in found.values()]
+    return tuple(replace(those[0], ranks=its) for those, its in zip(found.values(), ranks, strict=True))
 
 
 def _cells(told: _Told, middle: float | None) -> tuple[Cell, ...]:

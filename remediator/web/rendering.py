@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from functools import cache
@@ -11,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from remediator.postmortem.escape import clean
+from remediator.web.progress import said
 from vocabulary import spans
 
 HEADERS = {
@@ -107,6 +109,28 @@ def when(at: float | None, now: float) -> Markup:
     )
 
 
+def clock(at: float) -> Markup:
+    """The time of day, UTC; the day is said when one points at it, or beside.
+
+    >>> str(clock(1700000000.25))
+    '<time datetime="2023-11-14T22:13:20Z" title="2023-11-14 22:13:20Z">22:13:20Z</time>'
+    """
+    there = moment(at)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        there.replace(" ", "T"), there, there[11:] or there
+    )
+
+
+def unnamed(text: str, incident: str) -> str:
+    """A line of the audit log without the incident's name at its begin, where that stands beside it.
+
+    >>> [unnamed(t, "inc-1") for t in ("inc-1.d2 hold: x", "inc-1: gpu-lost", "inc-1 on n1: x", "of inc-1")]
+    ['hold: x', 'gpu-lost', 'on n1: x', 'of inc-1']
+    """
+    name, _, rest = text.partition(" ")
+    return rest if incident and rest and re.fullmatch(re.escape(incident) + r"(\.d\d+|:)?", name) else text
+
+
 def render(template: str, values: Mapping[str, Any]) -> str:
     """The page."""
     return _environment().get_template(template).render(values)
@@ -171,6 +195,9 @@ def _environment() -> Environment:
         "count": count,
         "ranges": ranges,
         "visible": clean,
+        "said": said,
+        "clock": clock,
+        "unnamed": unnamed,
     }
     environment.filters |= filters
     return environment

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 import msgspec
 
 from remediator.model.views import ActionView, IncidentView
+from remediator.web.progress import said
 
 MOMENTS_SHOWN = 200
 TOGETHER_S = 10.0  # within which the same on many nodes is one moment
@@ -77,7 +78,7 @@ def _moments(view: IncidentView) -> Iterator[Moment]:
     planned = [(action.planned_at, action) for action in view.actions]
     ended = [(action.finished_at, action) for action in view.actions if action.finished_at is not None]
     for at, alike in _together(planned, lambda action: (action.verb,)):
-        yield Moment(at, "action", f"{alike[0].verb} is planned", nodes=tuple(action.node for action in alike))
+        yield Moment(at, "action", f"{said(alike[0].verb)} is planned", nodes=tuple(action.node for action in alike))
     for at, alike in _together(ended, lambda action: (action.verb, action.state, action.lacks, action.detail)):
         yield Moment(at, "action", _ended(alike), nodes=tuple(action.node for action in alike))
     if view.acknowledged_at is not None:
@@ -109,7 +110,7 @@ def _together(
 def _ended(alike: list[ActionView]) -> str:
     took = sorted((action.finished_at or 0.0) - action.planned_at for action in alike)
     least, most = lapse(took[0]), lapse(took[-1])
-    said = f"{alike[0].verb} {alike[0].lacks.value or alike[0].state} after {least}" + (
+    words = f"{said(alike[0].verb)} {alike[0].lacks.value or alike[0].state} after {least}" + (
         f" to {most}" if most != least else ""
     )
-    return said + (f": {alike[0].detail}" if alike[0].detail else "")
+    return words + (f": {alike[0].detail}" if alike[0].detail else "")

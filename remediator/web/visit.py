@@ -18,7 +18,7 @@ from remediator.api.service import Refusal, Service, body_of, service_of
 from remediator.model.credentials import Identity, Role
 from remediator.model.views import StatusView
 from remediator.web import inside, origin, rendering, static
-from remediator.web.blocks import by_hand, folded
+from remediator.web.blocks import by_hand, folded, reasons
 from remediator.web.fields import fields_of
 from remediator.web.people import Person
 from remediator.web.recent import FRESH_S
@@ -132,19 +132,19 @@ class Visit:
     async def _around(self, title: str, now: float) -> dict[str, Any]:
         status = await self.status()
         snapshot = self.service.engine.snapshot
-        here = self.request.url.path
+        blocked = folded(status.blocked)
         return {
             **bare(self.request, title, now),
             "status": status,
             "cluster": status.cluster,
-            "blocked": folded(status.blocked),
+            "blocked": blocked,
+            "reasons": reasons(blocked, status.mode),
             "by_hand": by_hand(snapshot.holds.values(), snapshot.standing, now),
             "identity": self.identity,
             "may_operate": self.may_operate,
             "may_admin": self.identity.role is Role.ADMIN,
             "by_proxy": not self.person.session,
             "links": self._links,
-            "here": here,
             "csrf": partial(_field, self.person.secret),
             "knows": self.knows,
             "done": rendering.DONE.get(self.query("done"), ""),
@@ -164,6 +164,7 @@ def bare(request: Request, title: str, now: float) -> dict[str, Any]:
         "identity": None,
         "status": None,
         "blocked": (),
+        "reasons": (),
         "links": (),
         "here": request.url.path,
         "done": "",

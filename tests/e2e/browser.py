@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ T = TypeVar("T")
 DEADLINE_S = 90.0
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 MISSING = [program for program in ("chromium", "chromedriver") if shutil.which(program) is None]
+_PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900")
 
 
@@ -62,6 +64,28 @@ class Browser:
         self.find("#token").send_keys(token)
         self.find("form button").click()
         self.wait(lambda: "/login" not in self.driver.current_url, "logged in")
+
+    def wear(self, theme: str) -> None:
+        """Prefer `light` or `dark`, as the person's system would."""
+        media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+
+    @contextmanager
+    def on_a_phone(self) -> Iterator[None]:
+        """The window of a phone, 390 pixels wide."""
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", _PHONE)
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+    def too_wide(self) -> list[str]:
+        """What of the page does not fit the window: itself, or what would have to be moved sideways."""
+        script = """const root = document.documentElement;
+            const wide = [root, ...document.querySelectorAll("main .scroll")];
+            return wide.filter((one) => one.scrollWidth > Math.min(one.clientWidth, arguments[0]))
+              .map((one) => one.outerHTML.slice(0, 150))"""
+        return list(self.driver.execute_script(script, _PHONE["width"]))
 
     def complaints(self) -> list[str]:
         """What the browser complained about since it was last asked: a forbidden script, an error in one of ours."""

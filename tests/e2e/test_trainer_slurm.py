@@ -161,6 +161,26 @@ def test_a_rank_that_is_not_done_long_after_the_first_is_ended(submit: Submit) -
     assert first["ranks"][1]["code"] < 0
 
 
+def test_a_spare_that_died_is_not_chosen_and_the_next_one_is(
+    submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    ready = f"touch {tmp_path}/ready.$RANK; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"
+    condemns = f'[ "$RANK" = 1 ] && exec {LEAVES} $HEALTHD_NODE; exec {LEAVES} another'
+    job = submit(4, "--spares 2", f'[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; {ready}; {condemns}')
+    job.until(lambda: len(list(tmp_path.glob("ready.*"))) == 2, "the first attempt")
+    dead, lives = sorted({*job.all("gate")[0]["verdicts"]} - {*job.all("attempt_started")[0]["nodes"]})
+
+    slurm_cluster.command("scontrol", "update", f"nodename={dead}", "state=down", "reason=a test")
+    try:
+        (tmp_path / "go").touch()
+        assert job.code() == 0, job.log()
+    finally:
+        slurm_cluster.command("scontrol", "update", f"nodename={dead}", "state=resume", check=False)
+
+    first, second = job.all("attempt_started")
+    assert second["nodes"] == [first["nodes"][0], lives]
+
+
 def test_ranks_are_placed_by_slurm_and_share_an_address(submit: Submit, tmp_path: Path) -> None:
     said = 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $HEALTHD_NODE $MASTER_ADDR $MASTER_PORT $HEALTHD_JOB" >> '
     job = submit(2, "--ranks-per-node 2", said + str(tmp_path / "said.$SLURM_PROCID"))

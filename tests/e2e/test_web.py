@@ -9,81 +9,31 @@ from collections.abc import Iterator
 import pytest
 from browser import MISSING, Browser
 from real_centre import Centre
+from web_centre import EVIL, serving, tell, window
 
-from remediator.model.credentials import Role
-from remediator.store.journal import Journal
-from remediator.store.tokens import Tokens
-from vocabulary.finding import Finding, Severity, finding_id
-from vocabulary.health import Health
-from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import FindingChange, Gpu, RankStatus, Report, encode
+from vocabulary.wire import RankStatus
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
-
-EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\x1b]0;owned\x07{{7*7}}"
-GPU = Component(ComponentKind.GPU, "GPU-1", "0000:3b:00.0", 0)
 
 
 @pytest.fixture(scope="module")
 def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
-    place = tmp_path_factory.mktemp("centre")
-    centre = Centre(place)
-    journal = Journal(f"sqlite:///{place}/r.db")
-    centre.tokens["vic"] = Tokens(journal.engine).issue(Role.VIEWER, "vic", time.time())
-    journal.close()
-    centre.start()
-    tell(centre)
-    yield centre
-    if centre.process is not None and centre.process.poll() is None:
-        centre.end(signal.SIGKILL)
+    with serving(tmp_path_factory.mktemp("centre")) as centre:
+        all_tell(centre)
+        yield centre
 
 
 @pytest.fixture(scope="module")
 def browser(centre: Centre) -> Iterator[Browser]:
-    browser = Browser(centre.url)
-    browser.log_in(centre.tokens["ann"])
-    yield browser
-    browser.close()
+    with window(centre) as browser:
+        yield browser
 
 
-def tell(centre: Centre) -> None:
+def all_tell(centre: Centre) -> None:
     """What every test finds here: a node that is well, and one that is not and has a rank of a job."""
-    report(centre, "n1")
-    report(centre, "n2", EVIL, job=f"job-{EVIL}")
-
-
-def report(centre: Centre, node: str, summary: str = "", job: str = "") -> None:
-    now = time.time()
-    found = (
-        Finding(
-            id=finding_id(node, "row_remap", "pending", GPU, "o"),
-            node=node,
-            check="row_remap",
-            code="pending",
-            component=GPU,
-            severity=Severity.ERROR,
-            summary=summary,
-            first_seen=now - 5,
-            last_seen=now,
-            origin="o",
-        ),
-    )
-    findings = found if summary else ()
-    message = Report(
-        version=1,
-        node=node,
-        boot_id="b",
-        agent="a",
-        seq=int(now * 1e6),  # later than any before
-        sent_at=now,
-        ttl_s=600,
-        health=Health.UNHEALTHY if summary else Health.HEALTHY,
-        changes=tuple(FindingChange(n + 1, f) for n, f in enumerate(findings)),
-        active=findings,
-        gpus=(Gpu(0, "GPU-1", "0000:3b:00.0", EVIL),),
-        ranks=(RankStatus(job, 0, 0, 8, 1, 5, "step", now, gpu="GPU-1"),) if job else (),
-    )
-    assert centre.call("POST", f"/v1/nodes/{node}/report", node, data=encode(message)).ok
+    tell(centre, "n1")
+    rank = RankStatus(f"job-{EVIL}", 0, 0, 8, 1, 5, "step", time.time(), gpu="GPU-0")
+    tell(centre, "n2", EVIL, (rank,), product=EVIL)
 
 
 PAGES = ["/", "/?by=none&colour=health", "/nodes", "/nodes/n2", "/nodes/n1/deeds/hold", "/search?q=n", "/nodes/none"]
@@ -92,9 +42,8 @@ PAGES = ["/", "/?by=none&colour=health", "/nodes", "/nodes/n2", "/nodes/n1/deeds
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_shuts_nobody_out_and_breaks_no_rule(browser: Browser, path: str, theme: str) -> None:
-    media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     browser.complaints()
+    browser.wear(theme)
     browser.go(path)
     browser.find("h1")
     assert browser.barriers() == []
@@ -105,17 +54,11 @@ def test_a_page_shuts_nobody_out_and_breaks_no_rule(browser: Browser, path: str,
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_fits_a_phone(browser: Browser, path: str) -> None:
-    phone = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
-    try:
+    with browser.on_a_phone():
         browser.go(path)
         browser.find("h1")
-        assert browser.run("return document.documentElement.scrollWidth") <= phone["width"]
-        wide = "return [...document.querySelectorAll('main .scroll')].filter((one) => one.scrollWidth > one.clientWidth).length"
-        assert browser.run(wide) == 0
+        assert browser.too_wide() == []
         assert browser.barriers() == []
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_a_wrong_token_is_told_and_a_right_one_leads_on(centre: Centre) -> None:
@@ -145,7 +88,7 @@ def test_what_happens_appears_by_itself(browser: Browser, centre: Centre) -> Non
     browser.see("#findings", "Nothing is found")
     browser.see("#live", "live")
     browser.run("window.before = true; document.querySelector('#q').focus()")
-    report(centre, "n1", "a row waits")
+    tell(centre, "n1", "a row waits")
     browser.see("#findings", "row_remap/pending a row waits")
     assert browser.run("return window.before && document.activeElement.id") == "q"  # the same page, the same focus
 
@@ -228,6 +171,6 @@ def test_a_page_says_when_nobody_answers_any_more(browser: Browser, centre: Cent
     centre.end(signal.SIGKILL)
     browser.see("#live", "stale since")
     centre.start()
-    tell(centre)  # ranks are known from memory alone
+    all_tell(centre)  # ranks are known from memory alone
     browser.see("#live", "live")
     browser.see("#blocked", "mode act")

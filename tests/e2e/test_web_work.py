@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,29 +10,22 @@ from pathlib import Path
 import pytest
 from browser import MISSING, Browser
 from real_centre import Centre
+from web_centre import EVIL, serving, tell, window
 
-from vocabulary.finding import Finding, Severity, finding_id
-from vocabulary.health import Health
-from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import FindingChange, Gpu, RankStatus, Report, StepWindow, encode
+from vocabulary.wire import RankStatus, StepWindow
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
-EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\x1b]0;owned\x07{{7*7}}"
 JOB = "train/llama 70b"
 
 
 @contextmanager
-def asking(directory: Path) -> Iterator[Centre]:
+def asking(place: Path) -> Iterator[Centre]:
     """A centre in mode `approve`, with a job on two nodes of which one is faulty."""
-    centre = Centre(directory)
-    centre.config.write_text(centre.config.read_text().replace("mode: act", "mode: approve"))
-    centre.start()
-    report(centre, "n1", 1)
-    report(centre, "n2", 1, EVIL)
-    yield centre
-    if centre.process is not None and centre.process.poll() is None:
-        centre.end(signal.SIGKILL)
+    with serving(place, "approve", lemon=f"it fails {EVIL}") as centre:
+        tell(centre, "n1", ranks=ranks(0))
+        tell(centre, "n2", EVIL, ranks(8))
+        yield centre
 
 
 @pytest.fixture(scope="module")
@@ -44,61 +36,30 @@ def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
 
 @pytest.fixture(scope="module")
 def browser(centre: Centre) -> Iterator[Browser]:
-    browser = Browser(centre.url)
-    browser.log_in(centre.tokens["ann"])
-    yield browser
-    browser.close()
+    with window(centre) as browser:
+        yield browser
 
 
-def report(centre: Centre, node: str, seq: int, summary: str = "") -> None:
-    """Eight ranks of a job, one of them slow; with a summary, also a fault."""
-    now = time.time()
-    gpu = Component(ComponentKind.GPU, "GPU-0", "0000:3b:00.0", 0)
-    fault = Finding(
-        id=finding_id(node, "row_remap", "pending", gpu, "o"),
-        node=node,
-        check="row_remap",
-        code="pending",
-        component=gpu,
-        severity=Severity.ERROR,
-        summary=summary,
-        first_seen=now - 5,
-        last_seen=now,
-        origin="o",
+def ranks(first: int) -> tuple[RankStatus, ...]:
+    """Eight ranks of the job; rank 3 is slow."""
+    return tuple(
+        RankStatus(
+            job=JOB,
+            attempt=0,
+            rank=rank,
+            world=16,
+            pid=1,
+            step=640,
+            phase="step",
+            at=time.time(),
+            step_median=1.0,
+            sections_median={"communication": 0.05 if rank == 3 else 0.3},
+            pipeline_stage=first // 8,
+            gpu=f"GPU-{rank - first}",
+            windows=tuple(StepWindow(8 * n, 8, 8, 1.0 + 0.01 * n, None, None, 0.3) for n in range(4)),
+        )
+        for rank in range(first, first + 8)
     )
-    first = 0 if node == "n1" else 8
-    message = Report(
-        version=1,
-        node=node,
-        boot_id="b",
-        agent="a",
-        seq=seq,
-        sent_at=now,
-        ttl_s=600,
-        health=Health.UNHEALTHY if summary else Health.HEALTHY,
-        changes=(FindingChange(1, fault),) if summary else (),
-        active=(fault,) if summary else (),
-        gpus=tuple(Gpu(g, f"GPU-{g}", f"0000:{g:02x}:00.0", "NVIDIA H100") for g in range(8)),
-        ranks=tuple(
-            RankStatus(
-                job=JOB,
-                attempt=0,
-                rank=first + g,
-                world=16,
-                pid=1,
-                step=640,
-                phase="step",
-                at=now,
-                step_median=1.0,
-                sections_median={"communication": 0.05 if first + g == 3 else 0.3},
-                pipeline_stage=first // 8,
-                gpu=f"GPU-{g}",
-                windows=tuple(StepWindow(8 * n, 8, 8, 1.0 + 0.01 * n, None, None, 0.3) for n in range(4)),
-            )
-            for g in range(8)
-        ),
-    )
-    assert centre.call("POST", f"/v1/nodes/{node}/report", node, data=encode(message)).ok
 
 
 def incident_of(centre: Centre) -> str:
@@ -131,8 +92,7 @@ def test_a_page_shuts_nobody_out_and_breaks_no_rule(browser: Browser, centre: Ce
     incident = incident_of(centre)
     browser.complaints()
     for theme in ("light", "dark"):
-        media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
-        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        browser.wear(theme)
         browser.go(path.replace("{incident}", incident))
         browser.find("h1")
         browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
@@ -142,10 +102,34 @@ def test_a_page_shuts_nobody_out_and_breaks_no_rule(browser: Browser, centre: Ce
     assert browser.all("main img, main script") == []
 
 
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_fits_a_phone(browser: Browser, centre: Centre, path: str) -> None:
+    with browser.on_a_phone():
+        browser.go(path.replace("{incident}", incident_of(centre)))
+        browser.find("h1")
+        assert browser.too_wide() == []
+
+
+def test_a_phone_shows_which_page_it_is(browser: Browser) -> None:
+    """The list of pages is longer than its window."""
+    right = "return document.querySelector('.top nav [aria-current]').getBoundingClientRect().right"
+    with browser.on_a_phone():
+        browser.go("/control")
+        browser.find("h1")
+        browser.wait(lambda: browser.run(right) <= 390, "where one is in the list of pages is seen")
+
+
 def test_hostile_words_are_shown_as_they_are(browser: Browser, centre: Centre) -> None:
     browser.go(f"/incidents/{incident_of(centre)}")
     browser.see("#timeline", "<script>document.title='owned'</script>")
     browser.see("#findings", "\\x1b]0;owned\\x07{{7*7}}")
+
+
+def test_a_lemon_says_how_sure_why_and_what_next(browser: Browser) -> None:
+    browser.go("/lemons")
+    browser.see("#list", "0.87")
+    browser.see("#list", "it fails <script>document.title='owned'</script>")
+    browser.see("#list", "a preflight before its next job")
 
 
 def test_the_slow_rank_stands_out(browser: Browser) -> None:
@@ -193,11 +177,8 @@ def test_automation_is_stopped_with_one_button_and_let_go_again(browser: Browser
 
 
 def test_a_plan_is_approved_after_a_look_at_whom_it_hits(tmp_path: Path) -> None:
-    with asking(tmp_path) as centre:  # its own: what is approved waits no more
-        browser = Browser(centre.url)
-        browser.log_in(centre.tokens["ann"])
+    with asking(tmp_path) as centre, window(centre) as browser:  # its own: what is approved waits no more
         approve(browser, centre)
-        browser.close()
 
 
 def approve(browser: Browser, centre: Centre) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from remediator.engine import Snapshot
+from remediator.model.hold import Owner
 from remediator.model.inputs import PolicyChanged
 from remediator.model.plan import Mode
 from remediator.model.records import ActionState
@@ -98,3 +99,38 @@ def test_no_mode_keeps_a_node_out_that_has_passed_its_test() -> None:
         story.clear(finding)
     story.after(1).orders_end("run_preflight")
     assert story.open_actions("resume")
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.RECOMMEND])
+def test_under_a_stop_a_persons_drain_is_theirs_at_once_and_so_is_its_end(mode: Mode) -> None:
+    """The cordon that was planned is not under way: nobody begins it, so no answer of it would say whose the drain is."""
+    story = Story()
+    story.finding("xid/62", Severity.FATAL)
+    set_mode(story, mode)
+    story.after(1).hold(owner=Owner.OPERATOR)
+    assert story.node_state() == "operator-held"
+    story.after(60).hold(owner=Owner.NOBODY, schedulable=True)
+    assert story.node_state() == "probation"
+    assert not story.open_actions("cordon")
+    set_mode(story, None)
+    story.after(60).hold(owner=Owner.NOBODY, schedulable=True)
+    assert not story.open_actions("cordon"), "their word counts against what was known"
+
+
+def test_without_a_stop_whose_a_drain_is_is_heard_from_the_cordon_that_is_under_way() -> None:
+    story = Story()
+    story.finding("xid/62", Severity.FATAL)
+    story.after(1).hold(owner=Owner.OPERATOR)
+    assert story.node_state() != "operator-held"
+    assert story.open_actions("cordon")
+
+
+def test_a_cordon_that_was_begun_before_the_stop_and_carried_out_after_the_drain_is_known_as_ours() -> None:
+    story = Story()
+    story.finding("xid/62", Severity.FATAL)
+    set_mode(story, Mode.OBSERVE)
+    story.after(1).hold(owner=Owner.OPERATOR)
+    story.after(1).scheduler_answers("cordon")
+    story.after(5).hold(owner=Owner.US)
+    assert story.state.nodes["n1"].held
+    assert story.node_state() == "quarantined"

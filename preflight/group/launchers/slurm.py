@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from preflight.group.launchers.place import LauncherError, Place, number, own_name, word
+from vocabulary.counts import counted
 
 NAME = "slurm"
 PORT_FIRST, PORT_COUNT = 20_000, 10_000
@@ -29,7 +30,7 @@ def read(environ: Mapping[str, str], host: str) -> Place | None:
     listed = tuple(expanded(environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST", "")))
     if len(listed) != world:
         raise LauncherError(
-            f"{world} tasks on {len(listed)} nodes: a group is one task on each node; give srun --ntasks-per-node=1"
+            f"{world} tasks on {counted(len(listed), 'node')}: a group is one task on each node; give srun --ntasks-per-node=1"
         )
     job, step = number(environ, "SLURM_JOB_ID", 10**9), number(environ, "SLURM_STEP_ID", 10**9)
     port = number(environ, "MASTER_PORT", 65535) if environ.get("MASTER_PORT") else port_of(job, step)

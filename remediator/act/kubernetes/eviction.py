@@ -14,6 +14,7 @@ from remediator.act.kubernetes.connection import BUDGET, Answer, Connection, Ser
 from remediator.act.kubernetes.objects import Pod
 from remediator.act.kubernetes.options import KubernetesOptions
 from remediator.model.hold import Outcome, Result
+from vocabulary.counts import counted
 
 NAMED_MAX = 5
 
@@ -42,7 +43,7 @@ def evict(connection: Connection, options: KubernetesOptions, node: str, work: S
         return Outcome(Result.FAILED, f"not evicted from {node}: {'; '.join(refused[:NAMED_MAX])}{more}")
     if not work:
         return Outcome(Result.ALREADY, f"no work on {node}")
-    return Outcome(Result.DONE, f"{asked} pods asked to leave {node}")
+    return Outcome(Result.DONE, f"{counted(asked, 'pod')} asked to leave {node}")
 
 
 def eviction(pod: Pod, grace_s: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 NAMES_MAX = 100_000
 BRACKETS_MAX = 32  # in one name; Slurm itself takes fewer
@@ -19,29 +19,29 @@ def expand_hostlist(text: str) -> Iterator[str]:
     ['login', 'gpu08', 'gpu09', 'gpu10', 'r1n1', 'r1n3', 'r2n1', 'r2n3']
     """
     budget = NAMES_MAX
-    for part in _PART.findall(text):
+    for part in filter(None, _PART.findall(text)):
         for name in _expand(part) if part.count("[") <= BRACKETS_MAX else (part,):
             if budget == 0:
                 return
             budget -= 1
-            yield name
+            if name:
+                yield name
 
 
 def _expand(part: str) -> Iterator[str]:
     match = _BRACKETS.search(part)
     if match is None:
-        if part:
-            yield part
+        yield part  # an empty one too: brackets of nothing but commas multiply as well
         return
     for choice in match[1].split(","):
         for number in _numbers(choice):
             yield from _expand(part[: match.start()] + number + part[match.end() :])
 
 
-def _numbers(choice: str) -> Sequence[str]:
+def _numbers(choice: str) -> Iterable[str]:
     first, dash, last = choice.partition("-")
     if not (dash and first.isascii() and first.isdigit() and last.isascii() and last.isdigit()):
         return (choice,)
-    if max(len(first), len(last)) > DIGITS_MAX:
-        return (choice,)
-    return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)[:NAMES_MAX]]
+    if max(len(first), len(last)) > DIGITS_MAX or int(first) > int(last):
+        return (choice,)  # also a range of nothing: among others it would be tried without an end
+    return (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)[:NAMES_MAX])

@@ -23,6 +23,7 @@ from remediator.act.webhooks.pace import counts, plan, ripe, wait_s
 from remediator.act.webhooks.registry import AnyReceiver
 from remediator.model.delivery import Delivery, DeliveryState, LeadLost, Phase
 from vocabulary.clock import Clock
+from vocabulary.counts import counted
 
 log = logging.getLogger(__name__)
 
@@ -215,7 +216,11 @@ class Courier:
         over = now - min(item.tellable_at for item in piece) >= way.give_up_s
         state = DeliveryState.ABANDONED if over else DeliveryState.WAITING
         self.counts[GIVEN_UP if over else FAILED] += 1
-        what = f"given up after {attempts} attempts" if over else f"attempt {attempts} failed, next in {wait:.0f} s"
+        what = (
+            f"given up after {counted(attempts, 'attempt')}"
+            if over
+            else f"attempt {attempts} failed, next in {wait:.0f} s"
+        )
         log.log(logging.ERROR if over else logging.WARNING, "telling %s: %s: %s", way.name, what, answer.words)
         return [replace(item, state=state, due=now + wait, attempts=attempts, detail=answer.words) for item in piece]
 

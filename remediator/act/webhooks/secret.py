@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vocabulary.counts import counted
+
 LENGTH_MAX = 65536
 
 
@@ -44,5 +46,5 @@ def read_one(file: str) -> str:
     """
     lines = read_lines(file)
     if len(lines) > 1:
-        raise SecretError(f"{file}: holds {len(lines)} lines; one is expected")
+        raise SecretError(f"{file}: holds {counted(len(lines), 'line')}; one is expected")
     return lines[0]

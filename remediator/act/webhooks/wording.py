@@ -10,6 +10,7 @@ import msgspec
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from remediator.model.delivery import Delivery, Message, Phase
+from vocabulary.counts import counted
 
 SHOWN_MAX = 20  # lines of one message; the rest is counted
 TITLE_MAX = 500
@@ -73,7 +74,7 @@ def default_title(items: Sequence[Delivery]) -> str:
     shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
     drill = "[drill] " if all(item.message.injected for item in items) else ""
     resolved = f", {len(items) - open_ones} resolved" if open_ones < len(items) else ""
-    return f"{drill}{items[0].message.cluster}: {open_ones} alerts{resolved} on {shown}"
+    return f"{drill}{items[0].message.cluster}: {counted(open_ones, 'alert')}{resolved} on {shown}"
 
 
 def default_text(items: Sequence[Delivery]) -> str:

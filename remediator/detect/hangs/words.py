@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from remediator.detect.hangs.records import Snapshot, Stuck
+from vocabulary.counts import counted
 
 NAMED_MAX = 12
 CALLS_MAX = 6
@@ -41,7 +42,7 @@ def reasons_of(
 ) -> tuple[str, ...]:
     """Why these, the call that shows it best first."""
     if not stuck:
-        lines = [f"nothing stands still in the records of {len(snapshot.recorded)} ranks"]
+        lines = [f"nothing stands still in the records of {counted(len(snapshot.recorded), 'rank')}"]
     else:
         others = [each for each in stuck if each is not root]
         others.sort(key=lambda each: (not set(each.absent) & set(culprits), each.group, each.number))

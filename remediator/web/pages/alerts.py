@@ -22,7 +22,8 @@ SHOWN = 200
 HOUR_S = 3600.0
 HOURS = (1, 2, 4, 8, 24, 72, 168)
 STATES = ("waiting", "silenced", "sent", "abandoned")
-_FIRST = {"abandoned": 0, "waiting": 1, "silenced": 2}
+_FIRST = {"abandoned": 0, "waiting": 2, "silenced": 3}
+_FAILED, _LAST = 1, 4
 
 
 async def show(visit: Visit) -> Response:
@@ -75,7 +76,7 @@ async def _page(visit: Visit, wrong: str = "", code: int = 200, tried: AlertTest
         "alerts.html.j2",
         title="Alerts",
         status=code,
-        alerts=sorted(found, key=lambda alert: (_FIRST.get(alert.state, 3), -alert.at)),
+        alerts=sorted(found, key=lambda alert: (_urgency(alert), -alert.at)),
         total=len(told),
         full=len(told) == SHOWN,
         silences=(await visit.ask("/v1/alerts/silences", SilenceList)).silences,
@@ -88,6 +89,11 @@ async def _page(visit: Visit, wrong: str = "", code: int = 200, tried: AlertTest
         tried=tried,
         said=visit.form,
     )
+
+
+def _urgency(alert: AlertView) -> int:
+    failed = alert.state == "waiting" and alert.attempts and alert.error
+    return _FAILED if failed else _FIRST.get(alert.state, _LAST)
 
 
 def _fits(alert: AlertView, match: str) -> bool:

@@ -11,24 +11,19 @@ import msgspec
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from remediator.api.render import incident_view
-from remediator.decide.approval import proposed
-from remediator.engine import Snapshot
-from remediator.model.views import IncidentView, StatusView
+from remediator.model.views import StatusView
 from remediator.model.views_work import AwaitingList
-from remediator.web import heat
-from remediator.web.alike import Alike, together
-from remediator.web.gravity import drill, findings_of, gravest_first, worst
-from remediator.web.progress import doing
+from remediator.web import heat, lines
+from remediator.web.alike import NAMED, together
+from remediator.web.asked import askings
+from remediator.web.gravity import gravest_first
 from remediator.web.recent import Recent
 from remediator.web.rendering import HEADERS
 from remediator.web.visit import Visit
-from vocabulary.finding import Severity
 
 INCIDENTS_SHOWN = 12
 AWAITING_SHOWN = 8
 GROUPS_SHOWN = 100
-NAMED = 20  # nodes of one row
 
 
 async def show(visit: Visit) -> Response:
@@ -36,18 +31,19 @@ async def show(visit: Visit) -> Response:
     wanted, by, colour = _asked(visit)
     snapshot = visit.service.engine.snapshot
     incidents = await asyncio.to_thread(gravest_first, snapshot.incidents.values(), snapshot.findings)
-    rules = visit.service.engine.settings.policy.by_name
     groups = (await asyncio.to_thread(together, incidents, snapshot.findings))[:INCIDENTS_SHOWN]
     awaiting = (await visit.ask("/v1/awaiting", AwaitingList)).awaiting
+    asked = askings(awaiting, snapshot.incidents, snapshot.findings)
     rows = await asyncio.to_thread(_rows, visit, wanted, by)
     return await visit.page(
         "fleet.html.j2",
         title="Fleet",
-        incidents=[_broken(visit, group, proposed(group.first, rules)) for group in groups],
+        incidents=await lines.rows(visit, groups),
         named=NAMED,
         incidents_total=len(incidents),
         incidents_shown=sum(len(group.incidents) for group in groups),
-        awaiting=[(a, _drill(snapshot, a.incident)) for a in awaiting[:AWAITING_SHOWN]],
+        askings=asked[:AWAITING_SHOWN],
+        askings_shown=sum(len(each.awaiting) for each in asked[:AWAITING_SHOWN]),
         awaiting_total=len(awaiting),
         rows=rows[:GROUPS_SHOWN],
         rows_total=len(rows),
@@ -83,29 +79,6 @@ def _counts(status: StatusView) -> list[tuple[str, int]]:
     """How many nodes are in each state, in the order in which a node goes through them."""
     known = {word: number for word in heat.STATES if (number := status.nodes_by_state.get(word))}
     return [*(known | status.nodes_by_state).items()]
-
-
-class _Broken(msgspec.Struct, frozen=True):
-    """A row of what is broken. `proposed` are stages of steps that somebody or something keeps from being done."""
-
-    group: Alike
-    view: IncidentView
-    doing: str
-    worst: Severity | None
-    drill: str
-    proposed: tuple[tuple[str, ...], ...]
-
-
-def _broken(visit: Visit, group: Alike, steps: tuple[tuple[str, ...], ...]) -> _Broken:
-    first, view = group.first, incident_view(group.first)
-    found = findings_of(first, visit.service.engine.snapshot.findings)
-    marked = drill(found, injected=first.injected)
-    return _Broken(group, view, doing(view, first.answer, first.rule), worst(found), marked, steps)
-
-
-def _drill(snapshot: Snapshot, incident: str) -> str:
-    known = snapshot.incidents.get(incident)
-    return drill(findings_of(known, snapshot.findings), injected=known.injected) if known is not None else ""
 
 
 def _asked(visit: Visit) -> tuple[heat.Wanted, str, str]:

@@ -13,9 +13,11 @@ from remediator.model.records import Answer
 from remediator.model.views import IncidentView
 from remediator.web.gravity import drill
 from remediator.web.incident_deeds import offered
+from remediator.web.lines import refused
 from remediator.web.progress import doing
 from remediator.web.rendering import HEADERS
 from remediator.web.timeline import MOMENTS_SHOWN, lapse, timeline
+from remediator.web.together import together
 from remediator.web.visit import Visit
 from vocabulary.finding import Finding
 
@@ -39,7 +41,8 @@ async def show(visit: Visit) -> Response:
         incident=view,
         seen=seen,
         key=sha256(f"{seen}{len(view.notes)}{visit.identity.id}".encode()).hexdigest()[:32],
-        doing=doing(view, Answer(last.answer), last.rule) if last else doing(view),
+        doing=doing(view, Answer(last.answer), last.rule, refused(last.guards)) if last else doing(view),
+        actions=together(view.actions),
         moments=timeline(view)[-MOMENTS_SHOWN:],
         moments_total=len(timeline(view)),
         lapse=lapse,

@@ -6,13 +6,12 @@ import asyncio
 
 from starlette.responses import Response
 
-from remediator.api.render import incident_view
 from remediator.model.records import Incident
 from remediator.model.views import IncidentList, IncidentView
-from remediator.web.gravity import drill, findings_of, gravest_first, worst
-from remediator.web.progress import doing
+from remediator.web.alike import NAMED, Alike, together
+from remediator.web.gravity import gravest_first
+from remediator.web.lines import rows
 from remediator.web.visit import Visit
-from vocabulary.finding import Finding, Severity
 
 SHOWN = 200
 STATES = ("open", "acting", "waiting", "closed")
@@ -26,6 +25,8 @@ async def show(visit: Visit) -> Response:
     wanted = [i for i in known.values() if state in {"", i.state.value} and _fits(i, match)]
     findings = visit.service.engine.snapshot.findings
     wanted = await asyncio.to_thread(gravest_first, wanted, findings)
+    groups = await asyncio.to_thread(together, wanted, findings) if not match else [Alike((i,)) for i in wanted]
+    shown = await rows(visit, groups[:SHOWN])
     over: list[IncidentView] = []
     if state in {"", "closed"}:
         recent = (await visit.ask("/v1/incidents", IncidentList)).incidents
@@ -33,19 +34,15 @@ async def show(visit: Visit) -> Response:
     return await visit.page(
         "incidents.html.j2",
         title="Incidents",
-        incidents=[_row(i, findings_of(i, findings)) for i in wanted[:SHOWN]],
+        incidents=shown,
         total=len(wanted),
+        shown=sum(len(row.group.incidents) for row in shown),
+        named=NAMED,
         over=sorted(over, key=lambda view: -(view.closed_at or 0.0)),
         state=state,
         match=match,
         states=STATES,
     )
-
-
-def _row(incident: Incident, findings: list[Finding]) -> tuple[IncidentView, str, Severity | None, str]:
-    view = incident_view(incident)
-    now = doing(view, incident.answer, incident.rule)
-    return view, now, worst(findings), drill(findings, injected=incident.injected)
 
 
 def _fits(incident: Incident | IncidentView, match: str) -> bool:

@@ -35,4 +35,8 @@ async def show(visit: Visit) -> Response:
 
 def _wanted(jobs: tuple[JobView, ...], match: str, *, trouble: bool) -> list[JobView]:
     found = [job for job in jobs if match in job.job and (not trouble or job.verdicts or job.findings)]
-    return sorted(found, key=lambda job: (not job.verdicts, not job.findings, job.job))
+    return sorted(found, key=lambda job: (not job.verdicts, -_gravest(job), job.ranks_told >= job.world, job.job))
+
+
+def _gravest(job: JobView) -> int:
+    return max((finding.severity.rank for finding in job.findings), default=-1)

@@ -6,11 +6,13 @@ import msgspec
 from starlette.responses import Response
 
 from remediator.api.service import Refusal
+from remediator.model.records import Incident
 from remediator.model.rules import NodeState
 from remediator.model.views import EventList, IncidentView, NodeView
 from remediator.model.views_jobs import GpuList, GpuView
 from remediator.model.views_telemetry import TelemetryView
 from remediator.web.deeds import offered
+from remediator.web.lines import refused
 from remediator.web.plots import plots
 from remediator.web.progress import doing, to_come
 from remediator.web.visit import Visit
@@ -62,10 +64,12 @@ async def show(visit: Visit) -> Response:
         places=tuple(record.places.keys),
         means=means(node.state, incident),
         incident=incident,
-        doing=doing(incident, known.answer if known else None) if incident else "",
+        doing=_doing(incident, known) if incident else "",
         to_come=to_come(incident) if incident else (),
         jobs=_jobs(node.ranks),
         gpus=[(gpu, _beat(gpu, node)) for gpu in gpus.gpus],
+        product=gpus.gpus[0].name if len({gpu.name for gpu in gpus.gpus}) == 1 else "",
+        serials=any(gpu.serial for gpu in gpus.gpus),
         history=history.events,
         telemetry=telemetry,
         plots=drawn,
@@ -82,6 +86,11 @@ def means(state: str, incident: IncidentView | None) -> str:
     if state != NodeState.SUSPECT.value or incident is None:
         return words
     return f"{words} {'It stays in service only because of what stands below.' if incident.proposed else ''}".rstrip()
+
+
+def _doing(incident: IncidentView, known: Incident | None) -> str:
+    guards = incident.decisions[-1].guards if incident.decisions else ()
+    return doing(incident, known.answer if known else None, guard=refused(guards))
 
 
 async def _incident(visit: Visit, name: str) -> IncidentView | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -10,17 +12,23 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from remediator.api.render import node_list
+from remediator.engine import Snapshot
+from remediator.model.rules import NodeState
 from remediator.model.views import NodeView
 from remediator.web import heat
 from remediator.web.visit import Visit
+from vocabulary.finding import Finding, Severity
 
 ON_A_PAGE = 100
+_WHOSE = re.compile(r"^inc-\S+: ")  # the incident that led there; its rule says more
+_OURS = frozenset({"healthy", "suspect"})  # states that a finding explains better than the word that led there
 
 
 class _Listed(NamedTuple):
     total: int
     nodes: tuple[NodeView, ...]
     places: dict[str, str]
+    whys: dict[str, str]  # what is known against a node
     more: str  # the name after which the next page begins
 
 
@@ -58,4 +66,24 @@ def _list(visit: Visit, wanted: heat.Wanted, after: str) -> _Listed:
     records = {name: snapshot.nodes[name] for name in shown[:ON_A_PAGE]}
     views = node_list(replace(snapshot, nodes=records), visit.service.roster, visit.now, "", ON_A_PAGE).nodes
     places = {name: record.places.rack or record.places.switch for name, record in records.items()}
-    return _Listed(len(names), views, places, more)
+    return _Listed(len(names), views, places, _whys(snapshot, views), more)
+
+
+def _whys(snapshot: Snapshot, views: Iterable[NodeView]) -> dict[str, str]:
+    """Of each node its incident, else its gravest finding, else why it is in its state."""
+    shown = {view.node for view in views}
+    worst: dict[str, Finding] = {}
+    for found in snapshot.findings.values():
+        known = worst.get(found.node)
+        if found.node in shown and found.active and (known is None or known.severity.rank < found.severity.rank):
+            worst[found.node] = found
+    whys = {}
+    for view in views:
+        incident, finding = snapshot.incidents.get(view.incident), worst.get(view.node)
+        if incident is not None:
+            whys[view.node] = incident.title
+        elif view.state in _OURS and finding is not None and finding.severity is not Severity.INFO:
+            whys[view.node] = f"{finding.kind} on {finding.component}: {finding.summary}"
+        else:
+            whys[view.node] = "" if view.state == NodeState.HEALTHY.value else _WHOSE.sub("", view.why)
+    return whys

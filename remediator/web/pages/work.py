@@ -11,13 +11,15 @@ from starlette.responses import Response
 from remediator.model.plan import Verb
 from remediator.model.views import Words
 from remediator.model.views_work import ActionList, AwaitingList, AwaitingView
+from remediator.web.asked import askings
 from remediator.web.blast import NODES_NAMED
 from remediator.web.gravity import drill, findings_of
 from remediator.web.timeline import lapse
+from remediator.web.together import together
 from remediator.web.visit import Visit
 from remediator.web.whom import Whom, whom
 
-AWAITING_SHOWN = 50
+AWAITING_SHOWN = 100
 ACTIONS_SHOWN = 100
 STATES = ("open", "ended", "all")
 
@@ -36,13 +38,16 @@ async def show(visit: Visit) -> Response:
     state = visit.query("state")
     state = state if state in STATES else "open"
     awaiting = (await visit.ask("/v1/awaiting", AwaitingList)).awaiting
+    asked = await _asked(visit, awaiting[:AWAITING_SHOWN])
     actions = (await visit.ask("/v1/actions", ActionList, state=state, limit=ACTIONS_SHOWN)).actions
     return await visit.page(
         "work.html.j2",
         title="Approvals and actions",
-        awaiting=await _asked(visit, awaiting[:AWAITING_SHOWN]),
+        cards=_cards(visit, asked),
+        awaiting_shown=len(asked),
         awaiting_total=len(awaiting),
-        actions=actions,
+        actions=together(actions),
+        actions_total=len(actions),
         actions_max=ACTIONS_SHOWN,
         state=state,
         states=STATES,
@@ -59,6 +64,13 @@ async def cancel(visit: Visit) -> Response:
         raise HTTPException(404, "there is no such action")
     await visit.tell(f"/v1/actions/{action}/cancel", Words(visit.form.get("text", "").strip()))
     return visit.go("/work", "cancel")
+
+
+def _cards(visit: Visit, asked: list[Asked]) -> list[list[Asked]]:
+    """Those alike in what would be done on one card."""
+    snapshot, known = visit.service.engine.snapshot, {(a.awaiting.incident, a.awaiting.what): a for a in asked}
+    rows = askings([a.awaiting for a in asked], snapshot.incidents, snapshot.findings)
+    return [[known[each.incident, each.what] for each in row.awaiting] for row in rows]
 
 
 async def _asked(visit: Visit, awaiting: tuple[AwaitingView, ...]) -> list[Asked]:

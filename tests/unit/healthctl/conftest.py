@@ -33,7 +33,9 @@ from remediator.model.views import (
 )
 from remediator.model.views_audit import AuditView
 from remediator.model.views_jobs import GpuList, GpuView, JobList, JobRank, JobView
+from remediator.model.views_overview import HeardView, NamedNodes, OverviewView, ToldIncident
 from remediator.model.views_work import ActionList, AwaitingList, AwaitingView, BreakerView
+from tests.unit.healthctl.small_centre import SmallCentre
 from vocabulary.finding import Finding, Severity
 from vocabulary.hazard import NodeRisk, Placement
 from vocabulary.identity import Component, ComponentKind
@@ -164,6 +166,19 @@ def backwards(before: int, kind: str) -> AuditView:
     return AuditView(AT, fitting, looked_to, len(EVENTS), "seal")
 
 
+def overview() -> OverviewView:
+    """One look, in the words of the single answers."""
+    told = tuple(ToldIncident(**msgspec.structs.asdict(each)) for each in (ASKING, INCIDENT))
+    return OverviewView(
+        **msgspec.structs.asdict(STATUS),
+        incidents=told,
+        nodes=NODES.nodes[:1],
+        awaiting=AWAITING.awaiting,
+        untended=NamedNodes(1, ("node2",)),
+        heard=HeardView(2, 1, 1, AT - 4),
+    )
+
+
 def as_told(node: NodeView) -> NodeView:
     """As the scheduler shows the node after what was asked for last."""
     told = {f"/v1/nodes/{node.node}/cordon": "operator", f"/v1/nodes/{node.node}/uncordon": ""}
@@ -183,6 +198,7 @@ class Remediator(BaseHTTPRequestHandler):
         after = int(query.get("after", ["0"])[0])
         answers = {
             "/v1/status": STATUS,
+            "/v1/overview": overview(),
             "/v1/nodes": NODES,
             "/v1/placement": Placement(("node1",), (NodeRisk("node2", 25.0, "a lemon"),), 1e-6, 2e-6),
             "/v1/nodes/node1": as_told(NODE),
@@ -253,6 +269,14 @@ def token_file(tmp_path: Path) -> Path:
     path = tmp_path / "token"
     path.write_text(f"{TOKEN}\n")
     return path
+
+
+@pytest.fixture
+def small_centre() -> Iterator[SmallCentre]:
+    """A centre that answers what a test writes into it."""
+    centre = SmallCentre()
+    yield centre
+    centre.close()
 
 
 @pytest.fixture

@@ -165,7 +165,7 @@ def test_nobody_there_is_one_line(healthctl: Run, token_file: Path) -> None:
 
 class Stranger(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        body = {"/v1/status": b'{"cluster": 5}', "/v1/nodes": b"<html>", "/v1/incidents": b""}[
+        body = {"/v1/overview": b'{"cluster": 5}', "/v1/nodes": b"<html>", "/v1/incidents": b""}[
             self.path.partition("?")[0]
         ]
         self.send_response(502 if self.path.startswith("/v1/incidents") else 200, "Bad \x1b[31mgateway")

@@ -147,3 +147,22 @@ def test_wrong_usage_names_the_command_it_is_about() -> None:
     done = CliRunner().invoke(cli, ["nodes", "show", "--bogus"], prog_name="healthctl")
     assert done.exit_code == 2
     assert "healthctl nodes show --help" in done.output
+
+
+@pytest.mark.parametrize("path", TREE)
+def test_a_group_tells_of_each_command_in_a_whole_sentence(path: str) -> None:
+    shown = CliRunner().invoke(cli, [*path.split()[1:], "--help"], prog_name="healthctl", terminal_width=80).output
+    assert not [line for line in shown.splitlines() if re.fullmatch(r"  [a-z-]+ .*\.\.\.", line)], (
+        "its first sentence is too long"
+    )
+
+
+@pytest.mark.parametrize("path", TREE)
+def test_what_may_be_given_several_times_says_so(path: str) -> None:
+    several = [option for option in options(TREE[path]) if option.multiple]
+    assert not [option.opts for option in several if "repeated" not in (option.help or "")]
+
+
+@pytest.mark.parametrize("path", sorted(set(TREE) - {"healthctl"}))
+def test_a_group_has_an_example_too(path: str) -> None:
+    assert "Example" in f"{TREE[path].epilog or ''} {TREE[path].help or ''}"

@@ -58,7 +58,7 @@ def test_scenarios_beside_a_file_are_run(site: Path) -> None:
     assert run("test", str(site)).exit_code == 1, "no scenario is no test"
     beside.write_text(SCENARIO % "ours")
     found = run("test", str(site))
-    assert (found.exit_code, "1 scenarios, 0 failed" in found.output) == (0, True), found.output
+    assert (found.exit_code, "1 scenario, 0 failed" in found.output) == (0, True), found.output
     beside.write_text(SCENARIO % "gpu-lost")
     found = run("test", str(site))
     assert found.exit_code == 1

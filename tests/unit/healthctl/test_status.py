@@ -1,22 +1,25 @@
-"""What `healthctl status` calls well, what it tells first, and how it ends."""
+"""What `healthctl status` calls well, what it tells, and how it ends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from healthctl.output import plain
-from healthctl.status_page import Look, by_people, is_well, listed_rank, rank, status_page
+from healthctl.status_page import is_well, status_page
 from remediator.model.records import HandsOff
-from remediator.model.views import ActionView, Awaited, DecisionView, IncidentView, NodeView, StatusView, StepView
-from remediator.model.views_alerts import SilenceView
+from remediator.model.views import ActionView, Awaited, DecisionView, NodeView, StatusView, StepView
+from remediator.model.views_overview import HeardView, NamedNodes, OverviewView, SilencedView, ToldIncident
 from remediator.model.views_work import AwaitingView
-from tests.unit.healthctl.conftest import AT, FINDING, STATUS
-from vocabulary.finding import Severity
+from tests.unit.healthctl.conftest import AT, STATUS
+from tests.unit.healthctl.small_centre import SmallCentre
 
 WELL = replace(
     STATUS,
@@ -27,6 +30,12 @@ WELL = replace(
     mode_by="",
     breaker="",
 )
+
+
+def look(*told: ToldIncident, status: StatusView = WELL, **more: Any) -> OverviewView:
+    """An answer that tells these incidents."""
+    opened = replace(status, incidents_open=max(status.incidents_open, len(told)))
+    return OverviewView(**asdict(opened), incidents=told, **more)
 
 
 @pytest.mark.parametrize(
@@ -44,74 +53,69 @@ WELL = replace(
 )
 def test_well_is_only_what_is_known_to_be(status: StatusView, *, well: bool) -> None:
     assert is_well(status) is well
-    assert plain(status_page(Look(status))).startswith(f"{status.cluster} is well") is well
+    assert plain(status_page(look(status=status))).startswith(f"{status.cluster} is well") is well
 
 
-def incident(number: int, severity: Severity | None = None, **more: object) -> IncidentView:
-    findings = () if severity is None else (replace(FINDING, severity=severity),)
-    return replace(IncidentView(f"inc-{number}", "n", "open", "t", AT + number, findings=findings), **more)
-
-
-def test_the_worst_is_told_first_and_a_test_last() -> None:
-    worst = incident(3, Severity.FATAL)
-    found = [incident(1), incident(0, Severity.FATAL, injected=True), worst, incident(2, Severity.WARNING)]
-    assert [each.id for each in sorted(found, key=rank)] == ["inc-3", "inc-2", "inc-1", "inc-0"]
-    asks = incident(9, awaits=(Awaited("d", "a plan"),))
-    assert min([*found, asks], key=listed_rank) is asks
-
-
-def test_a_cleared_finding_makes_nothing_worse() -> None:
-    over = replace(incident(1), findings=(FINDING.cleared(AT, "reset"),))
-    assert rank(over) == rank(incident(1))
+def incident(number: int, **more: Any) -> ToldIncident:
+    return replace(ToldIncident(f"inc-{number}", "n", "open", "t", AT + number), **more)
 
 
 @given(st.integers(0, 40), st.integers(0, 3))
 def test_what_is_not_told_is_counted(open_count: int, told: int) -> None:
-    found = [incident(number) for number in range(open_count)]
-    text = plain(status_page(Look(replace(WELL, incidents_open=open_count), found, found[:told])))
+    found = [incident(number) for number in range(min(told, open_count))]
+    text = plain(status_page(look(*found, status=replace(WELL, incidents_open=open_count))))
     left = open_count - min(told, open_count)
     assert (f"and {left} more open incident" in text) is bool(left)
 
 
-@given(st.integers(0, 20), st.integers(1, 20))
-def test_a_screen_is_not_filled_with_what_blocks_or_waits(count: int, most: int) -> None:
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 3))
+def test_a_screen_is_not_filled_with_what_blocks_or_waits(count: int, most: int, more: int) -> None:
     waiting = [AwaitingView(f"inc-{n}", "n", f"inc-{n}.d1", "a plan", AT, "t") for n in range(count)]
     blocked = tuple(f"reason {n}" for n in range(count))
-    text = plain(status_page(Look(replace(WELL, blocked=blocked), awaiting=waiting, listed_max=most)))
+    view = look(status=replace(WELL, blocked=blocked), awaiting=tuple(waiting), awaiting_more=more)
+    text = plain(status_page(view, most))
     assert text.count("waits for you") == text.count("reason ") == min(count, most)
     assert (f"and {count - most} more: healthctl status -o wide" in text) is (count > most)
-    assert (f"and {count - most} more wait: healthctl actions awaiting" in text) is (count > most)
+    left = count + more - most
+    assert (f"and {left} more wait: healthctl actions awaiting" in text) is (left > 0)
+
+
+def test_what_did_not_come_of_what_stands_still_is_counted() -> None:
+    blocked = tuple(f"inc-{n} on n waits for a person: a fan" for n in range(1, 9))
+    text = plain(status_page(look(incident(1), status=replace(WELL, blocked=blocked), blocked_more=600), 6))
+    assert "inc-1 on n" not in text, "it is told below"
+    assert "inc-2 on n" in text
+    assert "and 601 more: healthctl status -o wide" in text
+
+
+def deed(verb: str, state: str, at: float) -> ActionView:
+    return ActionView(verb, verb, "n", state, at, at, at)
 
 
 def test_done_now_and_next_are_told_apart() -> None:
-    def deed(verb: str, state: str, at: float) -> ActionView:
-        return ActionView(verb, verb, "n", state, at, at, at)
-
-    deeds = tuple(deed(f"deed{number}", "succeeded", AT + number) for number in range(6))
+    deeds = tuple(deed(f"deed{number}", "succeeded", AT + number) for number in (5, 4, 3))
     view = incident(
         0,
-        actions=(*deeds, deed("late", "failed", AT + 9), deed("open", "planned", AT + 10)),
+        actions=(deed("late", "failed", AT + 9), *deeds),
         steps=(StepView("drain", "succeeded"), StepView("reset", "running", "30 s"), StepView("preflight", "pending")),
     )
-    lines = [line.split(maxsplit=1) for line in plain(status_page(Look(WELL, [view], [view]))).splitlines() if line]
+    lines = [line.split(maxsplit=1) for line in plain(status_page(look(view))).splitlines() if line]
     assert [rest for name, rest in pairs(lines) if name == "now"] == ["reset: running (30 s)"]
     assert [rest for name, rest in pairs(lines) if name == "next"] == ["preflight"]
     done = [rest.partition(" ")[0] for name, rest in pairs(lines) if name == "done"]
-    assert done == ["deed3", "deed4", "deed5", "late"], "the newest, in order, and none that is under way"
+    assert done == ["deed3", "deed4", "deed5", "late"], "in the order of their time"
 
 
 def pairs(lines: list[list[str]]) -> Iterator[tuple[str, str]]:
     yield from ((line[0], line[1]) for line in lines if len(line) == 2)
 
 
-def deed(verb: str, at: float) -> ActionView:
-    return ActionView(verb, verb, "n", "succeeded", at, at, at)
-
-
-def test_what_was_done_to_the_node_is_not_lost_among_messages() -> None:
-    deeds = (deed("cordon", AT), *(deed(verb, AT + n) for n, verb in enumerate(["abort"] * 9 + ["ticket", "alert"], 1)))
-    view = incident(0, actions=deeds)
-    text = plain(status_page(Look(WELL, [view], [view])))
+def test_of_many_deeds_the_first_are_told_and_the_rest_is_counted() -> None:
+    """What weighs most stands first in the answer."""
+    deeds = tuple(
+        deed(verb, "succeeded", AT + n) for n, verb in enumerate(["cordon", "abort", "abort", "abort", "alert"])
+    )
+    text = plain(status_page(look(incident(0, actions=deeds, actions_more=7))))
     assert "cordon n: succeeded" in text
     assert "alert n:" not in text
     assert "and 8 more: healthctl incidents show inc-0" in text
@@ -139,51 +143,78 @@ HELD = NodeView("n", "operator-held", "unhealthy", AT, "", AT, hands_off=HandsOf
         (incident(0), HELD, "healthctl nodes release n"),
     ],
 )  # fmt: skip
-def test_the_next_step_is_said_with_its_command(view: IncidentView, node: NodeView | None, words: str) -> None:
-    nodes = {} if node is None else {node.node: node}
-    (line,) = [
-        line
-        for line in plain(status_page(Look(WELL, [view], [view], nodes=nodes))).splitlines()
-        if line.startswith("next ")
-    ]
+def test_the_next_step_is_said_with_its_command(view: ToldIncident, node: NodeView | None, words: str) -> None:
+    text = plain(status_page(look(view, nodes=() if node is None else (node,))))
+    (line,) = [line for line in text.splitlines() if line.startswith("next ")]
     assert words in line
 
 
 def test_what_is_stopped_or_waits_for_a_part_is_not_to_be_stopped() -> None:
     waiting = incident(0, state="waiting", waits_for_part=True)
-    for view, nodes in ((incident(0), {"n": HELD}), (waiting, {}), (incident(0, decisions=(decided("observe"),)), {})):
-        assert "stop it" not in plain(status_page(Look(WELL, [view], [view], nodes=nodes)))
-    assert "stop it" in plain(status_page(Look(WELL, [incident(0)], [incident(0)])))
+    for view, nodes in ((incident(0), (HELD,)), (waiting, ()), (incident(0, decisions=(decided("observe"),)), ())):
+        assert "stop it" not in plain(status_page(look(view, nodes=nodes)))
+    assert "stop it" in plain(status_page(look(incident(0))))
 
 
 def test_one_node_that_waits_for_a_part_does_not_keep_automation_from_acting() -> None:
     view = incident(0, state="waiting", waits_for_part=True)
     status = replace(WELL, incidents_open=1, blocked=("inc-0 on n waits for a person: waits for replacement",))
-    assert "kept from acting" not in plain(status_page(Look(status, [view], [view])))
-    assert "inc-0 on n waits for a person" in plain(status_page(Look(status, [view])))
+    assert "kept from acting" not in plain(status_page(look(view, status=status)))
+    assert "inc-0 on n waits for a person" in plain(status_page(look(status=status)))
 
 
 def test_a_mode_that_a_person_set_is_given_back_to_the_configuration() -> None:
     stopped = replace(WELL, mode="observe", mode_by="ann", blocked=("mode is observe (set by ann)",))
-    text = plain(status_page(Look(stopped)))
+    text = plain(status_page(look(status=stopped)))
     assert "healthctl mode config" in text
     assert "healthctl mode act" not in text
 
 
-def test_what_many_nodes_share_is_told_first() -> None:
-    rack = incident(5, node="rack:r7")
-    assert min([incident(0, Severity.FATAL), rack], key=rank) is rack
-    assert min([incident(0, state="waiting"), rack], key=listed_rank) is rack
-
-
 def test_what_people_hold_or_silenced_and_what_nobody_decided_upon_is_named() -> None:
-    def node(name: str, **more: object) -> NodeView:
-        return replace(NodeView(name, "operator-held", "unhealthy", AT, "", AT), **more)
+    many = NamedNodes(12, tuple(f"n{number:02}" for number in range(12)))
+    view = look(cordoned=NamedNodes(1, ("a",)), untended=many, silenced=SilencedView(2, AT + 60))
+    text = plain(status_page(view))
+    assert "a: by people; lift it: healthctl nodes uncordon NODE" in text
+    assert "2 silences, the first ends 2023-11-14 22:14:20Z" in text
+    assert "n05 and 6 more: unhealthy all the same; see" in text
+    assert not {"cordoned", "silenced", "no incident"} & {
+        line[:11].strip() for line in plain(status_page(look())).splitlines()
+    }
 
-    nodes = [node("a", held_by="operator", incident="inc-1"), node("b", state="healthy"), node("c", state="retired")]
-    found = by_people(nodes, [SilenceView("s", "*", "*", AT, AT + 60, "ann", "moving")])
-    text = plain(status_page(Look(WELL, by_hand=found)))
-    assert "a, by people; lift it: healthctl nodes uncordon NODE" in text
-    assert "1 silence, the first ends 2023-11-14 22:14:20Z" in text
-    assert "unhealthy all the same: b; see" in text
-    assert not any(words for _, words in by_people([node("d", incident="inc-2")], []))
+
+@pytest.mark.parametrize(
+    ("heard", "says"),
+    [
+        (HeardView(), ""),
+        (HeardView(3, 3, 0, AT - 8), "every node, in time; the oldest report is 8s old"),
+        (HeardView(3, 2, 0, AT - 720), "2 of 3 nodes in time; the oldest report is 12m old"),
+        (HeardView(3, 1, 2, AT), "1 of 3 nodes in time, 2 not once since this remediator leads; the oldest report is 1s old"),
+        (HeardView(1, 0, 1), "0 of 1 node in time, 1 not once since this remediator leads"),
+    ],
+)  # fmt: skip
+def test_how_old_it_is_what_is_told(heard: HeardView, says: str) -> None:
+    lines = dict(line.split(maxsplit=1) for line in plain(status_page(look(heard=heard))).splitlines() if " " in line)
+    assert lines.get("heard", "") == says
+
+
+def test_what_could_not_be_asked_is_said() -> None:
+    text = plain(status_page(look(lacking=("the database does not answer",))))
+    assert "not all of it could be asked:\n  the database does not answer" in text
+
+
+def test_a_status_is_one_question(
+    healthctl: Callable[..., Result], small_centre: SmallCentre, token_file: Path
+) -> None:
+    small_centre.answers["/v1/overview"] = look(incident(0), status=replace(WELL, incidents_open=600))
+    for form in ("table", "wide", "json", "yaml"):
+        small_centre.asked.clear()
+        done = healthctl("status", "-o", form, "--server", small_centre.url, "--token-file", str(token_file))
+        assert (done.exit_code, len(small_centre.asked)) == (1, 1), done.output
+
+
+def test_a_centre_without_the_route_may_be_older(
+    healthctl: Callable[..., Result], small_centre: SmallCentre, token_file: Path
+) -> None:
+    done = healthctl("status", "--server", small_centre.url, "--token-file", str(token_file))
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "if it is older than this healthctl, use one of its version" in done.stderr

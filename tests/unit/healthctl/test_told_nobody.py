@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from healthctl.incident_page import outcome
-from healthctl.output import Cell, Tone, text_of
+from healthctl.incident_page import incident_page, outcome, standing
+from healthctl.output import Cell, Tone, plain, text_of
 from remediator.act.deeds import Deeds
 from remediator.api.render import action_view, incident_view
 from remediator.model.delivery import Message
 from remediator.model.plan import Step, StepRun, StepState, Verb
 from remediator.model.records import FOR_REPLACEMENT, Action, ActionState, Incident, IncidentState
+from remediator.model.views import IncidentView, Lack, StepView, WordView
 
 ALERT = Action(id="a1", incident="i", decision="d", node="n1", verb="alert", planned_at=0.0, deadline=60.0)
 ENDED = replace(ALERT, state=ActionState.SUCCEEDED, finished_at=1.0)
@@ -52,3 +53,20 @@ def test_only_what_waits_for_a_part_says_so() -> None:
     found = {state: incident_view(replace(incident, state=state)).waits_for_part for state in IncidentState}
     assert [state for state, waits in found.items() if waits] == [IncidentState.WAITING]
     assert not incident_view(replace(incident, state=IncidentState.WAITING, outcome="x")).waits_for_part
+
+
+def test_a_list_says_so_beside_the_state() -> None:
+    step = StepView("alert", "succeeded", lacks=Lack.TOLD_NOBODY)
+    seen = IncidentView("i", "n1", "closed", "t", 0.0, steps=(step,))
+    assert standing(seen) == Cell("closed, told nobody", Tone.WARN)
+    assert text_of(standing(replace(seen, steps=()))) == "closed"
+
+
+@pytest.mark.parametrize(
+    ("until", "says"), [(None, "it goes on counting"), (1_700_000_900.0, "after 2023-11-14 22:28:20Z is a new")]
+)
+def test_for_how_long_a_word_counts_is_said(until: float | None, says: str) -> None:
+    seen = IncidentView("i", "n1", "closed", "t", 0.0, word=WordView("ann resolved it", 1_700_000_000.0, until))
+    (line,) = [line for line in plain(incident_page(seen)).splitlines() if line.startswith("a word on it")]
+    assert "ann resolved it at 2023-11-14 22:13:20Z; " in line
+    assert says in line

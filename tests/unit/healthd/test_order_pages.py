@@ -171,7 +171,7 @@ def test_a_page_that_is_gone_while_its_process_lives_is_waited_for(beacon: Beaco
     assert each.step(NOW) is None
     assert step(each, NOW + 61).state is OrderState.FAILED
     end = step(task(tmp_path, before=posted))
-    assert (end.state, end.detail) == (OrderState.FAILED, "1 pages vanished")
+    assert (end.state, end.detail) == (OrderState.FAILED, "1 page vanished")
 
 
 def test_a_page_made_anew_keeps_the_answer_of_the_process_before(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
 import weakref
 from collections.abc import Iterator
 
@@ -10,6 +12,8 @@ import pytest
 
 from remediator.serving import collection as module
 from remediator.serving.collection import EVERY_S, Collection
+
+LOOKS = 290  # before the middle ones are due
 
 
 class Cycle:
@@ -22,6 +26,15 @@ def collector() -> Iterator[None]:
     yield
     gc.unfreeze()
     gc.enable()
+
+
+@pytest.fixture
+def switching_often() -> Iterator[None]:
+    """Threads take turns after a tenth of a millisecond."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.mark.parametrize("generation", [0, 1, 2])
@@ -84,3 +97,36 @@ def test_few_that_outlived_one_collection_wait_for_their_time() -> None:
     del kept
     collection.step(EVERY_S[0])
     assert gone() is not None
+
+
+def test_to_count_what_is_old_disturbs_no_thread_that_is_making_a_tuple(
+    monkeypatch: pytest.MonkeyPatch, switching_often: None
+) -> None:
+    """Whoever else refers to a tuple that is not finished breaks its maker: SystemError, anywhere in the process."""
+    monkeypatch.setattr(module, "MIDDLE_OBJECTS", 10**9)
+    collection = Collection(0.0)
+    broken: list[BaseException] = []
+    over = threading.Event()
+
+    def make() -> None:
+        try:
+            while not over.is_set():
+                tuple(n for n in range(100))
+        except SystemError as error:
+            broken.append(error)
+
+    makers = [threading.Thread(target=make) for _ in range(3)]
+    for maker in makers:
+        maker.start()
+    for number in range(1, LOOKS):
+        kept = [
+            Cycle() for _ in range(200)
+        ]  # many are old, so that to count them takes long enough for others to have their turn
+        collection.step(number * EVERY_S[0])
+        if broken:
+            break
+    del kept
+    over.set()
+    for maker in makers:
+        maker.join()
+    assert broken == []

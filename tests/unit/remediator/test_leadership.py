@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy import text
 
-from remediator.store.journal import Journal
+from remediator.store.journal import Journal, LeadTakenError
 from remediator.store.leadership import Leadership
 from remediator.store.lease import LEASE_S
 from tests import postgresql
@@ -88,6 +88,41 @@ def test_a_leader_that_stands_still_loses_its_lock(first: Journal, second: Journ
     until(second.leadership.campaign, "the lock is kept by nobody")
     until(lambda: not first.leadership.may_act(), "and it still believes that it leads")
     assert second.leadership.begin_term() == 2
+
+
+def test_a_winner_that_stood_still_before_its_term_tries_anew(url: str, postgresql_server: postgresql.Cluster) -> None:
+    """A busy machine reads the playbooks for seconds after the lead was won."""
+    winner = Journal(url)
+    winner.prepare()
+    try:
+        assert winner.leadership.campaign()
+        (session,) = pids(postgresql_server, winner)
+        postgresql_server.sql("postgres", f"SELECT pg_terminate_backend({session})")
+        until(lambda: not pids(postgresql_server, winner), "the session stays")
+        assert winner.lead() == 1
+        until(winner.leadership.may_act, "it never acts")
+    finally:
+        winner.close()
+
+
+def test_a_winner_that_stood_still_leaves_the_term_of_who_was_quicker_alone(
+    url: str, postgresql_server: postgresql.Cluster
+) -> None:
+    slow, quick = Journal(url), Journal(url)
+    slow.prepare()
+    try:
+        assert slow.leadership.campaign()
+        (session,) = pids(postgresql_server, slow)
+        postgresql_server.sql("postgres", f"SELECT pg_terminate_backend({session})")
+        until(quick.leadership.campaign, "the lock stays")
+        assert quick.lead() == 1
+        with pytest.raises(LeadTakenError):
+            slow.lead()
+        with quick.engine.connect() as db:
+            assert db.execute(text("SELECT value FROM meta WHERE key = 'epoch'")).scalar_one() == "1"
+    finally:
+        slow.close()
+        quick.close()
 
 
 def test_a_lease_that_was_not_confirmed_in_time_is_no_lease() -> None:

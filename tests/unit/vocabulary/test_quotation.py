@@ -32,6 +32,12 @@ def test_nothing_after_a_quote_is_believed(quote: str, rest: str) -> None:
     assert is_quotation(before + WORDS, len(before))
 
 
+@pytest.mark.parametrize("name", ["", "a ", "a, b "])
+def test_no_name_of_a_control_group_is_the_kernels_own_word(name: str) -> None:
+    before = f"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset={name}"
+    assert parse_line(f"{before}{WORDS},mems_allowed=0,global_oom,task=a,pid=7,uid=0") is None
+
+
 @given(comms)
 @example("a[1]: segfault at")
 @example("/x")

@@ -87,7 +87,7 @@ def test_lines_of_json_may_differ_in_their_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("e.csv", "node,time\na,1\nb\n", ":3: 1 cells where the first line has 2"),
+        ("e.csv", "node,time\na,1\nb\n", ":3: 1 cell where the first line has 2"),
         ("e.csv", "node,Node\na,b\n", "two columns are called 'node'"),
         ("e.jsonl", '{"a": 1}\nnope\n', ":2: not JSON"),
         ("e.jsonl", '{"a": 1}\n\n[1]\n', ":3: not an object"),

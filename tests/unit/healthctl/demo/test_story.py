@@ -62,6 +62,8 @@ def event(kind: str, text: str, **data: str | float) -> EventView:
     ("told", "line"),
     [
         (event("node_joined", "n1 reported for the first time"), None),
+        (event("token_issued", "a token of node n1 was issued"), None),
+        (event("policy", "policy 0a1b (default.yaml) is in force"), None),
         (event("node_state", "n1: healthy → suspect (i1: r)"), None),
         (event("node_state", "n1: suspect → draining (i1: r)"), "node: suspect → draining"),
         (

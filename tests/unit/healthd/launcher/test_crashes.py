@@ -65,7 +65,7 @@ def test_a_rank_that_is_not_done_long_after_the_first_is_killed_and_says_so(tmp_
         {"rank": 0, "node": "n0", "code": 0, "killed": False},
         {"rank": 1, "node": "n1", "code": -9, "killed": True},
     ]
-    assert "killing 1 ranks that stayed 0.3 s after the first was done" in done.stderr
+    assert "killing 1 rank that stayed 0.3 s after the first was done" in done.stderr
     assert "rank 1 on n1 stayed after its peers and was killed" in done.stderr
 
 
@@ -88,6 +88,20 @@ def test_what_fails_alike_on_all_ranks_at_once_is_the_users_error(tmp_path: Path
     assert len(attempts(events)) == 1
     assert "3 of 3 ranks exited with 7 soon after their start, no node shows a fault" in done.stderr
     assert [event["outcome"] for event in read_events(events) if event["event"] == "stopped"] == ["user_error"]
+
+
+def test_a_command_that_has_trained_before_is_not_called_wrong_for_one_early_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = tmp_path / "events"
+    monkeypatch.setenv("HEALTHD_JOB", "long")
+    before = {"event": "attempt_ended", "job": "long", "outcome": "ordered", "step": 5000, "advanced": True}
+    events.write_text(json.dumps(before) + "\n")
+
+    done = launch(*QUICK, "--", "sh", "-c", '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 93; exit 7', events=events)
+
+    assert done.returncode == 93
+    assert len(attempts(events)) == 2
 
 
 def test_user_errors_may_be_tried_again(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_good_arithmetic_under_load_passes_with_a_rate_of_each_part() -> None:
     [
         ("throttle", "slowed down by its hardware, which is too hot"),
         ("hot", "it reached 88 °C, where protection begins (87 °C)"),
-        ("wrong", "1 elements of a product differ from the first one, under steady load"),
+        ("wrong", "a product differs from the first one in 1 element, under steady load"),
     ],
 )
 def test_each_fault_is_found(fault: str, says: str) -> None:

@@ -41,7 +41,7 @@ def test_all_but_a_hundredth_is_taken_in_one_piece() -> None:
     assert len(taken.pieces) == 1
     assert taken.coverage > 0.98
     assert card.free() >= taking.reserve_bytes(139 * GIB)
-    assert str(taken).endswith("in 1 pieces")
+    assert str(taken).endswith("in 1 piece")
 
 
 def test_where_large_pieces_are_refused_halves_are_taken() -> None:

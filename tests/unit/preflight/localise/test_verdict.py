@@ -140,7 +140,7 @@ def test_what_is_no_measurement_neither_accuses_nor_clears(value: float | None) 
     verdict = judge(seen, FABRIC)
     assert verdict.conclusion is Conclusion.INCONCLUSIVE
     assert (verdict.culprits, verdict.suspects, verdict.unknown, verdict.unreadable) == ((), (), ("n05",), 4)
-    assert verdict.reasons == ("1 nodes have no readable result; test them again",)
+    assert verdict.reasons == ("no readable result of 1 node: test again",)
 
 
 def test_a_pair_that_was_not_run_says_nothing() -> None:

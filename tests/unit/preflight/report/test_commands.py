@@ -276,7 +276,7 @@ def test_one_file_that_is_none_stops_no_learning(ask: Ask, kept: Kept, huge: Doc
     broken.write_text('{"version": 2, ')
     done = ask("baseline", "learn", kept(huge), str(broken), "--baseline", str(tmp_path / "kept"))
     assert done.exit_code == 0
-    assert "learned 1 documents of 1 nodes" in done.stdout
+    assert "learned 1 document of 1 node" in done.stdout
     assert f"teaches nothing: {broken}" in done.stderr
 
 

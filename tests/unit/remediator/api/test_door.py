@@ -18,6 +18,9 @@ import pytest
 from healthd.centre import Centre, Denied, Unreachable, enrol
 from healthd.config import RemediatorConfig
 from healthd.http_client import Answer, HttpClient, HttpError, Trust
+from remediator.api.app import HANDLERS
+from remediator.api.direct import Direct
+from remediator.api.routes import ENDPOINTS
 from remediator.config import ConfigError, load_config
 from remediator.door import Limits, Tls
 from remediator.model.credentials import Role
@@ -62,7 +65,8 @@ class Door:
 
     def __init__(self, place: Path, tls: Tls | None = None, limits: Limits = Limits()) -> None:  # noqa: B008 - immutable
         self.inside = Inside(place, limits=limits, listen="127.0.0.1:0", tls=tls)
-        self.server = _Server(self.inside.app, self.inside.config, self.inside.wakeups)  # type: ignore[arg-type]  # no front
+        app = Direct(self.inside.app, ENDPOINTS, HANDLERS)
+        self.server = _Server(app, self.inside.config, self.inside.wakeups)  # type: ignore[arg-type]  # no front
         self.thread = threading.Thread(target=self.server.run)
         self.thread.start()
         deadline = time.monotonic() + 60

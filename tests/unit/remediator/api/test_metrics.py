@@ -15,6 +15,7 @@ from remediator.act.webhooks.telling import Telling
 from remediator.api.fleet_metrics import SHOWN_MAX, fleet
 from remediator.decide.budget import Budget
 from remediator.engine import Snapshot
+from remediator.model.inputs import Tick
 from remediator.model.places import Places
 from remediator.model.plan import Mode
 from remediator.model.records import (
@@ -159,6 +160,9 @@ def test_an_ended_action_of_a_closed_incident_is_forgotten() -> None:
 
 
 def test_a_whole_centre_tells_its_name_mode_and_counters(shared: Inside) -> None:
+    shared.service.engine.submit_durably(Tick(at=shared.service.clock.wall())).result(
+        60
+    )  # what was before it is written
     page = shared.call("GET", "/metrics").body.decode()
     assert 'remediator_mode{mode="recommend"} 1.0' in page
     assert 'remediator_audit_events_total{drill="false",kind="policy"} 1.0' in page

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from remediator.model.plan import Step, StepRun, StepState, Verb
 from remediator.model.records import Answer, Incident, IncidentState
 from remediator.web import heat
 from remediator.web.alike import ALIKE_MIN, together
@@ -35,6 +36,15 @@ def test_a_hundred_alike_are_one_row_with_the_oldest_time() -> None:
     assert len(row.incidents) == 100
     assert (row.first.id, row.since) == ("i0", 1.0)
     assert (row.kind, row.summary) == ("row_remap/79", "n0: 79")
+
+
+def test_plans_that_are_as_far_are_one_row_and_one_further_is_another() -> None:
+    def at(number: int, state: StepState) -> tuple[Incident, Finding]:
+        return opened(number, state=IncidentState.ACTING, plan=((StepRun(step=Step(verb=Verb.DRAIN), state=state),),))
+
+    pairs = [at(n, StepState.RUNNING) for n in range(ALIKE_MIN)] + [at(9, StepState.SUCCEEDED)]
+    rows = together([i for i, _ in pairs], {f.id: f for _, f in pairs})
+    assert [len(row.incidents) for row in rows] == [ALIKE_MIN, 1]
 
 
 def test_what_differs_in_what_people_must_know_stays_apart() -> None:

@@ -9,7 +9,7 @@ import pytest
 from remediator.model.hold import NodeHold, Owner
 from remediator.model.plan import Mode
 from remediator.model.standing import MODE, AlertSilence, ModeSaid
-from remediator.web.blocks import ByHand, by_hand, folded
+from remediator.web.blocks import ByHand, by_hand, folded, reasons
 from tests.unit.remediator.api.inside import Inside
 from tests.unit.remediator.web.browsing import Browser
 from tests.unit.remediator.web.nodes_told import report
@@ -41,6 +41,28 @@ def test_a_sentence_about_one_incident_is_told_from_one_about_all() -> None:
         ("4 incidents wait for x", True),
         ("inc-9 on n9 is held back", True),
     ]
+
+
+def test_what_the_headline_says_is_not_said_again() -> None:
+    said = (
+        "mode is observe (set by ann): decisions are shown",
+        "the breaker is open since 12:00: much",
+        "mode is observed",
+    )
+    assert [block.text for block in reasons(folded((*said, "inc-9 on n9 is held back")), "observe")] == [
+        "mode is observed",
+        "inc-9 on n9 is held back",
+    ]
+
+
+def test_a_new_centre_without_nodes_is_not_blocked(tmp_path: Path) -> None:
+    centre = Inside(tmp_path, Mode.ACT)
+    try:
+        text = text_of(Browser(centre).log_in("vic"), "/")
+        assert "Nothing blocks automation" in text
+        assert "No node has reported yet" in text
+    finally:
+        centre.close()
 
 
 @pytest.mark.parametrize("path", ["/", "/incidents"])

@@ -57,7 +57,7 @@ def test_a_page_comes_whole_with_its_rules(told: Inside, path: str) -> None:
     assert answer.status == 200, answer.body
     assert {name: answer.headers[name.lower()] for name in HEADERS} == HEADERS
     page = Outline(answer.body)
-    assert "mode is recommend" in page.text  # what blocks automation is on every page
+    assert "mode recommend" in page.text  # what blocks automation is on every page
     assert "Made 20" in page.text
     assert "ann" in page.text
     assert [tag for tag, _ in page.tags].count("h1") == 1
@@ -125,7 +125,7 @@ def test_every_page_keeps_its_rule(told: Inside, page: Page) -> None:
 def test_no_such_node_is_an_error_page(told: Inside) -> None:
     answer = Browser(told).log_in("vic").get("/nodes/none")
     assert answer.status == 404
-    assert b"no node none has ever reported" in answer.body
+    assert b"No node none has ever reported" in answer.body
     assert answer.headers["content-type"].startswith("text/html")
 
 
@@ -133,7 +133,7 @@ def test_an_address_that_leads_nowhere_is_a_page_for_browsers_alone(told: Inside
     opened = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
     answer = told.call("GET", "/nope", headers=opened)
     assert (answer.status, answer.headers["content-type"].partition(";")[0]) == (404, "text/html")
-    assert b"there is no such page" in answer.body
+    assert b"There is no such page" in answer.body
     for path, headers in (("/nope", {}), ("/v1/nope", opened), ("/static/0/nope.css", {"accept": "text/css,*/*"})):
         assert not told.call("GET", path, headers=headers).headers["content-type"].startswith("text/html")
     assert told.call("GET", "/login", headers=opened).status == 200

@@ -198,7 +198,7 @@ def test_doctests() -> None:
     )
 )
 def test_no_block_is_lost_by_being_said_together(sentences: list[str]) -> None:
-    said = [words for block in blocks.folded(sentences) for words in (block.several or (block.text,))]
+    said = [words for block in blocks.folded(sentences) for words in (tuple(map(str, block.about)) or (block.text,))]
     assert set(said) >= {words for words in sentences if words.startswith("inc-")}
     assert len(blocks.folded(sentences)) <= len(set(sentences)) or not sentences
 

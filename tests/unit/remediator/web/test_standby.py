@@ -38,7 +38,7 @@ def test_it_leads_to_the_leader(journal: Journal) -> None:
     status, text = page(Web(Config(cluster="c1"), lambda: whereabouts.read(journal.engine)))
     journal.close()
     assert status == 503
-    assert "another remediator leads" in text
+    assert "Another remediator leads" in text
     assert "host-a" in text
     assert 'href="https://a.example/&lt;x&gt;"' in text
 

@@ -9,6 +9,7 @@ import pytest
 from remediator.model.plan import Mode
 from remediator.model.views import Lack
 from remediator.web import rendering
+from remediator.web.progress import said
 from tests.unit.remediator.api.inside import Inside
 from tests.unit.remediator.web.browsing import Browser
 from tests.unit.remediator.web.test_work_pages import in_trouble, incident_of, text_of
@@ -28,7 +29,7 @@ def test_the_steps_are_named_where_the_mode_keeps_them_from_being_done(watching:
     text = text_of(Browser(watching).log_in("vic"), path.replace("{incident}", incident))
     assert "would be done" in text
     for stage in rule.stages:
-        assert ", ".join(map(str, stage)) in text
+        assert ", ".join(said(str(step)) for step in stage) in text
 
 
 def test_a_suspect_is_not_said_to_need_more_where_the_mode_alone_stops_it(watching: Inside) -> None:

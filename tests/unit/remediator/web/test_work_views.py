@@ -109,7 +109,7 @@ def test_a_rank_is_compared_within_its_stage_without_communication() -> None:
     assert [cell.level for cell in drawn.stages[0].cells] == ["0", "4", "0", "0"]
     assert {cell.level for cell in drawn.stages[1].cells} == {"0"}  # half as long is usual there
     (slow,) = drawn.slowest
-    assert (slow.rank, slow.node, round(slow.excess, 3)) == (1, "n00000", 0.3)
+    assert (slow.ranks, slow.node, round(slow.excess, 3)) == ((1,), "n00000", 0.3)
 
 
 def test_the_dead_and_the_silent_are_neither_fast_nor_slow() -> None:

@@ -208,6 +208,15 @@ def test_a_host_list_is_bounded() -> None:
     assert sum(1 for _ in expand_hostlist("n[1-999999999]")) == 100_000
 
 
+@pytest.mark.parametrize("text", ["[,]" * 32, "[1-9]" * 30 + "[,]" * 2, "a[1-9]" * 30 + "[9-1]"])
+def test_a_host_list_of_empty_names_or_backward_ranges_ends(text: str) -> None:
+    assert sum(1 for name in expand_hostlist(text) if name) <= 100_000
+
+
+def test_plain_names_fill_the_bound_whole() -> None:
+    assert sum(1 for _ in expand_hostlist(",".join(f"n{n}" for n in range(100_000)))) == 100_000
+
+
 @pytest.mark.parametrize(
     "text", ["n[" + "9" * 5000 + "-" + "9" * 5000 + "]", "n[1-" + "9" * 5000 + "]", "n" + "[1]" * 3000]
 )

@@ -132,7 +132,7 @@ def test_what_nobody_takes_for_long_is_given_up_loudly(
     box.start(standing({"inc-1"}))
     until(lambda: [i for i in store.latest(9) if i.state is DeliveryState.ABANDONED])
     assert box.counts()["webhook-1"]["given_up"] == 1
-    assert "given up after 1 attempts: 127.0.0.1" in caplog.text
+    assert "given up after 1 attempt: 127.0.0.1" in caplog.text
     assert "secret" not in caplog.text
 
 

@@ -61,7 +61,7 @@ def test_what_is_too_much_is_counted() -> None:
 
 def test_what_is_over_is_said_so() -> None:
     assert words("", "", (resolved(delivery(1)),))[0] == "resolved: fatal: n1: xid/79 on gpu 3"
-    assert words("", "", (delivery(2), resolved(delivery(1))))[0] == "c: 1 alerts, 1 resolved on n1, n2"
+    assert words("", "", (delivery(2), resolved(delivery(1))))[0] == "c: 1 alert, 1 resolved on n1, n2"
 
 
 def ticket(body: str, tmp_path: Path) -> Ticket:
