@@ -1,0 +1,84 @@
+"""Every operation of the served OpenAPI document, asked by everybody, rightly and wrongly: the answers are those that it promises.
+
+`make fuzz` tries many more cases of each (API_CASES).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi import checks
+
+from remediator.api.openapi import document
+from tests.e2e.real_centre import Centre
+
+CASES = int(os.environ.get("API_CASES", "1"))
+NO_LIMITS = "limits: {node_per_s: 1000000000.0, node_burst: 1000000000, person_per_s: 1000000000.0, person_burst: 1000000000, unknown_per_s: 1000000000.0, unknown_burst: 1000000000}\n"
+PEOPLE = ("nobody", "n1", "vic", "ann")
+LABELS = [
+    f"{method.upper()} {path}"
+    for path, operations in document()["paths"].items()
+    for method in operations
+    if path not in ("/v1/events/stream", "/v1/openapi.json")  # has no end; is what is read
+]
+CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+    checks.ignored_auth,
+]
+
+
+@schemathesis.serializer("application/gzip")
+def _gzipped(_: Any, value: Any) -> bytes:
+    return gzip.compress(json.dumps(value, default=str).encode())
+
+
+@pytest.fixture(scope="module")
+def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
+    made = Centre(tmp_path_factory.mktemp("centre"))
+    made.config.write_text(made.config.read_text() + NO_LIMITS)
+    made.tokens["vic"] = made.issue("--viewer", "vic")
+    made.start()
+    yield made
+    made.end(signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def schema(centre: Centre) -> Any:
+    return schemathesis.openapi.from_url(f"{centre.url}/v1/openapi.json")
+
+
+def test_the_served_document_is_the_one_that_is_tried(centre: Centre) -> None:
+    assert requests.get(f"{centre.url}/v1/openapi.json", timeout=60).json() == json.loads(json.dumps(document()))
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_no_answer_breaks_its_promise(label: str, centre: Centre, schema: Any) -> None:
+    operation = next(found.ok() for found in schema.get_all_operations() if found.ok().label == label)
+    shapes = [operation.as_strategy(generation_mode=GenerationMode.POSITIVE)]
+    if operation.query or operation.body or operation.path_parameters:
+        shapes.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+
+    @settings(max_examples=CASES * len(PEOPLE), deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate], database=None, derandomize=CASES < 10)  # fmt: skip
+    @given(case=st.one_of(shapes), who=st.sampled_from(PEOPLE))
+    def ask(case: Any, who: str) -> None:
+        case.query = {name: value for name, value in dict(case.query or {}).items() if name != "wait_s"}
+        token = {"Authorization": f"Bearer {centre.tokens[who]}"} if who != "nobody" else {}
+        case.call_and_validate(headers=token, checks=CHECKS, timeout=60)
+
+    ask()
+    assert requests.get(f"{centre.url}/healthz", timeout=60).status_code == 200
