@@ -1,0 +1,73 @@
+"""Asks whether a package that we ship has a known hole: ``python -m tools.supply.audit PIP-AUDIT`` (make audit).
+
+pip-audit says "no known vulnerabilities" also of packages that the database was not asked about, or does not know. So its report
+is read, and what was skipped counts as not asked. Ends with 0: all were asked about, none has a hole; 1: some have; 2: could not ask.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tools.supply.locked import FOLDER, SHIPPED, packages
+
+OK, HOLES, NOT_ASKED = 0, 1, 2
+ASK_S = 300
+
+
+class Answer(NamedTuple):
+    """What the report says: known holes, and packages of which nothing is known."""
+
+    holes: tuple[str, ...]
+    unasked: tuple[str, ...]
+
+
+def read_report(report: Mapping[str, Any], wanted: set[str]) -> Answer:
+    """pip-audit's JSON, against the names that it had to ask about."""
+    told: list[Mapping[str, Any]] = report.get("dependencies", [])
+    asked = {each["name"] for each in told if "skip_reason" not in each and "vulns" in each}
+    holes = [
+        f"{each['name']} {each.get('version', '')}: {hole['id']}, mended in {', '.join(hole.get('fix_versions', ())) or 'no version'}"
+        for each in told
+        for hole in each.get("vulns", ())
+    ]
+    return Answer(tuple(holes), tuple(sorted(wanted - asked)))
+
+
+def _asked(program: str, lock: str) -> Answer:
+    wanted = {package.name for package in packages(lock)}
+    with tempfile.TemporaryDirectory(prefix="audit-") as place:
+        report = Path(place) / "report.json"
+        command = [program, "--disable-pip", "--require-hashes", "-r", str(FOLDER / f"{lock}.lock")]
+        command += ["--format", "json", "--progress-spinner", "off", "--output", str(report)]
+        try:
+            subprocess.run(command, capture_output=True, check=False, timeout=ASK_S)
+            return read_report(json.loads(report.read_text()), wanted)
+        except (OSError, ValueError, subprocess.TimeoutExpired):
+            return Answer((), tuple(sorted(wanted)))  # nothing was written: there was no answer
+
+
+def main() -> int:
+    """Say what was found in each lock file."""
+    code = OK
+    for lock in SHIPPED:
+        answer = _asked(sys.argv[1], lock)
+        for hole in answer.holes:
+            print(f"requirements/{lock}.lock: {hole}")  # noqa: T201 - its answer
+        if answer.unasked:
+            some = ", ".join(answer.unasked[:5]) + (", ..." if len(answer.unasked) > 5 else "")
+            words = f"could not ask about {len(answer.unasked)} packages ({some}); is the advisory database reachable from here?"
+            print(f"requirements/{lock}.lock: error: {words}", file=sys.stderr)  # noqa: T201 - same
+        if not answer.holes and not answer.unasked:
+            print(f"requirements/{lock}.lock: no known holes")  # noqa: T201 - same
+        code = HOLES if answer.holes else code or (NOT_ASKED if answer.unasked else OK)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
