@@ -1,0 +1,228 @@
+"""A rank of a training job: real steps, a real all-reduce, real checkpoints, the real guard; a tiny linear model and no torch.
+
+    python -m bench.day.trainer --place PLACE --job NAME [--guarded]
+
+It computes for a quarter of a second a step by sleeping, so that dozens of ranks fit on two cores; what the sleep stands for is the
+GPU, and what befalls the GPU (`device`) befalls the sleep. Every rank writes down when it came and when it trained; rank 0 each step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import NoReturn
+
+from bench.day import assumptions
+from bench.day.collective import Collective, StuckError
+from bench.day.device import Device, State
+from bench.day.shared_store import SharedStore
+from healthd.trainer.checkpoint import Checkpoints
+from healthd.trainer.checkpoint_files import FileWriter
+from healthd.trainer.guard import Guard
+
+WEIGHTS, BATCH, RATE = 32, 4, 0.02
+FORWARD_SHARE, BUSY_SHARE, NOISE = 0.35, 0.9, 0.005  # of a step; noise is the published one within a stage
+LOOK_S = 0.05
+
+
+class Rank:
+    """Who and where this process is."""
+
+    def __init__(self, place: Path, job: str) -> None:
+        env = os.environ
+        self.place, self.job = place, job
+        self.node, self.attempt = env["SLURMD_NODENAME"], int(env["HEALTHD_ATTEMPT"])
+        self.rank, self.world = int(env["SLURM_PROCID"]), int(env["SLURM_NTASKS"])
+        self.address = ("127.0.0.1", int(env["MASTER_PORT"]))
+        self.device = Device(place / "nodes" / self.node)
+
+    def log(self, file: str, **facts: object) -> None:
+        """Append a line; short enough to be written whole."""
+        line = {"at": time.time(), "job": self.job, "attempt": self.attempt, **facts}
+        with (self.place / file).open("a") as log:
+            log.write(json.dumps(line) + "\n")
+
+
+class Gpu:
+    """The pretended GPU under this rank: computing is sleeping, until something befalls it."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._born, self._seen = device.read(), device.changed()
+        self._state = self._born
+        if self._born.stays:
+            self._befall(self._born.stays)
+
+    def compute(self, seconds: float) -> None:
+        """Take so long, or longer, or for ever, or die."""
+        until = time.monotonic() + seconds * self._look().slow
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_S))
+            self._look()
+
+    def _look(self) -> State:
+        if (changed := self._device.changed()) != self._seen:
+            self._seen, self._state = changed, self._device.read()
+            if self._state.event != self._born.event and self._state.acts:
+                self._befall(self._state.acts)
+        return self._state
+
+    def _befall(self, what: str) -> None:
+        if what == "hang":
+            os.kill(os.getpid(), signal.SIGSTOP)  # as in a driver call that does not return: no thread of it goes on
+        elif what == "crash":
+            _end("CUDA error: an uncorrectable error was met; the context is lost")
+
+
+class Model:
+    """Linear regression on made-up data. Data and result depend on the step and the world alone, bit for bit."""
+
+    def __init__(self) -> None:
+        self.weights = [0.0] * WEIGHTS
+        self.step = 0
+
+    def gradient(self, rank: int) -> list[float]:
+        """Of this rank's part of the batch; its last number is the loss."""
+        chance = random.Random(self.step * 100_003 + rank)  # noqa: S311 - data to learn from
+        total = [0.0] * (WEIGHTS + 1)
+        for _ in range(BATCH):
+            x = [chance.gauss(0, 1) for _ in range(WEIGHTS)]
+            error = sum(w * value for w, value in zip(self.weights, x, strict=True)) - sum(x[:8])
+            for index, value in enumerate(x):
+                total[index] += error * value
+            total[-1] += error * error
+        return total
+
+    def learn(self, summed: list[float], world: int) -> float:
+        """One step down; the loss."""
+        scale = 1 / (world * BATCH)
+        self.weights = [w - RATE * g * scale for w, g in zip(self.weights, summed, strict=False)]
+        self.step += 1
+        return summed[-1] * scale
+
+
+class Unguarded:
+    """The same loop without us."""
+
+    checkpoint_due = False
+
+    @contextmanager
+    def step(self, _: int) -> Iterator[Unguarded]:
+        """A step."""
+        yield self
+
+    def section(self, _: str) -> nullcontext[None]:
+        """A part of it."""
+        return nullcontext()
+
+    def report(self, *, loss: float) -> None:
+        """Nobody hears."""
+
+    def saved(self, path: str) -> None:
+        """Nobody hears."""
+
+
+class Training:
+    """The loop."""
+
+    def __init__(self, rank: Rank, *, guarded: bool) -> None:
+        self._rank = rank
+        self._gpu = Gpu(rank.device)
+        self._model = Model()
+        self._checkpoints = Checkpoints(rank.place / "checkpoints" / rank.job, keep=2)
+        self._guarded = guarded
+        self._every = round(assumptions.CHECKPOINT.here / assumptions.STEP.here)
+
+    def run(self) -> None:
+        """From the newest checkpoint on, for ever."""
+        rank = self._rank
+        if rank.rank == 0 and (found := self._checkpoints.latest()):
+            state = json.loads((found.path / "model.json").read_text())
+            self._model.weights, self._model.step = state["weights"], state["step"]
+        if not self._guarded:
+            self._join()
+            self._train(Unguarded())
+            return
+        store = SharedStore(rank.place / "stores" / f"{rank.job}-{rank.attempt}.json")
+        with Guard.from_env(store=store) as guard:
+            self._join()
+            self._train(guard)
+
+    def _join(self) -> None:
+        """Start as long as a real job does, then take over what rank 0 has."""
+        rank = self._rank
+        time.sleep(assumptions.START.here)
+        self._together = Collective(rank.address, rank.rank, rank.world, assumptions.COLLECTIVE.here)
+        zero = [0.0] * WEIGHTS
+        step, *weights = self._together.sum(
+            [float(self._model.step), *self._model.weights] if rank.rank == 0 else [0.0, *zero]
+        )
+        self._model.step, self._model.weights = int(step), weights
+
+    def _train(self, guard: Guard | Unguarded) -> None:
+        model, rank, noise = self._model, self._rank, random.Random()  # noqa: S311 - of times, not of secrets
+        first = model.step
+        while True:
+            with guard.step(model.step) as step:
+                busy = assumptions.STEP.here * BUSY_SHARE * noise.gauss(1, NOISE)
+                with step.section("forward"):
+                    gradient = model.gradient(rank.rank)
+                    self._gpu.compute(busy * FORWARD_SHARE)
+                with step.section("backward"):
+                    self._gpu.compute(busy * (1 - FORWARD_SHARE))
+                with step.section("communication"):
+                    summed = self._together.sum(gradient)
+                loss = model.learn(summed, rank.world)
+                step.report(loss=loss)
+                if model.step == first + 1:
+                    rank.log("ranks.jsonl", event="trains", node=rank.node, rank=rank.rank)
+                if rank.rank == 0:
+                    rank.log(f"steps-{rank.job}.jsonl", step=model.step, loss=loss.hex(), world=rank.world)
+                if step.checkpoint_due or model.step % self._every == 0:
+                    with step.section("checkpoint"):
+                        step.saved(self._save())
+
+    def _save(self) -> str:
+        """All wait until rank 0 has written it: every rank holds the same."""
+        path = ""
+        if self._rank.rank == 0:
+            writer = FileWriter(self._checkpoints.open(self._model.step))
+            with writer.create("model.json") as file:
+                file.write(json.dumps({"step": self._model.step, "weights": self._model.weights}).encode())
+            time.sleep(assumptions.CHECKPOINT_PAUSE.here)
+            path = str(self._checkpoints.complete(self._model.step, self._rank.world, writer.entries))
+            self._checkpoints.sweep()
+        self._together.sum([0.0])
+        return path or str(self._checkpoints.root)
+
+
+def _end(why: str) -> NoReturn:
+    print(why, file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def main() -> None:
+    """One rank."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--place", type=Path, required=True)
+    parser.add_argument("--job", required=True)
+    parser.add_argument("--guarded", action="store_true")
+    options = parser.parse_args()
+    rank = Rank(options.place, options.job)
+    rank.log("ranks.jsonl", event="starts", node=rank.node, rank=rank.rank)
+    try:
+        Training(rank, guarded=options.guarded).run()
+    except StuckError as error:
+        _end(str(error))
+
+
+if __name__ == "__main__":
+    main()
