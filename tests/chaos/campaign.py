@@ -1,0 +1,99 @@
+"""Runs of many seeds, several at once, each in namespaces of its own; what came of each goes into a ledger."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+
+from tests.chaos.checker.check import check
+from tests.chaos.plan import Plan
+from tests.nodes.fake_nvml.build import build
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN_S = 420.0
+PROGRAMS = ("unshare", "nsenter", "mount", "ip", "tc", "iptables", "cc")
+SBIN = f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
+NAMESPACES = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the ledger. `verdicts`: of each invariant what is wrong, nothing if it holds."""
+
+    seed: int
+    commit: str
+    plan: str
+    passed: bool
+    verdicts: dict[str, list[str]]
+    disasters: list[str]
+    seconds: float
+    cpu_s: float
+
+
+def commit() -> str:
+    """The commit that is tried, with a plus sign if the tree differs from it."""
+    head = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    houses = ["vocabulary", "healthd", "remediator", "healthctl", "playbooks", "tests/chaos"]
+    dirty = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *houses], cwd=ROOT, check=False).returncode
+    return head.stdout.strip() + ("+" if dirty else "")
+
+
+def why_not() -> str:
+    """Why runs cannot be had here; empty if they can."""
+    missing = [program for program in PROGRAMS if shutil.which(program, path=SBIN) is None]
+    if missing:
+        return f"not installed: {', '.join(missing)}"
+    done = subprocess.run(
+        [*NAMESPACES, "mount", "-t", "tmpfs", "tmpfs", "/run"], capture_output=True, text=True, check=False
+    )
+    words = done.stderr.strip().splitlines()
+    return f"no namespaces and mounts of our own: {words[-1] if words else 'no word'}" if done.returncode else ""
+
+
+_building = threading.Lock()
+
+
+def run_plan(plan: Plan, place: Path, at: str) -> Result:
+    """One plan from its beginning to its verdict, below `place`, which must not exist yet; `at` is the commit."""
+    place.mkdir(parents=True)
+    (place / "plan.json").write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
+    with _building:  # several runs begin at once, and one of them compiles
+        library = build(place.parent)
+    began = time.monotonic()
+    with (place / "run.log").open("wb") as log:
+        command = [*NAMESPACES, sys.executable, "-m", "tests.chaos.one_run", str(place), str(library)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        try:
+            process.wait(RUN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    seconds = time.monotonic() - began
+    verdicts, cpu_s = {"the run itself": [_last_words(place)]}, 0.0
+    if (place / "end.json").exists():
+        verdicts = check(place)
+        cpu_s = float(json.loads((place / "end.json").read_text())["cpu_s"])
+    return Result(
+        seed=plan.seed,
+        commit=at,
+        plan=plan.digest,
+        passed=not any(verdicts.values()),
+        verdicts=verdicts,
+        disasters=[strike.disaster for strike in plan.strikes],
+        seconds=round(seconds, 1),
+        cpu_s=cpu_s,
+    )
+
+
+def _last_words(place: Path) -> str:
+    words = (place / "run.log").read_text(errors="replace").strip().splitlines()
+    return f"it did not come to its end: {words[-1] if words else 'no word'}"

@@ -1,0 +1,39 @@
+"""Every disaster, in the order in which plans draw them: a new one goes to the end, or old seeds mean something else."""
+
+from __future__ import annotations
+
+from tests.chaos.disasters import (
+    api_server,
+    bad_line,
+    clock_step,
+    corrupt_outbox,
+    database_crash,
+    full_disk,
+    kill,
+    kill_child,
+    partition,
+    read_only_disk,
+    receiver,
+    slurm_controller,
+    suspend,
+    trainer,
+)
+from tests.chaos.disasters.contract import Disaster
+
+DISASTERS: tuple[Disaster, ...] = (
+    kill.DISASTER,
+    kill_child.DISASTER,
+    suspend.DISASTER,
+    partition.DISASTER,
+    bad_line.DISASTER,
+    full_disk.DISASTER,
+    read_only_disk.DISASTER,
+    corrupt_outbox.DISASTER,
+    clock_step.DISASTER,
+    database_crash.DISASTER,
+    api_server.DISASTER,
+    receiver.DISASTER,
+    trainer.DISASTER,
+    slurm_controller.DISASTER,
+)
+BY_NAME = {disaster.name: disaster for disaster in DISASTERS}

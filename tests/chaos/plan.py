@@ -1,0 +1,88 @@
+"""What one run will do, drawn from its seed and from nothing else: the same seed is the same plan, on any machine."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+import msgspec
+
+PORTION_S = 12.0  # faults and disasters begin within it
+QUIET_S = 2.0  # before the first of them
+GPUS = 4  # of each node
+
+
+class World(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs. `scheduler` is local, kubernetes or slurm; `database` is sqlite or postgresql (then two centres)."""
+
+    nodes: tuple[str, ...]
+    scheduler: str
+    database: str
+    centres: int
+    trainers: int
+    isolated_max: int
+    gap_s: float
+    per_hour: int
+    failing_preflight: tuple[str, ...] = ()  # nodes whose test does not pass
+
+
+class KernelLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line for a node's kernel log. `author` is kernel, or a process that pretends."""
+
+    at_s: float
+    node: str
+    author: str
+    code: int  # 0: garbage
+    gpu: int
+    text: str
+
+
+class Strike(msgspec.Struct, frozen=True, kw_only=True):
+    """One disaster: what, whom, from when to when; seconds from the run's beginning."""
+
+    disaster: str
+    at_s: float
+    until_s: float
+    target: str
+    detail: dict[str, float | str] = {}
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator says at the terminal; `node` is empty for what concerns the whole cluster."""
+
+    at_s: float
+    who: str
+    words: tuple[str, ...]
+    node: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it."""
+
+    seed: int
+    world: World
+    lines: tuple[KernelLine, ...]
+    strikes: tuple[Strike, ...]
+    commands: tuple[Command, ...]
+
+    @property
+    def digest(self) -> str:
+        """The plan in twelve letters."""
+        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:12]
+
+
+def draw_world(dice: random.Random) -> World:
+    """Mostly small: what costs more comes less often."""
+    nodes = tuple(f"n{number}" for number in range(1, dice.choices((2, 3, 4), (5, 4, 2))[0] + 1))
+    database = dice.choices(("sqlite", "postgresql"), (3, 1))[0]
+    return World(
+        nodes=nodes,
+        scheduler=dice.choices(("local", "kubernetes", "slurm"), (2, 1, 1))[0],
+        database=database,
+        centres=2 if database == "postgresql" else 1,
+        trainers=dice.choice((1, 2, len(nodes))),
+        isolated_max=dice.choice((1, 1, 2)),
+        gap_s=dice.choice((0.0, 1.0, 3.0)),
+        per_hour=dice.choice((1, 2, 6)),
+        failing_preflight=tuple(node for node in nodes if dice.random() < 0.15),
+    )

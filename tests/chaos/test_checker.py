@@ -1,0 +1,134 @@
+"""The checker on histories made by hand: it says nothing of a good one, and names what is wrong with each bad one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.chaos.checker.check import INVARIANTS
+from tests.chaos.checker.history import History
+from tests.chaos.good_history import BEGAN, PCI, action, good_history, line, seal
+
+Spoil = Callable[[History], object]
+OURS = "gpu-healthd: inc-2 gpu-lost"
+
+
+def said(history: History, subject: str, **what: object) -> None:
+    history.journal.setdefault(subject, []).append(line(10, **what))
+
+
+def first(history: History, table: str) -> dict[str, object]:
+    body: dict[str, object] = history.store[table][0]["body"]
+    return body
+
+
+BAD: list[tuple[str, str, Spoil]] = [
+    ("1 findings kept", "1 lines, the store has 0", lambda h: h.store["findings"].pop(0)),
+    ("1 findings kept", "2 lines, the store has 1", lambda h: h.journal["kernel"].append(h.journal["kernel"][0])),
+    ("1 findings kept", "the kernel said 1", lambda h: first(h, "findings").update(count=2)),
+    ("1 findings kept", "the kernel said 0", lambda h: h.journal["kernel"][0].update(author="trainer")),
+    ("2 deeds once", "no decision", lambda h: h.store["decisions"].clear()),
+    ("2 deeds once", "names no policy", lambda h: first(h, "decisions").update(policy="")),
+    ("2 deeds once", "names no findings", lambda h: first(h, "decisions").update(findings=[])),
+    ("2 deeds once", "names no guards", lambda h: first(h, "decisions").update(guards=[])),
+    ("2 deeds once", "begun 2 times", lambda h: h.journal["deeds"].insert(1, h.journal["deeds"][0])),
+    ("2 deeds once", "held by us 1 times, for 0", lambda h: h.store["actions"].pop(0)),
+    ("2 deeds once", "taken 2 times", lambda h: h.journal["received"].append(h.journal["received"][0])),
+    (
+        "2 deeds once",
+        "under different keys",
+        lambda h: h.journal["received"].append({**h.journal["received"][0], "key": "k2"}),
+    ),
+    (
+        "3 budget kept",
+        "were out at once",
+        lambda h: h.journal["scheduler"].insert(1, line(7, node="n2", held=True, reason=OURS)),
+    ),
+    ("3 budget kept", "within the hour", lambda h: h.plan["world"].update(per_hour=0)),
+    (
+        "3 budget kept",
+        "between two isolations",
+        lambda h: (
+            h.store["decisions"].append({**h.store["decisions"][0], "id": "inc-2.d1", "at": BEGAN + 6.1}),
+            h.store["actions"].append(action("cordon", "n2", "inc-2.d1")),
+        ),
+    ),
+    ("4 application blamed", "alone", lambda h: first(h, "findings").update(code="13")),
+    ("5 returned tested", "no preflight passed", lambda h: h.journal["deeds"][1].update(verdict="fail")),
+    ("5 returned tested", "no preflight passed", lambda h: h.journal["deeds"][0].update(mono=5.0)),
+    ("5 returned tested", "no preflight passed", lambda h: h.journal["deeds"][1].update(mono=9.5)),
+    ("5 returned tested", "not on probation", lambda h: (h.store["audit"].pop(), seal(h))),
+    ("6 slowness alone", "alone", lambda h: first(h, "findings").update(check="straggler", code="compute")),
+    ("7 credentials held", "was answered 200", lambda h: h.journal["intrusions"][0].update(answered=200)),
+    ("7 credentials held", "what an intruder said", lambda h: first(h, "findings").update(x="said-by-an-intruder")),
+    ("8 training goes on", "neither ended", lambda h: h.end.update(job="stuck")),
+    ("8 training goes on", "although n1, n2 are well", lambda h: h.end.update(job="waits for nodes")),
+    ("8 training goes on", "nobody had ordered", lambda h: h.store["actions"].pop(1)),
+    ("8 training goes on", "holds 1 of 2", lambda h: h.saves["step-000000024"].pop()),
+    ("8 training goes on", "not exactly the steps", lambda h: h.saves["step-000000024"][1].update(chain="0")),
+    ("9 unknown recorded", "is not in the store", lambda h: h.store["findings"].pop(1)),
+    ("9 unknown recorded", "counts as fatal", lambda h: h.store["findings"][1]["body"].update(severity="fatal")),
+    (
+        "9 unknown recorded",
+        "ended by itself",
+        lambda h: (
+            said(h, "kernel", node="n1", author="kernel", code=0, pci=PCI),
+            said(h, "processes", daemon="healthd-n1", event="ended", code=1, ours=False),
+        ),
+    ),
+    ("nothing stuck", "did not settle", lambda h: h.end.update(unsettled="n1 has not reported")),
+    (
+        "nothing stuck",
+        "ended by itself",
+        lambda h: said(h, "processes", daemon="centre-0", event="ended", code=1, ours=False),
+    ),
+    ("nothing stuck", "did not end well", lambda h: said(h, "ends", daemon="centre-0", code=None)),
+    ("audit chain", "is missing", lambda h: h.store["audit"].pop(0)),
+    ("audit chain", "not what was sealed", lambda h: h.store["audit"][1].update(epoch=2)),
+    ("audit chain", "its head says", lambda h: h.store["audit"].pop()),
+    (
+        "hands respected",
+        "nobody had said so",
+        lambda h: h.journal["scheduler"].extend(
+            [
+                line(10, node="n2", held=True, reason="a fan is changed"),
+                line(11, node="n2", held=False, reason=""),
+            ]
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("invariant", INVARIANTS)
+def test_nothing_is_said_of_a_good_history(invariant: str) -> None:
+    assert INVARIANTS[invariant](good_history()) == []
+
+
+@pytest.mark.parametrize(("invariant", "words", "spoil"), BAD, ids=[f"{name}: {words}" for name, words, _ in BAD])
+def test_what_is_wrong_is_named(invariant: str, words: str, spoil: Spoil) -> None:
+    history = good_history()
+    spoil(history)
+    found = INVARIANTS[invariant](history)
+    assert any(words in each for each in found), found
+
+
+def test_every_invariant_is_spoilt_at_least_once() -> None:
+    assert {name for name, _, _ in BAD} == set(INVARIANTS)
+
+
+def test_an_operator_may_give_a_node_back_untested_and_lift_any_hold() -> None:
+    history = good_history()
+    history.journal["deeds"].clear()
+    history.store["actions"] = [row for row in history.store["actions"] if row["verb"] != "run_preflight"]
+    history.journal["commands"] = [line(8.5, who="ann", words=["nodes", "uncordon", "n1"], node="n1")]
+    assert {name: judge(history) for name, judge in INVARIANTS.items() if judge(history)} == {}
+
+
+def test_lines_that_a_node_with_a_damaged_database_reads_again_may_count_again_but_not_be_lost() -> None:
+    history = good_history()
+    history.plan["strikes"] = [{"disaster": "corrupt_outbox", "target": "healthd-n1"}]
+    first(history, "findings").update(count=2)
+    assert INVARIANTS["1 findings kept"](history) == []
+    history.store["findings"].pop(0)
+    assert INVARIANTS["1 findings kept"](history) != []

@@ -1,0 +1,91 @@
+"""The centre's database: SQLite on a small disk of its own, or a private PostgreSQL. Exports it by plain SQL at the end."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any, Protocol
+
+from sqlalchemy.engine import make_url
+
+from tests import postgresql
+
+TABLES = {
+    "nodes": "id",
+    "findings": "id",
+    "incidents": "id",
+    "decisions": "id",
+    "actions": "id",
+    "audit": "seq",
+    "audit_anchors": "through",
+    "deliveries": "id",
+    "meta": "key",
+    "set_aside": "seq",
+}
+
+
+class Database(Protocol):
+    """Where it is, and what it holds."""
+
+    url: str
+
+    def rows(self, table: str, order: str) -> list[dict[str, Any]]:
+        """A table's rows, bodies as bytes."""
+        ...
+
+
+class Sqlite:
+    """One file."""
+
+    def __init__(self, place: Path) -> None:
+        self._file = place / "centre" / "r.db"
+        self.url = f"sqlite:///{self._file}"
+
+    def rows(self, table: str, order: str) -> list[dict[str, Any]]:
+        """Rows of the file as it is."""
+        connection = sqlite3.connect(self._file)
+        connection.row_factory = sqlite3.Row
+        found = connection.execute(f"SELECT * FROM {table} ORDER BY {order}").fetchall()  # noqa: S608 - constants
+        connection.close()
+        return [dict(row) for row in found]
+
+
+class Postgresql:
+    """One server; `crash` and `start_again` are for disasters."""
+
+    def __init__(self, place: Path) -> None:
+        self._cluster = postgresql.Cluster(place / "pg")
+        self._cluster.start()
+        self.url = self._cluster.database()
+        self._name = str(make_url(self.url).database)
+
+    def crash(self) -> None:
+        """It is gone from one moment to the next."""
+        self._cluster.stop("immediate")
+
+    def start_again(self) -> None:
+        """It recovers and serves."""
+        self._cluster.start()
+
+    def rows(self, table: str, order: str) -> list[dict[str, Any]]:
+        """Rows as JSON; bytes come as hexadecimal digits."""
+        lines = self._cluster.sql(self._name, f"SELECT row_to_json(t) FROM {table} t ORDER BY {order}")  # noqa: S608 - constants
+        found = [json.loads(line) for line in lines.splitlines()]
+        for row in found:
+            if "body" in row:
+                row["body"] = bytes.fromhex(row["body"].removeprefix("\\x"))
+        return found
+
+
+def export(database: Database, place: Path) -> None:
+    """Every table of `TABLES`, one JSON line a row: the body as it reads, and its very bytes in base64."""
+    place.mkdir(exist_ok=True)
+    for table, order in TABLES.items():
+        with (place / f"{table}.jsonl").open("w") as file:
+            for row in database.rows(table, order):
+                body = row.get("body")
+                if isinstance(body, bytes):
+                    row |= {"body": json.loads(body), "bytes": base64.b64encode(body).decode()}
+                file.write(json.dumps(row) + "\n")
