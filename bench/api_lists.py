@@ -12,18 +12,24 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
+from msgspec.structs import asdict
 
-from remediator.api.render import node_list, status_view
+from remediator.api import render_overview
+from remediator.api.lists import awaiting_views
+from remediator.api.render import node_list
 from remediator.api.render_jobs import NOWHERE, gpus, job, jobs
+from remediator.api.render_status import status_view
 from remediator.api.render_watch import lemons, stragglers
 from remediator.decide.budget import Budget
 from remediator.decide.settings import Settings
 from remediator.engine import Snapshot
 from remediator.model.plan import Mode
-from remediator.model.records import JobRef, NodeRecord
+from remediator.model.records import Answer, Incident, JobRef, NodeRecord
 from remediator.model.views_jobs import GpuList, JobList
+from remediator.model.views_overview import OverviewView
 from remediator.model.views_watch import LemonList, StragglerList
 from remediator.playbook.load import SHIPPED, load_policy
 from remediator.roster import Roster
@@ -83,6 +89,48 @@ def _finding(node: str, about: Component) -> Finding:
     )
 
 
+def with_incidents(snapshot: Snapshot, count: int) -> Snapshot:
+    """So many of the nodes with an open incident each, which waits for a person's yes."""
+    names = list(snapshot.nodes)[:: max(1, len(snapshot.nodes) // max(1, count))][:count]
+    found = [_finding(name, Component(ComponentKind.HOST)) for name in names]
+    incidents = {
+        f"inc-{n:04}": Incident(
+            id=f"inc-{n:04}",
+            node=fact.node,
+            title="a row was remapped",
+            opened_at=NOW - n,
+            findings=(fact.id,),
+            rule="error",
+            answer=Answer.APPROVE,
+            decisions=1,
+        )
+        for n, fact in enumerate(found)
+    }
+    facts = snapshot.findings | {fact.id: fact for fact in found}
+    return msgspec.structs.replace(snapshot, incidents=incidents, findings=facts)
+
+
+def overview(settings: Settings, snapshot: Snapshot, roster: Roster) -> OverviewView:
+    """What `GET /v1/overview` makes of it, but for what it asks the database."""
+    rules = settings.policy.by_name
+    seen = status_view("c", "1", settings, snapshot, roster, NOW)
+    incidents = render_overview.worst_first(snapshot)
+    told = incidents[:20]
+    return OverviewView(
+        **asdict(msgspec.structs.replace(seen, blocked=tuple(render_overview.in_order(seen.blocked, incidents)))),
+        incidents=render_overview.told_incidents(told, snapshot, {}, rules),
+        nodes=render_overview.nodes_of(told, snapshot, roster, NOW),
+        awaiting=tuple(awaiting_views(snapshot, rules, lambda _: {})),
+        cordoned=render_overview.cordoned(snapshot),
+        untended=render_overview.untended(snapshot, roster, NOW),
+        heard=render_overview.heard(snapshot, roster, NOW),
+    )
+
+
+def _told(settings: Settings, snapshot: Snapshot, roster: Roster) -> bytes:
+    return msgspec.json.encode(overview(settings, snapshot, roster))
+
+
 def main() -> int:
     """Measure every list and print a table."""
     nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 12_500
@@ -91,6 +139,10 @@ def main() -> int:
     encode = msgspec.json.encode
     asked: dict[str, Callable[[], bytes]] = {
         "status": lambda: encode(status_view("c", "1", settings, snapshot, roster, NOW)),
+        **{
+            f"overview, {count} open": partial(_told, settings, with_incidents(snapshot, count), roster)
+            for count in (0, 30, 600)
+        },
         "jobs": lambda: encode(JobList(NOW, jobs(snapshot, roster))),
         "jobs/wide": lambda: encode(job(snapshot, roster, "wide")),
         "gpus?limit=1000": lambda: encode(GpuList(NOW, gpus(snapshot, roster, NOW, "*", NOWHERE, 1000))),

@@ -14,8 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from math import sqrt
 
-from hang_jobs import FAULTS, KINDS, Job, Layout, make
-
+from bench.hang_jobs import FAULTS, KINDS, Job, Layout, make
 from healthctl.hang.snapshot import snapshot_of
 from remediator.detect.hangs.judge import judge
 

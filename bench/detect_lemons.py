@@ -12,11 +12,11 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 
-import lemon_fleets as fleets
 import numpy as np
 import numpy.typing as npt
-from lemon_fleets import Fleet, Shape
 
+from bench import lemon_fleets as fleets
+from bench.lemon_fleets import Fleet, Shape
 from remediator.detect.lemons import DAY_S, Advice, Judged, Kind, judge
 
 Floats = npt.NDArray[np.float64]

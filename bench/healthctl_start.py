@@ -20,9 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from remediator.model.views import NodeList, NodeView, StatusView
-from remediator.model.views_alerts import SilenceList
-from remediator.model.views_work import AwaitingList
+from remediator.model.views import NodeList, NodeView
+from remediator.model.views_overview import HeardView, OverviewView
 
 RUNS = 15
 FLEET = 12_500
@@ -34,14 +33,12 @@ def node(number: int) -> NodeView:
     return NodeView(f"gpu-{number:05d}", "healthy", "healthy", AT, "first report", AT, jobs=("llama-70b",))
 
 
-STATUS = StatusView(
+OVERVIEW = OverviewView(
     cluster="bench", version="0", mode="act", epoch=1, policy="p", at=AT, nodes_total=FLEET, nodes_by_state={},
-    nodes_by_health={}, isolated=0, isolated_max=250, incidents_open=0, actions_open=0, scheduler="ok",
+    nodes_by_health={}, isolated=0, isolated_max=250, incidents_open=0, actions_open=0, scheduler="ok", heard=HeardView(FLEET, FLEET, 0, AT),
 )  # fmt: skip
 ANSWERS = {
-    "/v1/status": msgspec.json.encode(STATUS),
-    "/v1/awaiting": msgspec.json.encode(AwaitingList(())),
-    "/v1/alerts/silences": msgspec.json.encode(SilenceList(())),
+    "/v1/overview?incidents=3": msgspec.json.encode(OVERVIEW),
     "/v1/nodes": msgspec.json.encode(NodeList(tuple(map(node, range(FLEET))))),
     "/v1/nodes?limit=20": msgspec.json.encode(NodeList(tuple(map(node, range(20))))),
 }
@@ -72,13 +69,13 @@ class Centre(BaseHTTPRequestHandler):
         """Be quiet."""
 
 
-def piped(command: list[str], env: dict[str, str]) -> tuple[float, float]:
-    """Seconds by the clock, and of the processor."""
+def piped(command: list[str], env: dict[str, str], code: int = 0) -> tuple[float, float]:
+    """Seconds by the clock, and of the processor; the command must end with `code`."""
     started = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=env) as process:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, command
+    assert process.returncode == code, command
     return time.perf_counter() - started, used.ru_utime + used.ru_stime
 
 

@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from fabrics import RATE, Fabric, Plan
-
+from bench.fabrics import RATE, Fabric, Plan
 from preflight.localise.confirm import confirmation
 from preflight.localise.records import PairResult, Verdict
 from preflight.localise.rounds import rounds

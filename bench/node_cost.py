@@ -10,14 +10,29 @@ cost on one.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from one_node import HEALTHD, Node, at, cpu_seconds, fake_nvml, memory_mib, scenario, together_mib, tree
+from bench.bare import kmsg_usable
+from bench.one_node import (
+    HEALTHD,
+    LIBRARIES,
+    Node,
+    at,
+    cpu_seconds,
+    fake_nvml,
+    memory_mib,
+    scenario,
+    together_mib,
+    tree,
+)
 
 WARM_UP_S = 20.0  # the first minute's tiers are spread over it; by then every call has been made once
 ASKED = 40
@@ -33,43 +48,68 @@ def main() -> None:
         f"{'':<44} {'main':>8} {'nvml':>7} {'sources':>7} {'all':>6} {'main':>6} {'nvml':>5} {'src':>5} {'all':>5} {'all':>6} {'all':>6}"
     )
     for gpus, hertz, costs in ((1, 1, False), (8, 1, False), (16, 1, False), (8, 10, False), (8, 1, True)):
-        with tempfile.TemporaryDirectory(prefix="bench-healthd-") as place:
-            kmsg = os.access("/dev/kmsg", os.R_OK | os.W_OK)
-            node = Node(Path(place), "bench", scenario(gpus, costs=costs), interval_s=1 / hertz, kmsg=kmsg)
-            try:
-                label = f"healthd, {gpus} GPUs at {hertz} Hz{', as H200' if costs else ''}"
-                print(f"{label:<44} {at_rest(node.process.pid, options.seconds)}")
-                if (gpus, hertz, costs) == (8, 1, False):
-                    asked = questions(node)
-            finally:
-                node.stop()
+        with started(gpus, hertz, costs=costs) as node:
+            label = f"healthd, {gpus} GPUs at {hertz} Hz{', as H200' if costs else ''}"
+            print(f"{label:<44} {at_rest(node.process.pid, options.seconds).line()}")
+            if (gpus, hertz, costs) == (8, 1, False):
+                asked = questions(node)
     if options.gcm is not None:
-        print(f"{'gcm nvml_monitor, 8 GPUs at 1 Hz':<44} {gcm_at_rest(options.gcm, options.seconds)}")
+        print(f"{'gcm nvml_monitor, 8 GPUs at 1 Hz':<44} {gcm_at_rest(options.gcm, options.seconds).line()}")
     print(
         f"{'budget, healthd, 8 GPUs at 1 Hz':<44} {'':>8} {'':>7} {'':>7} {'0.50':>6} {'':>6} {'':>5} {'':>5} {'64.0':>5}\n"
     )
     print(asked)
 
 
-def at_rest(pid: int, seconds: float) -> str:
-    """One line of the table: the first three processes, and all."""
+class Rest(NamedTuple):
+    """What the processes of a tree use at rest, the topmost first. `together` counts each page of a file once, `own` is their proportional share."""
+
+    cpu_percent: tuple[float, ...]
+    resident_mib: tuple[float, ...]
+    together_mib: float
+    own_mib: float
+
+    def line(self) -> str:
+        """One line of the table: the first three processes, and all."""
+        cpu = " ".join(f"{share:7.2f}" for share in (*self.cpu_percent, 0.0, 0.0)[:3])
+        resident = " ".join(f"{rss:5.1f}" for rss in (*self.resident_mib, 0.0, 0.0)[:3])
+        cpus, all_mib = sum(self.cpu_percent), sum(self.resident_mib)
+        return f"{cpu} {cpus:6.2f} {resident} {all_mib:5.1f} {self.together_mib:6.1f} {self.own_mib:6.1f}"
+
+
+def at_rest(pid: int, seconds: float) -> Rest:
+    """What it uses over so many seconds, once it has warmed up."""
     time.sleep(WARM_UP_S)
     pids = tree(pid)
     began, used = time.monotonic(), [cpu_seconds(each) for each in pids]
     time.sleep(seconds)
     passed = time.monotonic() - began
-    shares = [(cpu_seconds(each) - before) / passed * 100 for each, before in zip(pids, used, strict=True)]
+    shares = tuple((cpu_seconds(each) - before) / passed * 100 for each, before in zip(pids, used, strict=True))
     memory = [memory_mib(each) for each in pids]
-    cpu = " ".join(f"{share:7.2f}" for share in (*shares, 0.0, 0.0)[:3])
-    resident = " ".join(f"{rss:5.1f}" for rss, _ in (*memory, (0.0, 0.0), (0.0, 0.0))[:3])
-    sums = sum(shares), sum(rss for rss, _ in memory), together_mib(pids), sum(pss for _, pss in memory)
-    return f"{cpu} {sums[0]:6.2f} {resident} {sums[1]:5.1f} {sums[2]:6.1f} {sums[3]:6.1f}"
+    return Rest(shares, tuple(rss for rss, _ in memory), together_mib(pids), sum(pss for _, pss in memory))
 
 
-def gcm_at_rest(program: Path, seconds: float) -> str:
+def of_healthd(seconds: float, gpus: int = 8, hertz: int = 1, *, costs: bool = False) -> Rest:
+    """A daemon of its own, started for this."""
+    with started(gpus, hertz, costs=costs) as node:
+        return at_rest(node.process.pid, seconds)
+
+
+@contextlib.contextmanager
+def started(gpus: int, hertz: int, *, costs: bool) -> Iterator[Node]:
+    """A daemon that reads the machine's kernel log where it may."""
+    nvml = {"library": str(fake_nvml().build(LIBRARIES)), "interval_s": 1 / hertz}
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-healthd-") as place,
+        Node(Path(place), "bench", scenario(gpus, costs=costs), kmsg=kmsg_usable(), nvml=nvml) as node,
+    ):
+        yield node
+
+
+def gcm_at_rest(program: Path, seconds: float) -> Rest:
     """Meta's monitor on the same library, once a second, its sink doing nothing."""
     with tempfile.TemporaryDirectory(prefix="bench-gcm-") as place:
-        library = fake_nvml().build(Path(place))
+        library = fake_nvml().build(LIBRARIES)
         (Path(place) / "scenario").write_text("".join(f"{line}\n" for line in scenario(8, costs=False)))
         environment = {"FAKE_NVML_SCENARIO": f"{place}/scenario", "LD_LIBRARY_PATH": str(library.parent)}
         command = [str(program), "nvml_monitor", "--sink", "do_nothing", "--cluster", "bench", "--log-folder", place]

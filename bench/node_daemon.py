@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sqlite3
 import tempfile
 import time
@@ -17,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from one_node import Node, at, scenario
 
+from bench.bare import kmsg_usable
+from bench.one_node import Node, at, scenario
 from healthd.outbox import Outbox
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
@@ -36,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=300)
     options = parser.parse_args()
-    kmsg = os.access("/dev/kmsg", os.R_OK | os.W_OK)
+    kmsg = kmsg_usable()
     print(f"{'kernel line → finding durable':<52} {'p50':>9} {'p99':>9} {'max':>9}   budget")
     for stored in STORED:
         with tempfile.TemporaryDirectory(prefix="bench-healthd-") as place:
@@ -69,8 +69,7 @@ def distinct(count: int) -> Iterator[str]:
 
 def measure_flood(place: Path, lines: list[str]) -> tuple[float, float]:
     """Lines a second until all are judged and durable, and seconds until one more line is."""
-    node = Node(place, NODE, scenario(8, costs=False))
-    try:
+    with Node(place, NODE, scenario(8, costs=False)) as node:
         with sqlite3.connect(place / "state" / "healthd.db", isolation_level=None) as database:
             time.sleep(WARM_UP_S)
             before = node.metric("healthd_kernel_records_total")
@@ -83,8 +82,6 @@ def measure_flood(place: Path, lines: list[str]) -> tuple[float, float]:
             rate = len(lines) / (time.perf_counter() - began)
             after = one_line(database, node.log, 60_000)
         database.close()
-    finally:
-        node.stop()
     return rate, after
 
 
@@ -92,15 +89,12 @@ def measure_lines(place: Path, stored: int, lines: int, *, kmsg: bool) -> list[f
     """Seconds from writing a line until another process can read its finding, in order."""
     if stored:
         fill(place, stored)
-    node = Node(place, NODE, scenario(8, costs=False), kmsg=kmsg)
-    try:
+    with Node(place, NODE, scenario(8, costs=False), kmsg=kmsg) as node:
         with sqlite3.connect(place / "state" / "healthd.db", isolation_level=None) as database:
             time.sleep(WARM_UP_S)
             first = STORED.index(stored) * lines
             found = [one_line(database, node.log, first + number) for number in range(lines)]
         database.close()
-    finally:
-        node.stop()
     return sorted(found)
 
 

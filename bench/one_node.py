@@ -16,7 +16,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
+from typing_extensions import Self
+
 ROOT = Path(__file__).parents[1]
+LIBRARIES = ROOT / "build" / "bench"
 HEALTHD = Path(sys.executable).parent / "healthd"
 # What calls cost on one H200, in µs (a field value 170, and a call asks for two to five); the rest is below 2 µs there.
 _ECC = ("ecc_corrected", "ecc_uncorrected", "ecc_corrected_aggregate", "ecc_uncorrected_aggregate")
@@ -40,11 +43,12 @@ def scenario(gpus: int, *, costs: bool) -> list[str]:
 
 
 class Node:
-    """Started at once. `log` is the followed file, or None if the machine's own kernel log is read."""
+    """Started at once; `with` waits until it answers, and ends it. `log` is the followed file, or None if the machine's own kernel log is read.
 
-    def __init__(
-        self, place: Path, name: str, lines: Iterable[str], *, interval_s: float = 1.0, kmsg: bool = False
-    ) -> None:
+    `settings` go over the configuration; without any nobody answers where the remediator should be.
+    """
+
+    def __init__(self, place: Path, name: str, lines: Iterable[str], *, kmsg: bool = False, **settings: object) -> None:
         self.place, self.name = place, name
         self.log = None if kmsg else place / "kern.log"
         if self.log is not None:
@@ -57,24 +61,34 @@ class Node:
             "listen": "127.0.0.1:0",
             "accept_injected": True,
             "kernel_log": {"path": str(self.log)} if self.log else {},
-            "nvml": {"library": str(fake_nvml().build(place)), "interval_s": interval_s},
-            "remediator": {"url": "http://127.0.0.1:9", "token_file": str(place / "token")},  # nobody answers there
+            "nvml": {"library": str(fake_nvml().build(LIBRARIES)), "interval_s": 1.0},
+            "remediator": {"url": "http://127.0.0.1:9", "token_file": str(place / "token")},
         }
-        (place / "healthd.yaml").write_text(json.dumps(config))
+        (place / "healthd.yaml").write_text(json.dumps(config | settings))
         (place / "scenario").write_text("".join(f"{line}\n" for line in lines))
         (place / "token").write_text("none\n")
         environment = os.environ | {"FAKE_NVML_SCENARIO": str(place / "scenario")}
         with (place / "log").open("wb") as output:
             command = [str(HEALTHD), "--config", str(place / "healthd.yaml")]
             self.process = subprocess.Popen(command, env=environment, stderr=output)
+
+    def wait(self) -> None:
+        """Until it answers.
+
+        Raises:
+            SystemExit: it does not within 30 s; with its log.
+        """
         deadline = time.monotonic() + 30
-        while not (place / "run" / "healthd.sock").exists():
+        while not (self.place / "run" / "healthd.sock").exists():
             if time.monotonic() > deadline or self.process.poll() is not None:
-                raise SystemExit(f"healthd does not start:\n{(place / 'log').read_text()}")
+                raise SystemExit(f"healthd does not start:\n{(self.place / 'log').read_text()}")
             time.sleep(0.05)
 
-    def stop(self) -> None:
-        """End it, and wait."""
+    def __enter__(self) -> Self:
+        self.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait()
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpu.table import Row, Scale
+    from bench.gpu.table import Row, Scale
 
 MEASURED, PARTLY, NOT_READY, NO_GPU = 0, 1, 2, 3
 STOPPED = "STOPPED"
@@ -41,7 +41,7 @@ def main() -> int:
         return _leave(NOT_READY, "triton is missing: pip install triton (a CUDA build of torch brings it)")
     if wanted.interpret:
         os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are imported
-    from gpu.table import CARD, TINY, shown  # noqa: PLC0415 - needs what was just looked for
+    from bench.gpu.table import CARD, TINY, shown  # noqa: PLC0415 - needs what was just looked for
 
     scale = TINY if wanted.interpret else CARD._replace(device=f"cuda:{wanted.device}")
     rows = list(_measured(scale))
@@ -64,9 +64,9 @@ def _no_gpu(number: int) -> str:
 
 def _measured(scale: Scale) -> Iterator[Row]:
     import torch  # noqa: PLC0415 - looked for first
-    from gpu.readings import Readings  # noqa: PLC0415 - the same
-    from gpu.table import Row  # noqa: PLC0415 - the same
 
+    from bench.gpu.readings import Readings  # noqa: PLC0415 - the same
+    from bench.gpu.table import Row  # noqa: PLC0415 - the same
     from preflight.kernels.platforms import platform  # noqa: PLC0415 - the same
 
     name, uuid = "processor, interpreted", ""
@@ -88,7 +88,8 @@ def _measured(scale: Scale) -> Iterator[Row]:
 def _guarded(title: str, rows: Iterable[Row]) -> Iterator[Row]:
     """The rows, and one line in place of those that the card refused."""
     import torch  # noqa: PLC0415 - looked for first
-    from gpu.table import Row  # noqa: PLC0415 - the same
+
+    from bench.gpu.table import Row  # noqa: PLC0415 - the same
 
     try:
         yield from rows
@@ -102,10 +103,9 @@ def _guarded(title: str, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _memory(scale: Scale) -> Iterator[Row]:
-    from gpu import arithmetic_rows as arithmetic  # noqa: PLC0415 - not before triton was looked for
-    from gpu import memory_rows as memory  # noqa: PLC0415 - the same
-    from gpu.table import Row  # noqa: PLC0415 - the same
-
+    from bench.gpu import arithmetic_rows as arithmetic  # noqa: PLC0415 - not before triton was looked for
+    from bench.gpu import memory_rows as memory  # noqa: PLC0415 - the same
+    from bench.gpu.table import Row  # noqa: PLC0415 - the same
     from preflight.kernels.patterns import FULL  # noqa: PLC0415 - the same
 
     heat = arithmetic.heat(scale)
@@ -125,14 +125,14 @@ def _memory(scale: Scale) -> Iterator[Row]:
 
 
 def _products(scale: Scale) -> Iterator[Row]:
-    from gpu import arithmetic_rows as arithmetic  # noqa: PLC0415 - not before triton was looked for
+    from bench.gpu import arithmetic_rows as arithmetic  # noqa: PLC0415 - not before triton was looked for
 
     for kind in arithmetic.all_kinds():
         yield from arithmetic.rate_rows(scale, kind)
 
 
 def _other(scale: Scale) -> Iterator[Row]:
-    from gpu import arithmetic_rows as arithmetic  # noqa: PLC0415 - not before triton was looked for
+    from bench.gpu import arithmetic_rows as arithmetic  # noqa: PLC0415 - not before triton was looked for
 
     yield arithmetic.opinion_row(scale)
     yield from arithmetic.special_rows(scale)

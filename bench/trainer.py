@@ -5,17 +5,17 @@ Where NVIDIA's `nvidia-resiliency-ext` can be imported, what its ways of telling
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import nvrx
-
+from bench import nvrx
 from healthctl.demo.training import COMMAND
 from healthd.trainer.agreement import LocalStore
 from healthd.trainer.beacon import Beacon, MailboxOrder, Place, post_order, read, read_all
@@ -29,8 +29,8 @@ ORDER_RUNS, RANKS, PACE_SECONDS = 3, 2, 0.05
 DEADLINE_SECONDS = 120.0
 
 
-def timed(call: Callable[[], object], calls: int = CALLS) -> tuple[float, float]:
-    """p50 and p99 over single calls, in nanoseconds; what it takes to look at the clock is not in it."""
+def samples_of(call: Callable[[], object], calls: int = CALLS) -> list[float]:
+    """Nanoseconds of single calls, in order of size; what it takes to look at the clock is not in them."""
     empty, samples = [], []
     clock = time.perf_counter_ns
     for _ in range(calls // 10):
@@ -41,8 +41,13 @@ def timed(call: Callable[[], object], calls: int = CALLS) -> tuple[float, float]
         call()
         samples.append(clock() - began)
     look = statistics.median(empty)
-    ordered = sorted(samples)
-    return statistics.median(ordered) - look, ordered[int(len(ordered) * 0.99)] - look
+    return sorted(sample - look for sample in samples)
+
+
+def timed(call: Callable[[], object], calls: int = CALLS) -> tuple[float, float]:
+    """Their p50 and p99."""
+    ordered = samples_of(call, calls)
+    return statistics.median(ordered), ordered[int(len(ordered) * 0.99)]
 
 
 def row(what: str, p50: float, p99: float, unit: str) -> None:
@@ -50,27 +55,24 @@ def row(what: str, p50: float, p99: float, unit: str) -> None:
 
 
 def host_time(directory: str) -> None:
-    place = Place("bench", 0, 0, 1)
-    beacon = Beacon.create(directory, place)
+    with guarded(directory) as (beacon, guard):
 
-    def bare() -> None:
-        beacon.begin_step(1)
-        beacon.end_step()
+        def bare() -> None:
+            beacon.begin_step(1)
+            beacon.end_step()
 
-    row("beacon: begin_step + end_step", *timed(bare), "ns")
-    row("beacon: poll of an empty mailbox", *timed(beacon.poll), "ns")
-    guard = Guard(place, beacon, LocalStore(), framework=NoFramework(), termination_seconds=0.0)
-    with guard:
-        guard_time(guard)
-    view = read(beacon.path)
-    row("daemon: read one page (ring unparsed)", *timed(lambda: read(beacon.path), 5000), "ns")
-    row("daemon: parse the newest 64 steps", *timed(lambda: view.steps(64), 2000), "ns")
-    row("daemon: medians of 64 steps", *timed(lambda: durations(view.steps(64)), 2000), "ns")
-    row("daemon: parse the 1024 steps of a ring", *timed(view.steps, 300), "ns")
-    beacon.close()
+        row("beacon: begin_step + end_step", *timed(bare), "ns")
+        row("beacon: poll of an empty mailbox", *timed(beacon.poll), "ns")
+        for what, step in guard_steps(guard).items():
+            row(f"guard: {what}", *timed(step), "ns")
+        view = read(beacon.path)
+        row("daemon: read one page (ring unparsed)", *timed(lambda: read(beacon.path), 5000), "ns")
+        row("daemon: parse the newest 64 steps", *timed(lambda: view.steps(64), 2000), "ns")
+        row("daemon: medians of 64 steps", *timed(lambda: durations(view.steps(64)), 2000), "ns")
+        row("daemon: parse the 1024 steps of a ring", *timed(view.steps, 300), "ns")
 
 
-def guard_time(guard: Guard) -> None:
+def guard_steps(guard: Guard) -> dict[str, Callable[[], None]]:
     """A step with ever more told; each is a whole step with its context manager, its poll and its entry in the ring."""
 
     def plain() -> None:
@@ -94,11 +96,23 @@ def guard_time(guard: Guard) -> None:
             seven_sections(s)
             s.report(loss=2.5, grad_norm=1.0, tokens=4096)
 
-    row("guard: a step", *timed(plain), "ns")
-    row("guard: a step, one section", *timed(one_section), "ns")
-    row("guard: a step, a report", *timed(report), "ns")
-    row("guard: a step, all seven sections", *timed(sections), "ns")
-    row("guard: a step, all seven sections and a report", *timed(all_of_it), "ns")
+    return {
+        "a step": plain,
+        "a step, one section": one_section,
+        "a step, a report": report,
+        "a step, all seven sections": sections,
+        "a step, all seven sections and a report": all_of_it,
+    }
+
+
+@contextlib.contextmanager
+def guarded(directory: str) -> Iterator[tuple[Beacon, Guard]]:
+    """A page in `directory` of the only rank of a job, and its guard."""
+    place = Place("bench", 0, 0, 1)
+    beacon = Beacon.create(directory, place)
+    with Guard(place, beacon, LocalStore(), framework=NoFramework(), termination_seconds=0.0) as guard:
+        yield beacon, guard
+    beacon.close()
 
 
 def seven_sections(s: Step) -> None:

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import requests
-from remediator_load import DICE, GPUS, MARK, Fleet, _report, fault
 
+from bench.looking import BUDGET_MS, look, tell
+from bench.remediator_load import DICE, GPUS, MARK, Fleet, _report, fault
 from remediator.model.credentials import Role
 from remediator.store.journal import Journal
 from remediator.store.tokens import Tokens
@@ -32,13 +35,14 @@ from vocabulary.identity import Component, ComponentKind
 from vocabulary.telemetry import BUCKET_S, GPU_SERIES, TelemetryBlock, TelemetryPart, bucket_of
 from vocabulary.wire import Report, decode, encode
 
-BUDGET_MS = 300.0
 BROKEN = 100
 RACK, SWITCH = 8, 64
 AT_ONCE = 64
-PAUSE_S = 1.05  # longer than pages share what they know
 IDLE_S = 10.0
 SETTLES_S = 20.0  # a fleet that has just come is judged first
+
+
+F = TypeVar("F", bound="Looked")
 
 
 class Looked(Fleet):
@@ -154,31 +158,14 @@ def pages(fleet: Looked) -> list[str]:
 
 def measure(fleet: Looked, times: int) -> bool:
     """Print the table. Returns whether every page keeps to the budget."""
-    with requests.Session() as person:
-        url = f"http://127.0.0.1:{fleet.port}"
-        login = person.post(f"{url}/login", {"token": fleet.token, "next": "/"}, headers={"Origin": url}, timeout=30)
-        login.raise_for_status()
-        print("| page | p50 ms | p95 ms | most ms | processor ms | KiB |\n|---|---|---|---|---|---|")
-        worst, idle_per_s = 0.0, _idle(fleet)
-        for path in pages(fleet):
-            took, size, before, since = [], 0, fleet.usage().cpu_s, time.monotonic()
-            for _ in range(times):
-                begun = time.perf_counter()
-                answer = person.get(url + path, timeout=30)
-                size = len(answer.content)
-                took.append((time.perf_counter() - begun) * 1000)
-                time.sleep(PAUSE_S)
-                assert answer.status_code == 200, (path, answer.status_code, answer.text[-400:])
-            p95 = statistics.quantiles(took, n=20)[18]
-            worst = max(worst, p95)
-            idle_s = idle_per_s * (time.monotonic() - since)
-            processor_ms = (fleet.usage().cpu_s - before - idle_s) / times * 1000
-            p50 = statistics.median(took)
-            print(f"| `{path}` | {p50:.0f} | {p95:.0f} | {max(took):.0f} | {processor_ms:.0f} | {size / 1024:.0f} |")
-    return worst <= BUDGET_MS
+    with logged_in(fleet) as (person, url):
+        rest = idle(fleet)
+        return tell(
+            look(person, url, path, times, lambda: fleet.usage().cpu_s, idle_per_s=rest) for path in pages(fleet)
+        )
 
 
-def _idle(fleet: Looked) -> float:
+def idle(fleet: Looked) -> float:
     """Processor seconds a second while nobody looks."""
     before = fleet.usage().cpu_s
     time.sleep(IDLE_S)
@@ -187,22 +174,42 @@ def _idle(fleet: Looked) -> float:
 
 def main() -> int:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=12_500)
-    parser.add_argument("--times", type=int, default=20)
-    parser.add_argument("--stay", action="store_true")
+    parser = options(__doc__, times=20)
     asked = parser.parse_args()
+
+    def settle(fleet: Looked) -> None:
+        time.sleep(SETTLES_S)
+        fleet.tell_telemetry(next(iter(fleet.broken)))
+
+    return serve(lambda place: Looked(place, asked.nodes), settle, measure, asked)
+
+
+def options(words: str | None, times: int) -> argparse.ArgumentParser:
+    """What both benches of pages can be asked."""
+    parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=12_500)
+    parser.add_argument("--times", type=int, default=times)
+    parser.add_argument("--stay", action="store_true")
+    return parser
+
+
+def serve(
+    build: Callable[[Path], F],
+    settle: Callable[[F], None],
+    measure: Callable[[F, int], bool],
+    asked: argparse.Namespace,
+) -> int:
+    """Have a fleet report, measure its pages, and go on serving them if that is wished for; the exit code."""
     DICE.seed(time.time_ns())  # another port than a run beside this one
     with tempfile.TemporaryDirectory() as folder:
-        fleet = Looked(Path(folder), asked.nodes)
+        fleet = build(Path(folder))
         fleet.start()
         time.sleep(1)  # until it has read who the nodes are
         try:
             asyncio.run(fleet.all_report())
             if fleet.failed:
                 print(f"reports that failed: {fleet.failed}")
-            time.sleep(SETTLES_S)
-            fleet.tell_telemetry(next(iter(fleet.broken)))
+            settle(fleet)
             kept = measure(fleet, asked.times) if asked.times else True
             if asked.stay:
                 print(f"http://127.0.0.1:{fleet.port}/ with the token {fleet.token}", flush=True)
@@ -214,6 +221,16 @@ def main() -> int:
             fleet.stop()
     print("every page keeps to the budget" if kept else f"OVER BUDGET: more than {BUDGET_MS:g} ms")
     return 0 if kept else 1
+
+
+@contextmanager
+def logged_in(fleet: Looked) -> Iterator[tuple[requests.Session, str]]:
+    """A person's session, and where it is."""
+    url = f"http://127.0.0.1:{fleet.port}"
+    with requests.Session() as person:
+        login = person.post(f"{url}/login", {"token": fleet.token, "next": "/"}, headers={"Origin": url}, timeout=30)
+        login.raise_for_status()
+        yield person, url
 
 
 if __name__ == "__main__":

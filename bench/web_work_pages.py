@@ -8,19 +8,16 @@ of a hundred nodes wait for approval. With --stay it goes on serving and says wh
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 import requests
 from msgspec.structs import replace
-from remediator_load import DICE, GPUS
-from web_pages import BUDGET_MS, Looked
 
+from bench.looking import PAUSE_S, Look, look, tell
+from bench.remediator_load import GPUS
+from bench.web_pages import Looked, idle, logged_in, options, serve
 from remediator.model.records import AuditEvent
 from remediator.store import audit
 from remediator.store.journal import Journal
@@ -30,8 +27,8 @@ JOB = "llama-405b"
 STAGES, WINDOWS, WINDOW_STEPS = 16, 8, 8
 LINES_AT_ONCE = 10_000
 DECIDED_S = 60.0
-REST_S = 15.0
-PAUSE_S, JOB_PAUSE_S = 1.05, 3.05  # between two looks: nothing is answered from what the one before worked out
+SETTLES_S = 2.0
+JOB_PAUSE_S = 3.05  # a job's page shares what it knows for longer
 
 
 class Working(Looked):
@@ -120,43 +117,21 @@ def pages(fleet: Working, incident: str) -> list[str]:
 
 
 def measure(fleet: Working, times: int) -> bool:
-    """Print the table. Returns whether every page keeps to the budget by its median."""
-    url = f"http://127.0.0.1:{fleet.port}"
-    with requests.Session() as person:
-        login = person.post(f"{url}/login", {"token": fleet.token, "next": "/"}, headers={"Origin": url}, timeout=30)
-        login.raise_for_status()
-        found = _decided(fleet, url)
+    """Print the table. Returns whether every page keeps to the budget."""
+    with logged_in(fleet) as (person, url):
+        found = decided(fleet, url)
         incident = str(found[0]["incident"])
         print(f"{len(found)} wait for approval")
-        rest = _rest(fleet)
-        print("| page | p50 ms | most ms | processor ms | KiB |\n|---|---|---|---|---|")
-        worst = 0.0
-        for path in pages(fleet, incident):
-            took, size = [], 0
-            used, started = fleet.usage().cpu_s, time.monotonic()
-            for _ in range(times):
-                time.sleep(JOB_PAUSE_S if JOB in path else PAUSE_S)
-                begun = time.perf_counter()
-                answer = person.get(url + path, timeout=30)
-                size = len(answer.content)
-                took.append((time.perf_counter() - begun) * 1000)
-                assert answer.status_code == 200, (path, answer.status_code, answer.text[-400:])
-            costs = (fleet.usage().cpu_s - used - rest * (time.monotonic() - started)) / times * 1000
-            middle = statistics.median(took)
-            worst = max(worst, middle)
-            shown = path.replace(incident, "ID")
-            print(f"| `{shown}` | {middle:.0f} | {max(took):.0f} | {costs:.0f} | {size / 1024:.0f} |")
-    return worst <= BUDGET_MS
+        rest = idle(fleet)
+
+        def seen(path: str) -> Look:
+            pause_s = JOB_PAUSE_S if JOB in path else PAUSE_S
+            return look(person, url, path, times, lambda: fleet.usage().cpu_s, pause_s, rest)
+
+        return tell(seen(path)._replace(path=path.replace(incident, "ID")) for path in pages(fleet, incident))
 
 
-def _rest(fleet: Working) -> float:
-    """Processor seconds a second that it uses while nobody looks."""
-    before = fleet.usage().cpu_s
-    time.sleep(REST_S)
-    return (fleet.usage().cpu_s - before) / REST_S
-
-
-def _decided(fleet: Working, url: str) -> list[dict[str, object]]:
+def decided(fleet: Working, url: str) -> list[dict[str, object]]:
     """What waits for approval, once a third of what is broken does."""
     known, deadline = {"Authorization": f"Bearer {fleet.token}"}, time.monotonic() + DECIDED_S
     while True:
@@ -172,33 +147,12 @@ def _decided(fleet: Working, url: str) -> list[dict[str, object]]:
 
 def main() -> int:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=12_500)
-    parser.add_argument("--times", type=int, default=10)
+    parser = options(__doc__, times=10)
     parser.add_argument("--lines", type=int, default=300_000)
-    parser.add_argument("--stay", action="store_true")
     asked = parser.parse_args()
-    DICE.seed(time.time_ns())  # another port than a run beside this one
-    with tempfile.TemporaryDirectory() as folder:
-        fleet = Working(Path(folder), asked.nodes, asked.lines)
-        fleet.start()
-        time.sleep(1)  # until it has read who the nodes are
-        try:
-            asyncio.run(fleet.all_report())
-            if fleet.failed:
-                print(f"reports that failed: {fleet.failed}")
-            time.sleep(2)
-            kept = measure(fleet, asked.times) if asked.times else True
-            if asked.stay:
-                print(f"http://127.0.0.1:{fleet.port}/ with the token {fleet.token}", flush=True)
-                while fleet.process is not None and fleet.process.poll() is None:
-                    time.sleep(1)
-        except KeyboardInterrupt:
-            return 0
-        finally:
-            fleet.stop()
-    print("every page keeps to the budget" if kept else f"OVER BUDGET: more than {BUDGET_MS:g} ms")
-    return 0 if kept else 1
+    return serve(
+        lambda place: Working(place, asked.nodes, asked.lines), lambda _: time.sleep(SETTLES_S), measure, asked
+    )
 
 
 if __name__ == "__main__":

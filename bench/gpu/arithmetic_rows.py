@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gpu.table import Row, Scale, seconds, synchronize
+from bench.gpu.table import Row, Scale, seconds, synchronize
 from preflight.kernels import checksums, goldens, special
 from preflight.kernels.own_product import disagreements
 from preflight.kernels.platforms import platform

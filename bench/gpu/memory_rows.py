@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gpu.table import Row, Scale, seconds, synchronize
+from bench.gpu.table import Row, Scale, seconds, synchronize
 from preflight.kernels.memory import Pass, TritonWay, verify, write
 from preflight.kernels.patterns import FULL, GATE, Pattern
 from preflight.kernels.sweeps import retained, sweep

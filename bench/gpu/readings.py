@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from gpu.table import Row
+from bench.gpu.table import Row
 
 EVERY_S = 0.2
 SAMPLES_MAX = 10_000

@@ -1,0 +1,63 @@
+"""A node's poll for orders, as healthd keeps it: a second connection, held open by the centre for half a minute, then asked again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+from bench.fleet.balancer import Balancer
+from bench.fleet.link import Answer, Link, opened, request
+from bench.fleet.options import INTERVAL_S, Options, address_of, node_name, token_of
+from bench.fleet.outcome import Outcome
+from healthd.centre import Backoff, Unreachable
+
+WAIT_S = 30
+ANSWER_WITHIN_S = 60.0
+
+
+class Poll:
+    """Of one node. Its time counts from when the centre should have answered."""
+
+    def __init__(self, number: int, options: Options, balancer: Balancer, outcome: Outcome) -> None:
+        dice = random.Random(options.seed * 7_000_003 + number)  # noqa: S311 - when it begins, no secret
+        name = node_name(number)
+        self._begin_s = dice.uniform(0, INTERVAL_S)
+        self._request = request("GET", f"/v1/nodes/{name}/orders?wait_s={WAIT_S}", token_of(name))
+        self._address = address_of(number)
+        self._balancer = balancer
+        self._outcome = outcome
+        self._link = Link()
+
+    async def run(self) -> None:
+        """Poll until cancelled."""
+        await asyncio.sleep(self._begin_s)
+        backoff = Backoff()
+        try:
+            while True:
+                try:
+                    await self._once()
+                    backoff.reset()
+                except Unreachable as error:
+                    self._link.close()
+                    await asyncio.sleep(backoff.after(error))
+        finally:
+            self._link.close()
+
+    async def _once(self) -> None:
+        begun = time.monotonic()
+        try:
+            answer = await asyncio.wait_for(self._ask(), ANSWER_WITHIN_S)
+        except (OSError, asyncio.TimeoutError) as error:
+            self._outcome.failed[f"poll {type(error).__name__}"] += 1
+            raise Unreachable(str(error)) from error
+        if answer.status != 200:
+            self._outcome.failed[f"poll {answer.status}"] += 1
+            raise Unreachable(str(answer.status), answer.retry_after_s)
+        if time.monotonic() - begun >= WAIT_S:
+            self._outcome.answered("poll", begun + WAIT_S)
+
+    async def _ask(self) -> Answer:
+        if not self._link.is_open:
+            self._link = await opened(self._address, self._balancer.port, self._balancer.trust)
+        return await self._link.ask(self._request)
