@@ -6,10 +6,10 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint test chaos adapters kernels golden docs reference bench demo example lock clean
+.PHONY: help venv lint test chaos adapters kernels golden docs reference bench day demo example lock fuzz sbom audit clean
 
 help: ## show this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## create the virtual environment (at once when nothing changed)
 
@@ -39,9 +39,13 @@ test: lint ## every test; on Debian as root, first installs the services they ne
 	tests/system_packages.sh
 	$(BIN)/python -m pytest -n 2 -m "not chaos" --randomly-seed=$(SEED)
 
-chaos: venv ## the long tests: kill -9 of every process at every point of the demo, large models
+CHAOS_SEEDS := 1-500
+CHAOS_JOBS := 4
+
+chaos: venv ## the long tests: kill -9 at every point of the demo, large models, random disasters (an hour or two; as root)
 	tests/system_packages.sh
 	$(BIN)/python -m pytest -m chaos
+	$(BIN)/python -m tests.chaos --seeds $(CHAOS_SEEDS) --jobs $(CHAOS_JOBS)
 
 ADAPTERS := build/adapters
 
@@ -70,11 +74,17 @@ docs: venv ## the documents as a site, in build/site; a dead link is an error
 reference: venv ## write anew the pages of docs/reference that are made from code; review the diff
 	$(BIN)/python -m tools.reference
 
-bench: venv ## measure the budgets of docs/ and print tables
-	@for script in bench/*.py; do $(BIN)/python $$script || test $$? = 3 || exit 1; done # 3: not on this machine
+bench: venv ## measure every budget and write bench/results/report.md (25 minutes); QUICK=1 as a trial, ONLY="kernel-line pages" only these
+	$(BIN)/python -m bench $(if $(QUICK),--quick) $(ONLY)
+
+SEED_OF_DAY := 1
+
+day: venv ## a day of a big cluster in ten minutes, with us and without us; half an hour, a page in build/day.md
+	tests/system_packages.sh
+	$(BIN)/python -m bench.day --seed $(SEED_OF_DAY)
 
 demo: venv ## the whole path once, for real: two faults, two ways out
-	tests/system_packages.sh
+	tests/system_packages.sh munge slurmctld slurmd slurm-client
 	$(BIN)/healthctl demo
 
 EXAMPLE := build/example
@@ -100,6 +110,24 @@ lock: venv ## resolve requirements/*.lock anew
 	$(BIN)/uv pip compile pyproject.toml --extra preflight $(IMAGE_LOCK) -o requirements/preflight.lock
 	$(BIN)/uv pip compile pyproject.toml --extra postgres --extra kubernetes $(IMAGE_LOCK) -o requirements/centre.lock
 	$(BIN)/uv pip compile requirements/build.in $(IMAGE_LOCK) -o requirements/build.lock
+	$(BIN)/uv pip compile requirements/audit.in --universal --python-version 3.10 --generate-hashes \
+	  --custom-compile-command "make lock" --upgrade --quiet -o requirements/audit.lock
+
+CASES := 1000000
+
+fuzz: venv ## every parser of what others write under libFuzzer (CASES of all together), and every call of the API; adds its figures to bench/results
+	$(BIN)/python -m tests.fuzz.campaign --cases $(CASES) --write
+	API_CASES=50 $(BIN)/python -m pytest -q tests/adversary/test_every_operation.py
+
+sbom: venv ## bills of materials (CycloneDX) for node, centre and preflight, in build/sbom
+	$(BIN)/python -m tools.supply.bill
+
+AUDIT := build/audit
+
+audit: venv ## ask the advisory database about every package that we ship; it is an error if it does not answer
+	@test -x $(AUDIT)/bin/python || $(BIN)/python -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements/audit.lock
+	$(BIN)/python -m tools.supply.audit $(AUDIT)/bin/pip-audit
 
 clean: ## remove everything made here
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
