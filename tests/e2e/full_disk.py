@@ -36,7 +36,7 @@ def main() -> None:
     checkpoints.save(5)
     checkpoints.close()
     print(json.dumps({"said": said, "begin_full": begin_full, "left": left, "begin": checkpoints.load_latest()}))
-    dist.destroy_process_group()  # at the interpreter's end the threads of what is left of it may abort the process
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

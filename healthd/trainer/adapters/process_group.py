@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch.distributed as dist
 
+from healthd.trainer.adapters.gloo_threads import outlast_gloo_threads
 from healthd.trainer.checkpoint_files import CheckpointError
 from healthd.trainer.environment import read_environment
 from healthd.trainer.guard import Guard
@@ -50,6 +51,7 @@ def shared_by_group(environ: Mapping[str, str] | None = None) -> Shared:
     environ = dict(os.environ if environ is None else environ)
     if not (dist.is_available() and dist.is_initialized()):
         return Shared(None, environ, 1)
+    outlast_gloo_threads()
     rank, world = dist.get_rank(), dist.get_world_size()
     place = {"RANK": str(rank), "WORLD_SIZE": str(world), "HEALTHD_ATTEMPT": str(_attempt(environ))}
     mine = (_attempt(environ), secrets.token_hex(8), read_environment(environ | place).place.node)

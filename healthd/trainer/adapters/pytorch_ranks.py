@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 
+from healthd.trainer.adapters.gloo_threads import outlast_gloo_threads
 from healthd.trainer.checkpoint_files import CheckpointError
 from healthd.trainer.rounds import Outcome, Rounds
 
@@ -34,6 +35,7 @@ class Ranks:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self._deadline = dt.timedelta(seconds=timeout_seconds)
         self.group: Any = dist.new_group(backend="gloo", timeout=self._deadline)
+        outlast_gloo_threads()
         self._broken = False
         self._name = f"healthd-{self.from_first(lambda: secrets.token_hex(8))}"
         self._jobs = dist.group.WORLD.get_group_store()

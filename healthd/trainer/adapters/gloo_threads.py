@@ -1,0 +1,48 @@
+"""Gloo's threads and the interpreter's end: what could end a rank by SIGABRT after all its work was done.
+
+A thread of gloo's lets go of a collective's tensors a moment after the collective has ended, and needs the interpreter for
+it. Until Python 3.13 a thread that asks for the interpreter while it ends is unwound, through C++ that forbids it:
+"terminate called without an active exception". `destroy_process_group` ends no such threads while DDP's reducer keeps
+the group. See https://docs.python.org/3/c-api/init.html (cautions regarding runtime finalization).
+"""
+
+from __future__ import annotations
+
+import atexit
+import time
+from pathlib import Path
+
+TASKS = Path("/proc/self/task")
+NAME = "pt_gloo_runloop"
+LOOK_SECONDS = 0.001
+LOOKS = 3  # one thread that a look finds asleep may be waiting for the interpreter, and then has it before the next
+MOST_SECONDS = 2.0
+
+
+def outlast_gloo_threads() -> None:
+    """From now on the end of this process waits until gloo's threads have let go; for who uses a gloo group."""
+    atexit.unregister(wait_for_gloo_threads)
+    atexit.register(wait_for_gloo_threads)
+
+
+def wait_for_gloo_threads() -> None:
+    """Return when they all sleep, or after `MOST_SECONDS`; they get the interpreter meanwhile."""
+    end = time.monotonic() + MOST_SECONDS
+    asleep = 0
+    while asleep < LOOKS and time.monotonic() < end:
+        time.sleep(LOOK_SECONDS)
+        asleep = asleep + 1 if _all_asleep() else 0
+
+
+def _all_asleep() -> bool:
+    return all(state == "S" for name, state in map(_name_and_state, TASKS.glob("*/stat")) if name == NAME)
+
+
+def _name_and_state(stat: Path) -> tuple[str, str]:
+    """Both, of a line as in proc(5): `PID (NAME) STATE ...`; empty for a thread that has ended."""
+    try:
+        text = stat.read_text()
+    except OSError:
+        return "", ""
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    return name, rest.split()[0]
