@@ -114,6 +114,13 @@ from vocabulary.daemon_socket import SOCKET
     help="How long the ranks may take to save and leave when the launcher is told to stop.",
 )
 @click.option(
+    "--look-again-seconds",
+    type=click.FloatRange(min=0),
+    default=15.0,
+    show_default=True,
+    help="Ask the nodes again so long after a start, and go elsewhere if one is unfit and nothing is trained yet; 0: do not.",
+)
+@click.option(
     "--notice-file",
     type=click.Path(path_type=Path),
     help="When it appears or changes, the machine is about to go: save, leave, queue the job again.",
@@ -174,6 +181,7 @@ def _job(  # the rest of the options, by name
         rest["leave_seconds"],
         rest["done_seconds"],
         rest["stop_seconds"],
+        rest["look_again_seconds"],
         least=min_nodes,
         socket_template=os.environ.get("HEALTHD_SOCKET") or SOCKET,
         per_node=rest["per_node"],

@@ -35,6 +35,14 @@ class Inquiry:
         question = Question("gate", (self._job.socket_template,), GATE_SECONDS)
         return self._ask("gate", nodes, question)
 
+    def unfit_by_now(self, nodes: Sequence[str]) -> list[NodeVerdict]:
+        """Who is unfit by now, as the gate has it; asked while ranks run, and told to nobody."""
+        if self._job.gate is Gate.OFF:
+            return []
+        question = Question("gate", (self._job.socket_template,), GATE_SECONDS)
+        verdicts = verdicts_of(self._backend.ask(nodes, question, self._stopped))
+        return [verdict for verdict in verdicts if verdict.fitness is Fitness.UNFIT]
+
     def preflight(self, nodes: Sequence[str]) -> list[NodeVerdict]:
         """What their preflight says of these nodes. Each is proven once; one that did not answer is asked again."""
         new = [node for node in nodes if node not in self._proven]

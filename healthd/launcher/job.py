@@ -21,6 +21,9 @@ class Job(NamedTuple):
     leave_seconds: float = 30.0  # for a rank to leave after the first of its peers has
     done_seconds: float = 3600.0  # for a rank to be done after the first of its peers is; 0: for ever
     stop_seconds: float = 30.0  # for the ranks to save and leave after the launcher was told to stop
+    look_again_seconds: float = (
+        15.0  # after a start, until its nodes are asked again, while no rank has trained; 0: never
+    )
     least: int | None = None
     socket_template: str = SOCKET
     per_node: bool = False  # the command makes its ranks itself, as torchrun does

@@ -30,6 +30,7 @@ from healthd.launcher.plan import (
     next_move,
 )
 from healthd.launcher.proof import proven
+from healthd.launcher.second_look import SecondLook
 from healthd.launcher.stop import Stop
 from healthd.launcher.watch import Watch
 from vocabulary.clock import Clock
@@ -106,10 +107,11 @@ class Launcher:
         facts = {"attempt": attempt.number, "nodes": attempt.nodes, "ranks_per_node": attempt.ranks_per_node}
         self._journal.write("attempt_started", text, **facts)
         began, since, mark = self._clock.monotonic(), self._clock.wall(), _changed_at(self._job.progress_file)
+        look = self._second_look(attempt, began, since, mark)
         ends: Sequence[RankEnd] = []
         progress = NO_PROGRESS
         try:
-            ends = self._watch.ends(self._backend.start(attempt), attempt)
+            ends = self._watch.ends(self._backend.start(attempt), attempt, look)
             result = judge(ends)
         except BackendError as error:
             result = Result(Outcome.CRASHED, frozenset(), 1, str(error))
@@ -124,6 +126,8 @@ class Launcher:
             early = may_be_user_error(result, ends, seconds, self._job.limits) and not trained
             if early and not self._stop.asked():
                 result = self._blamed(result, ends, attempt, verdicts)
+        if look.found:
+            result = Result(Outcome.LOST, frozenset(), REQUEUE_EXIT, f"{_told(look.found)}; nothing was trained yet")
         self._journal.write(
             "attempt_ended",
             f"attempt {attempt.number}: {result.outcome.value} after {seconds:.1f} s: {result.why}",
@@ -136,6 +140,16 @@ class Launcher:
             seconds=round(seconds, 3),
         )
         return result, progress
+
+    def _second_look(self, attempt: Attempt, began: float, since: float, mark: int) -> SecondLook:
+        def progress() -> Progress:
+            touched = _changed_at(self._job.progress_file) != mark
+            return progress_of(self._inquiry.pages(attempt, since), touched=touched)
+
+        def unfit() -> Sequence[NodeVerdict]:
+            return self._inquiry.unfit_by_now(attempt.nodes)
+
+        return SecondLook(unfit, progress, began=began, pause=self._job.look_again_seconds)
 
     def _blamed(
         self, result: Result, ends: Sequence[RankEnd], attempt: Attempt, before: Sequence[NodeVerdict]
@@ -177,6 +191,10 @@ class Launcher:
                 "stopped", f"no attempt possible ({why}); exit {REQUEUE_EXIT}: queue it again", code=REQUEUE_EXIT
             )
         return REQUEUE_EXIT
+
+
+def _told(unfit: Sequence[NodeVerdict]) -> str:
+    return ", ".join(f"{each.node} has become unfit ({each.reason})" for each in unfit)
 
 
 def _changed_at(path: Path | None) -> int:

@@ -9,6 +9,7 @@ from healthd.launcher.backend import Attempt, Run
 from healthd.launcher.job import Job
 from healthd.launcher.journal import Journal
 from healthd.launcher.plan import RankEnd
+from healthd.launcher.second_look import SecondLook
 from healthd.launcher.stop import Stop
 from healthd.trainer.exits import Exit
 from vocabulary.clock import Clock
@@ -28,8 +29,8 @@ class Watch:
         self._clock = clock
         self._stop = stop
 
-    def ends(self, run: Run, attempt: Attempt) -> Sequence[RankEnd]:
-        """How each rank ended; one that stays too long after its first peer has left, or is done, is killed."""
+    def ends(self, run: Run, attempt: Attempt, look: SecondLook) -> Sequence[RankEnd]:
+        """How each rank ended; one that stays too long after its first peer has left, or is done, is killed; all, on an unfit node."""
         told, kill_at, give_up_at = False, _NEVER, _NEVER
         try:
             while not run.over():
@@ -45,9 +46,13 @@ class Watch:
                 if give_up_at == _NEVER and ends and self._job.done_seconds:
                     give_up_at = now + self._job.done_seconds
                 if now >= kill_at:
-                    return self._kill(run, attempt, "after their peers had left")
+                    return self._kill(run, attempt, "that stayed after their peers had left")
                 if now >= give_up_at:
-                    return self._kill(run, attempt, f"{self._job.done_seconds:g} s after the first was done")
+                    return self._kill(
+                        run, attempt, f"that stayed {self._job.done_seconds:g} s after the first was done"
+                    )
+                if kill_at == _NEVER and not ends and look.finds_unfit(now):
+                    return self._kill(run, attempt, "on nodes that have become unfit")
                 time.sleep(POLL_SECONDS)
             return run.ended()
         finally:
@@ -64,7 +69,7 @@ class Watch:
     def _kill(self, run: Run, attempt: Attempt, when: str) -> Sequence[RankEnd]:
         left = attempt.world - len(run.ended())
         run.kill()
-        text = f"killing {counted(left, 'rank')} that stayed {when}"
+        text = f"killing {counted(left, 'rank')} {when}"
         self._journal.write("killing", text, attempt=attempt.number)
         give_up_at = self._clock.monotonic() + KILL_SECONDS
         while not run.over() and self._clock.monotonic() < give_up_at:

@@ -98,3 +98,21 @@ def test_a_common_crash_on_nodes_that_stay_healthy_is_the_users(daemon: Daemon, 
     assert done.returncode == 3
     assert len(attempts) == 1
     assert "3 of 3 ranks exited with 3" in done.stderr
+
+
+STUCK = '[ "$HEALTHD_ATTEMPT" = 2 ] && exit 0; sleep 60'
+
+
+def test_a_node_that_falls_ill_while_the_ranks_start_is_left_before_their_time_out(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    daemon("n0", "healthy")
+    daemon("n1", "healthy", "unhealthy")
+    daemon("n2", "healthy")
+
+    done, attempts = launch(tmp_path, "--spares=1", "--look-again-seconds=0.3", script=STUCK)
+
+    assert done.returncode == 0, done.stderr
+    assert attempts == [["n0", "n1"], ["n0", "n2"]]
+    assert "lost after" in done.stderr
+    assert "n1 has become unfit" in done.stderr
