@@ -62,7 +62,9 @@ class Job:
     def name_last_step(self) -> None:
         """The job is to end soon, in good order."""
         last = max((line["step"] for line in self.steps()), default=0)
-        (self.place / "last_step").write_text(str(last + AHEAD_STEPS))
+        aside = self.place / "last_step.new"  # a rank may look at any moment
+        aside.write_text(str(last + AHEAD_STEPS))
+        aside.rename(self.place / "last_step")
         self._queued_before = self._queued()
 
     @property
