@@ -12,6 +12,7 @@ from tests.chaos.world.cluster import Cluster
 
 STILL_S = 2.5  # without an event, and everybody well
 DEADLINE_S = 120.0  # a busy machine; what is stuck stays stuck
+STOPS, WITHHELD = ("observe", "recommend"), "begins no further attempt"
 WAITING = re.compile(rb"^healthd_outbox_waiting_changes (\S+)$", re.MULTILINE)
 
 
@@ -45,14 +46,16 @@ def unsettled(cluster: Cluster) -> tuple[str, object]:
     full = [node for node in cluster.plan.world.nodes if _waiting(cluster, node) != 0.0]
     if full:
         return f"{', '.join(full)} has changes to report", None
-    busy = [action for action in (cluster.get("/v1/actions") or {"actions": []})["actions"] if not _may_wait(action)]
+    stopped = (cluster.get("/v1/status") or {}).get("mode") in STOPS
+    actions = (cluster.get("/v1/actions") or {"actions": []})["actions"]
+    busy = [action for action in actions if not _may_wait(action, stopped=stopped)]
     words = ", ".join(f"{action['verb']} on {action['node']} ({action.get('detail', '')})" for action in busy)
     return words, audit["head"]
 
 
-def _may_wait(action: dict[str, Any]) -> bool:
-    """A person's turn, or work that has a deadline of its own much later than this run's."""
-    return bool(action.get("waits_for_person"))
+def _may_wait(action: dict[str, Any], *, stopped: bool) -> bool:
+    """A person's turn; or one has said that nothing is to begin, and it has not."""
+    return bool(action.get("waits_for_person")) or (stopped and action.get("on_stop") == WITHHELD)
 
 
 def _waiting(cluster: Cluster, node: str) -> float | None:
