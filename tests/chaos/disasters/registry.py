@@ -8,6 +8,7 @@ from tests.chaos.disasters import (
     clock_step,
     corrupt_outbox,
     database_crash,
+    database_failover,
     full_disk,
     kill,
     kill_child,
@@ -35,5 +36,6 @@ DISASTERS: tuple[Disaster, ...] = (
     receiver.DISASTER,
     trainer.DISASTER,
     slurm_controller.DISASTER,
+    database_failover.DISASTER,
 )
 BY_NAME = {disaster.name: disaster for disaster in DISASTERS}

@@ -1,4 +1,4 @@
-"""The centre's database: SQLite on a small disk of its own, or a private PostgreSQL. Exports it by plain SQL at the end."""
+"""The centre's database: SQLite on a small disk of its own, or a private PostgreSQL, with a standby if it will fail over. Exports it by plain SQL at the end."""
 
 from __future__ import annotations
 
@@ -53,25 +53,37 @@ class Sqlite:
 
 
 class Postgresql:
-    """One server; `crash` and `start_again` are for disasters."""
+    """One server, or two: then nothing is acknowledged that the standby has not got. The methods are for disasters."""
 
-    def __init__(self, place: Path) -> None:
-        self._cluster = postgresql.Cluster(place / "pg")
-        self._cluster.start()
-        self.url = self._cluster.database()
+    def __init__(self, place: Path, *, standby: bool) -> None:
+        self._serving = postgresql.Cluster(place / "pg")
+        self._serving.start()
+        self.url = self._serving.database()
         self._name = str(make_url(self.url).database)
+        self._standby: postgresql.Cluster | None = None
+        if standby:
+            self._standby = postgresql.Cluster(place / "pg-standby", standby_of=self._serving)
+            self._standby.start()
+            self._serving.wait_for_standby()
+            self.url += f"&host={self._standby.place}&target_session_attrs=read-write"
 
     def crash(self) -> None:
         """It is gone from one moment to the next."""
-        self._cluster.stop("immediate")
+        self._serving.stop("immediate")
 
     def start_again(self) -> None:
         """It recovers and serves."""
-        self._cluster.start()
+        self._serving.start()
+
+    def promote_standby(self) -> None:
+        """After a crash: the other one serves from now on, and the first never again."""
+        assert self._standby is not None
+        self._standby.promote()
+        self._serving, self._standby = self._standby, None
 
     def rows(self, table: str, order: str) -> list[dict[str, Any]]:
         """Rows as JSON; bytes come as hexadecimal digits."""
-        lines = self._cluster.sql(self._name, f"SELECT row_to_json(t) FROM {table} t ORDER BY {order}")  # noqa: S608 - constants
+        lines = self._serving.sql(self._name, f"SELECT row_to_json(t) FROM {table} t ORDER BY {order}")  # noqa: S608 - constants
         found = [json.loads(line) for line in lines.splitlines()]
         for row in found:
             if "body" in row:
