@@ -10,13 +10,13 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, ExceptionContext, event
 
-TODO = "nothing is decided on it; restore a copy or begin a new one: docs/how-to/damaged-database.md"
+WHAT_NOW = "nothing is decided on it; restore a copy or begin a new one: docs/how-to/damaged-database.md"
 _SAID = ("malformed", "not a database")  # Python 3.10 does not tell SQLite's numbers
 
 
 def words(file: Path | str, what: object) -> str:
     """That it is damaged, and what to do."""
-    return f"database {file} is damaged ({' '.join(str(what).split())}); {TODO}"
+    return f"database {file} is damaged ({' '.join(str(what).split())}); {WHAT_NOW}"
 
 
 def is_damage(error: BaseException | None) -> bool:

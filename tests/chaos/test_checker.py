@@ -30,6 +30,12 @@ def on_postgresql(history: History, since: float, until: float) -> None:
     history.journal["disasters"] = [line(since, event="struck", **what), line(until, event="undone", **what)]
 
 
+def damaged(history: History, since: float, until: float) -> None:
+    """Its SQLite, until a copy is in place."""
+    what = {"disaster": "corrupt_database", "target": "centre-0", "at_s": since}
+    history.journal["disasters"] = [line(since, event="struck", **what), line(until, event="undone", **what)]
+
+
 def ends(history: History, after_s: float, code: int, subject: str = "processes") -> None:
     """A centre ends by itself."""
     told = history.journal.setdefault(subject, [])
@@ -102,6 +108,7 @@ BAD: list[tuple[str, str, Spoil]] = [
     ("nothing stuck", "ended by itself with 1", lambda h: (on_postgresql(h, 30, 31), ends(h, 10, 1))),
     ("nothing stuck", "ended by itself with 1", lambda h: (on_postgresql(h, 2, 3), ends(h, 60, 1))),
     ("nothing stuck", "ended by itself with -6", lambda h: (on_postgresql(h, 2, 3), ends(h, 4, -6))),
+    ("nothing stuck", "ended by itself with 1", lambda h: (damaged(h, 2, 3), ends(h, 3.5, 1))),
     ("nothing stuck", "traceback: KeyError: 1", lambda h: h.tracebacks.update({"centre-0": "KeyError: 1"})),
     ("audit chain", "is missing", lambda h: h.store["audit"].pop(0)),
     ("audit chain", "not what was sealed", lambda h: h.store["audit"][1].update(epoch=2)),
@@ -150,6 +157,13 @@ def test_a_centre_whose_database_was_away_may_end_and_one_just_started_may_end_b
     ends(history, 4, 1)
     history.journal["processes"].append(line(9.5, daemon="centre-0", event="started", pid=9))
     ends(history, 10, -15, "ends")
+    assert INVARIANTS["nothing stuck"](history) == []
+
+
+def test_a_centre_may_end_as_long_as_its_database_is_damaged() -> None:
+    history = good_history()
+    damaged(history, 2, 5)
+    ends(history, 4, 1)
     assert INVARIANTS["nothing stuck"](history) == []
 
 

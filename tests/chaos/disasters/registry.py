@@ -6,6 +6,7 @@ from tests.chaos.disasters import (
     api_server,
     bad_line,
     clock_step,
+    corrupt_database,
     corrupt_outbox,
     database_crash,
     database_failover,
@@ -37,5 +38,6 @@ DISASTERS: tuple[Disaster, ...] = (
     trainer.DISASTER,
     slurm_controller.DISASTER,
     database_failover.DISASTER,
+    corrupt_database.DISASTER,
 )
 BY_NAME = {disaster.name: disaster for disaster in DISASTERS}

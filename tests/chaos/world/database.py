@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,15 +39,28 @@ class Database(Protocol):
 
 
 class Sqlite:
-    """One file."""
+    """One file. `copy` and `put_copy_in_place` are for disasters, while the centre is down."""
 
     def __init__(self, place: Path) -> None:
-        self._file = place / "centre" / "r.db"
-        self.url = f"sqlite:///{self._file}"
+        self.file = place / "centre" / "r.db"
+        self.url = f"sqlite:///{self.file}"
+        self._copy, self._aside = place / "copy.db", place / "damaged"
+
+    def copy(self) -> None:
+        """As the document on backups has it; what was in the file's companions is in the file then."""
+        with closing(sqlite3.connect(self.file)) as source, closing(sqlite3.connect(self._copy)) as target:
+            source.backup(target)
+
+    def put_copy_in_place(self) -> None:
+        """As the document on a damaged database has it."""
+        self._aside.mkdir(exist_ok=True)
+        for each in self.file.parent.glob(f"{self.file.name}*"):
+            shutil.move(each, self._aside / each.name)
+        shutil.copyfile(self._copy, self.file)
 
     def rows(self, table: str, order: str) -> list[dict[str, Any]]:
         """Rows of the file as it is."""
-        connection = sqlite3.connect(self._file)
+        connection = sqlite3.connect(self.file)
         connection.row_factory = sqlite3.Row
         found = connection.execute(f"SELECT * FROM {table} ORDER BY {order}").fetchall()  # noqa: S608 - constants
         connection.close()
