@@ -21,7 +21,8 @@ from remediator.model.concluded import is_concluded
 from remediator.model.inputs import AnyInput, FindingsReported, HoldsObserved, PolicyChanged, Tick
 from remediator.model.records import AuditEvent
 from remediator.pipeline import handle
-from remediator.store.database import refuses
+from remediator.store.damage import is_damage
+from remediator.store.database import refuses, words_of
 from remediator.store.journal import Journal, StoreError
 from remediator.tally import Tally
 from vocabulary.finding import Finding
@@ -116,6 +117,8 @@ class Batches:
             except StoreError:
                 raise
             except Exception as error:
+                if is_damage(error):  # asking again mends nothing
+                    raise StoreError(f"the database is damaged: {words_of(error)}") from error
                 if refuses(error):
                     raise _Refused(str(error).partition("\n")[0]) from error
                 pause = self._wait(error, pause)
@@ -125,7 +128,9 @@ class Batches:
 
     def _wait(self, error: Exception, pause: float) -> float:
         """Say what is wrong and wait before the next attempt. Returns the pause after that."""
-        self.trouble = f"the database cannot be written: {error}; nothing is acknowledged or acted upon until it can"
+        self.trouble = (
+            f"the database cannot be written: {words_of(error)}; nothing is acknowledged or acted upon until it can"
+        )
         log.error("%s", self.trouble)
         if self._stopping.wait(pause):
             raise Stopped

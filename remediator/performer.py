@@ -101,6 +101,11 @@ class Performer:
             pool.shutdown(wait=True, cancel_futures=True)
         self._deeds.stop()
 
+    def give_up(self) -> None:
+        """The term is over, and not by our wish: begin nothing more, and let nobody wait for a lead that does not come back."""
+        self._stopping.set()
+        self._wake.set()
+
     def told(self) -> dict[str, dict[str, int]]:
         """How attempts to tell each receiver ended in this term, by its name."""
         return self._deeds.told()

@@ -69,7 +69,10 @@ def _sender(lock: threading.Lock) -> Callable[[Message], None]:
         line = memoryview(encode(message).encode() + b"\n")
         with lock:
             while line:
-                line = line[os.write(1, line) :]
+                try:
+                    line = line[os.write(1, line) :]
+                except BrokenPipeError:
+                    os._exit(0)  # our parent was killed, and the kernel is about to end us, too
 
     return send
 

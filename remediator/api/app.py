@@ -19,7 +19,7 @@ from remediator.api.jobs import Board
 from remediator.api.lists import Shared, listed_jobs
 from remediator.api.routes import ENDPOINTS
 from remediator.api.service import RETRY_AFTER_S, Refusal, Service, reply
-from remediator.store.database import refuses
+from remediator.store.database import refuses, words_of
 from vocabulary.wire import Problem
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ async def away(request: Request, error: Exception) -> Response:
     """The database cannot be asked: no bug, and nothing that another attempt could not mend."""
     if refuses(error):
         return await broken(request, error)
-    log.warning("%s %s: the database cannot be asked: %s", request.method, request.url.path, error)
+    log.warning("%s %s: the database cannot be asked: %s", request.method, request.url.path, words_of(error))
     problem = Problem(error="the database cannot be asked now", todo="send it again later; a repetition does no harm")
     return reply(problem, 503, {"retry-after": str(RETRY_AFTER_S)})
 

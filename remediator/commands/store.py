@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from remediator.config import Config
 from remediator.store import audit
-from remediator.store.database import POSTGRESQL
+from remediator.store.database import POSTGRESQL, unusable
 from remediator.store.export import exported
 from remediator.store.journal import Journal, StoreError
 
@@ -97,5 +99,8 @@ def compact(config: Config) -> str:
 def _opened(config: Config) -> Iterator[Journal]:
     journal = Journal(config.database, create=False)
     with contextlib.closing(journal):
-        journal.prepare()
-        yield journal
+        try:
+            journal.prepare()
+            yield journal
+        except SQLAlchemyError as error:
+            raise unusable(journal.url, error) from error

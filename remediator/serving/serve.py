@@ -25,6 +25,7 @@ from remediator.serving.http_protocol import KEEP_ALIVE_S, Careful
 from remediator.serving.listener import Listener, allow_many_files
 from remediator.serving.term import Term
 from remediator.store import whereabouts
+from remediator.store.database import words_of
 from remediator.store.journal import Journal, LeadTakenError, StoreError
 from remediator.store.whereabouts import Whereabouts
 from remediator.web.app import Web
@@ -124,6 +125,8 @@ class Replica:
                 self._stopping.wait(CAMPAIGN_S)
         except StoreError as error:
             self._end(str(error))
+        except (SQLAlchemyError, OSError) as error:  # the database went away meanwhile; the next process stands by anew
+            self._end(f"taking the lead failed: {words_of(error)}")
         except Exception as error:
             log.exception("taking the lead failed")
             self._end(f"taking the lead failed: {error}")
@@ -135,8 +138,8 @@ class Replica:
             return None
 
     def _lead(self, term: Term) -> None:
-        term.start()
         self._term = term
+        term.start()
         sys.setswitchinterval(SWITCH_S)
         threading.Thread(target=self._collect, name="collector", daemon=True).start()
         self._front.lead(term.service)
@@ -169,6 +172,8 @@ class Replica:
         log.critical("%s", why)
         self._server.should_exit = True
         self._wakeups.end()
+        if self._term is not None:
+            self._term.give_up()
         last = threading.Timer(ENDS_WITHIN_S, os._exit, (1,))  # a hook or a dead scheduler may keep a thread for long
         last.daemon = True
         last.start()

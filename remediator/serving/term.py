@@ -114,6 +114,10 @@ class Term:
             policy.digest,
         )
 
+    def give_up(self) -> None:
+        """It is over; what waits for the lead must not keep the process."""
+        self.service.performer.give_up()
+
     def stop(self) -> None:
         """End in good order: what is under way finishes, and its outcome is written down."""
         self._token_watch.stop()

@@ -19,6 +19,8 @@ from sqlalchemy.exc import (
     StatementError,
 )
 
+from remediator.store import damage
+
 POSTGRESQL = "postgresql"
 _LIMIT_EXCEEDED = "54"  # a class of PostgreSQL's error codes: too long for an index, too many columns
 GONE_S = 3  # a peer that acknowledges nothing for so long is gone
@@ -62,6 +64,8 @@ def unusable(url: URL, error: Exception) -> StoreError:
     if isinstance(error, StoreError) or file is None:
         todo = "" if isinstance(error, StoreError) else "; check that it is there and that we may use it"
         return StoreError(f"database {url}: {words_of(error)}{todo}")
+    if damage.is_damage(error):
+        return StoreError(damage.words(file, words_of(error)))
     place, user = file.absolute().parent, f"the user that runs the remediator (now user id {os.geteuid()})"
     if not place.is_dir():
         why = f"there is no directory {place}; make it, for {user} to write in"

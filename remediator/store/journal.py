@@ -18,7 +18,7 @@ from remediator.model.rules import PRESENT_MAX_S, WINDOW_MAX_S
 from remediator.model.settled import Settled
 from remediator.model.standing import Standing
 from remediator.state import Changes, ClusterState
-from remediator.store import audit, rows, schema, upgrade
+from remediator.store import audit, damage, rows, schema, upgrade
 from remediator.store.database import LeadTakenError, StoreError, file_of, open_engine, parsed, unusable
 from remediator.store.leadership import Leadership
 from remediator.store.locks import lock_for
@@ -50,6 +50,8 @@ class Journal:
         self.engine: Engine = open_engine(self.url)
         self._lock = lock_for(self.url, self.engine)
         self.leadership = Leadership(self._lock)
+        if file is not None:
+            damage.watch(self.engine, file, lambda why: self.leadership.over(why))  # noqa: PLW0108 - a term sets it later
         try:
             with self.engine.connect() as db:
                 upgrade.is_current(db)
@@ -82,9 +84,10 @@ class Journal:
         """Become the one writer, bring the schema up to date, and return this term's epoch, one more than the last.
 
         Raises:
-            LeadTakenError: another remediator works on this database. StoreError: its schema cannot be used.
+            LeadTakenError: another remediator works on this database. StoreError: its schema cannot be used, or it is damaged.
         """
         self._win()
+        self._look_for_damage()
         self._upgrade()
         try:
             return self.leadership.begin_term()
@@ -112,7 +115,17 @@ class Journal:
         self.engine.dispose()
 
     def load(self) -> ClusterState:
-        """The state as the last committed batch left it."""
+        """The state as the last committed batch left it.
+
+        Raises:
+            StoreError: a record is not one. SQLAlchemyError: the database cannot be asked.
+        """
+        try:
+            return self._load()
+        except msgspec.MsgspecError as error:
+            raise StoreError(damage.words(str(self.url), f"a record cannot be read: {error}")) from error
+
+    def _load(self) -> ClusterState:
         with self.engine.connect() as db:
             incidents = _records(db, schema.incidents, Incident, schema.incidents.c.closed.is_(False))
             open_ids = select(schema.incidents.c.id).where(schema.incidents.c.closed.is_(False))
@@ -228,6 +241,18 @@ class Journal:
             sorted(decisions, key=lambda d: (d.at, d.id)),
             sorted(actions, key=lambda a: (a.planned_at, a.id)),
         )
+
+    def _look_for_damage(self) -> None:
+        file = file_of(self.url)
+        if file is None:
+            return
+        try:
+            with self.engine.connect() as db:
+                what = damage.found(db)
+        except SQLAlchemyError as error:
+            raise unusable(self.url, error) from error
+        if what:
+            raise StoreError(damage.words(file, what))
 
     def _upgrade(self) -> None:
         try:

@@ -31,7 +31,8 @@ def draw_strikes(dice: random.Random, world: World) -> tuple[Strike, ...]:
     strikes: list[Strike] = []
     for disaster in dice.choices(fitting, weights, k=dice.choices((1, 2, 3, 4), (2, 4, 3, 1))[0]):
         strike = disaster.draw(dice, world)
-        if not any(_meet(strike, other) for other in strikes):
+        again = disaster.once and any(other.disaster == disaster.name for other in strikes)
+        if not again and not any(_meet(strike, other) for other in strikes):
             strikes.append(strike)
     return tuple(sorted(strikes, key=lambda strike: (strike.at_s, strike.disaster)))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.chaos.checker.check import INVARIANTS
-from tests.chaos.checker.history import History
+from tests.chaos.checker.history import History, traceback_in
 from tests.chaos.good_history import BEGAN, PCI, action, good_history, line, seal
 
 Spoil = Callable[[History], object]
@@ -21,6 +21,25 @@ def said(history: History, subject: str, **what: object) -> None:
 def first(history: History, table: str) -> dict[str, object]:
     body: dict[str, object] = history.store[table][0]["body"]
     return body
+
+
+def on_postgresql(history: History, since: float, until: float) -> None:
+    """With two centres, and its server away for a while."""
+    history.plan["world"].update(database="postgresql")
+    what = {"disaster": "database_crash", "target": "database", "at_s": since}
+    history.journal["disasters"] = [line(since, event="struck", **what), line(until, event="undone", **what)]
+
+
+def damaged(history: History, since: float, until: float) -> None:
+    """Its SQLite, until a copy is in place."""
+    what = {"disaster": "corrupt_database", "target": "centre-0", "at_s": since}
+    history.journal["disasters"] = [line(since, event="struck", **what), line(until, event="undone", **what)]
+
+
+def ends(history: History, after_s: float, code: int, subject: str = "processes") -> None:
+    """A centre ends by itself."""
+    told = history.journal.setdefault(subject, [])
+    told.append(line(after_s, daemon="centre-0", event="ended", code=code, ours=False))
 
 
 BAD: list[tuple[str, str, Spoil]] = [
@@ -84,6 +103,13 @@ BAD: list[tuple[str, str, Spoil]] = [
         lambda h: said(h, "processes", daemon="centre-0", event="ended", code=1, ours=False),
     ),
     ("nothing stuck", "did not end well", lambda h: said(h, "ends", daemon="centre-0", code=None)),
+    ("nothing stuck", "did not end well", lambda h: (on_postgresql(h, 30, 31), ends(h, 10, 1, "ends"))),
+    ("nothing stuck", "did not end well", lambda h: ends(h, 10, -15, "ends")),
+    ("nothing stuck", "ended by itself with 1", lambda h: (on_postgresql(h, 30, 31), ends(h, 10, 1))),
+    ("nothing stuck", "ended by itself with 1", lambda h: (on_postgresql(h, 2, 3), ends(h, 60, 1))),
+    ("nothing stuck", "ended by itself with -6", lambda h: (on_postgresql(h, 2, 3), ends(h, 4, -6))),
+    ("nothing stuck", "ended by itself with 1", lambda h: (damaged(h, 2, 3), ends(h, 3.5, 1))),
+    ("nothing stuck", "traceback: KeyError: 1", lambda h: h.tracebacks.update({"centre-0": "KeyError: 1"})),
     ("audit chain", "is missing", lambda h: h.store["audit"].pop(0)),
     ("audit chain", "not what was sealed", lambda h: h.store["audit"][1].update(epoch=2)),
     ("audit chain", "its head says", lambda h: h.store["audit"].pop()),
@@ -123,6 +149,28 @@ def test_an_operator_may_give_a_node_back_untested_and_lift_any_hold() -> None:
     history.store["actions"] = [row for row in history.store["actions"] if row["verb"] != "run_preflight"]
     history.journal["commands"] = [line(8.5, who="ann", words=["nodes", "uncordon", "n1"], node="n1")]
     assert {name: judge(history) for name, judge in INVARIANTS.items() if judge(history)} == {}
+
+
+def test_a_centre_whose_database_was_away_may_end_and_one_just_started_may_end_by_the_signal() -> None:
+    history = good_history()
+    on_postgresql(history, 2, 3)
+    ends(history, 4, 1)
+    history.journal["processes"].append(line(9.5, daemon="centre-0", event="started", pid=9))
+    ends(history, 10, -15, "ends")
+    assert INVARIANTS["nothing stuck"](history) == []
+
+
+def test_a_centre_may_end_as_long_as_its_database_is_damaged() -> None:
+    history = good_history()
+    damaged(history, 2, 5)
+    ends(history, 4, 1)
+    assert INVARIANTS["nothing stuck"](history) == []
+
+
+def test_the_last_error_of_a_log_is_found_below_its_traceback() -> None:
+    log = 'INFO all is well\nTraceback (most recent call last):\n  File "x"\n    boom()\nOSError: no'
+    assert traceback_in(log + "\nINFO on it goes\n") == "OSError: no"
+    assert traceback_in("Error: epoch 1 is over\n") == ""
 
 
 def test_lines_that_a_node_with_a_damaged_database_reads_again_may_count_again_but_not_be_lost() -> None:

@@ -22,6 +22,7 @@ class History:
     store: dict[str, list[Line]] = field(default_factory=dict)
     steps: list[Line] = field(default_factory=list)
     saves: dict[str, list[Line]] = field(default_factory=dict)
+    tracebacks: dict[str, str] = field(default_factory=dict)  # by daemon, the error that it wrote last
 
     @classmethod
     def read(cls, place: Path) -> History:
@@ -35,6 +36,11 @@ class History:
             saves={
                 folder.name: [json.loads(file.read_text()) for file in sorted(folder.glob("rank-*.json"))]
                 for folder in (place / "job").glob("step-*")
+            },
+            tracebacks={
+                file.stem: error
+                for file in sorted([*place.glob("centre-*.log"), *place.glob("healthd-*.log")])
+                if (error := traceback_in(file.read_text(errors="replace")))
             },
         )
 
@@ -50,6 +56,20 @@ class History:
         """Disasters of these names in the plan, of one target or of any."""
         found = [strike for strike in self.plan.get("strikes", []) if strike["disaster"] in names]
         return [strike for strike in found if not target or strike["target"] == target]
+
+    def times(self, *names: str, target: str = "") -> list[tuple[float, float]]:
+        """From when to when disasters of these names really lasted; without an end, for ever."""
+        told = [
+            line
+            for line in self.told("disasters")
+            if line["disaster"] in names and (not target or line["target"] == target)
+        ]
+        ends = {(line["disaster"], line["at_s"]): line["mono"] for line in told if line["event"] == "undone"}
+        return [
+            (line["mono"], ends.get((line["disaster"], line["at_s"]), float("inf")))
+            for line in told
+            if line["event"] == "struck"
+        ]
 
     def commands(self, *words: str, node: str = "") -> list[Line]:
         """What operators said that begins with these words, on one node or on any."""
@@ -78,6 +98,13 @@ class History:
             if line["node"] == row["node"] and line["at"] < row["planned_at"]:
                 held = after
         return held
+
+
+def traceback_in(log: str) -> str:
+    """The error of the last traceback in a log; empty if there is none."""
+    _, found, after = log.rpartition("Traceback (most recent call last)")
+    lines = after.splitlines()[1:]
+    return next((line for line in lines if line and not line.startswith(" ")), "no word") if found else ""
 
 
 def _lines(file: Path) -> list[Line]:

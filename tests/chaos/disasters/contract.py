@@ -23,6 +23,7 @@ class Disaster(NamedTuple):
     apply: Callable[[Cluster, Strike], None]
     undo: Callable[[Cluster, Strike], None]
     weight: float = 1.0
+    once: bool = False  # it cannot be done a second time in a run
 
 
 def always(_: World) -> bool:

@@ -6,8 +6,10 @@ from tests.chaos.disasters import (
     api_server,
     bad_line,
     clock_step,
+    corrupt_database,
     corrupt_outbox,
     database_crash,
+    database_failover,
     full_disk,
     kill,
     kill_child,
@@ -35,5 +37,7 @@ DISASTERS: tuple[Disaster, ...] = (
     receiver.DISASTER,
     trainer.DISASTER,
     slurm_controller.DISASTER,
+    database_failover.DISASTER,
+    corrupt_database.DISASTER,
 )
 BY_NAME = {disaster.name: disaster for disaster in DISASTERS}

@@ -66,11 +66,20 @@ def pass_on(one: socket.socket, other: socket.socket) -> None:
 
 def is_ready(port: int) -> bool:
     """Whether the centre on this port says that it is the one to ask."""
+    return _says(port) == 200
+
+
+def is_up(port: int) -> bool:
+    """Whether the centre on this port has come up, to lead or to stand by."""
+    return _says(port) is not None
+
+
+def _says(port: int) -> int | None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
     try:
         connection.request("GET", "/healthz")
-        return connection.getresponse().status == 200
+        return connection.getresponse().status
     except (OSError, http.client.HTTPException):
-        return False
+        return None
     finally:
         connection.close()

@@ -48,7 +48,8 @@ class Cluster:
         self._small_disk(self.here.state("centre"))
         self.receiver = Receiver(self.journal)
         on_postgresql = self.plan.world.database == "postgresql"
-        self.database = Postgresql(self.place) if on_postgresql else Sqlite(self.place)
+        fails_over = any(strike.disaster == "database_failover" for strike in self.plan.strikes)
+        self.database = Postgresql(self.place, standby=fails_over) if on_postgresql else Sqlite(self.place)
         self._start_centres(self._scheduler())
         self._issue_tokens()
         for node in self.plan.world.nodes:

@@ -8,7 +8,9 @@ import socket
 import time
 from typing import Any
 
+from tests.chaos.world.balancer import is_up
 from tests.chaos.world.cluster import Cluster
+from tests.chaos.world.surroundings import CENTRE_PORT
 
 STILL_S = 2.5  # without an event, and everybody well
 DEADLINE_S = 120.0  # a busy machine; what is stuck stays stuck
@@ -37,6 +39,9 @@ def unsettled(cluster: Cluster) -> tuple[str, object]:
     down = [name for name, daemon in cluster.daemons.items() if daemon.pid is None and name != "job"]
     if down:
         return f"{', '.join(down)} is not running", None
+    starting = [number for number in range(cluster.plan.world.centres) if not is_up(CENTRE_PORT + number)]
+    if starting:
+        return f"centre-{starting[0]} has not come up", None
     audit = cluster.get("/v1/audit?limit=1")
     if audit is None:
         return "no centre answers", None

@@ -1,6 +1,6 @@
 """A rank of a tiny job: real guard, real beacon, a checkpoint that is a chain of hashes; no torch.
 
-`trainer.py PLACE EVERY PACE`: trains until the step that PLACE/last_step names. The ranks meet at each step, in files below PLACE.
+`trainer.py PLACE EVERY PACE`: trains until the step that PLACE/last_step names. The ranks meet at each step, over their nodes' network.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ import time
 from pathlib import Path
 
 from healthd.trainer.guard import Guard
-
-WAIT_S = 0.004
-STUCK_S = 60.0  # for a peer: longer than anything that is done to one without its death
+from tests.chaos.world.meeting import Meeting, enter
 
 
 class FileStore:
@@ -69,26 +67,33 @@ class Rank:
         self.place, self.every, self.pace_s = place, every, pace_s
         self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.attempt = f"{os.environ.get('HEALTHD_ATTEMPT', '0')}-{os.environ.get('MASTER_PORT', '0')}-{os.getppid()}"
-        self.meeting = place / "meetings" / self.attempt
-        self.meeting.mkdir(parents=True, exist_ok=True)
+        self.shared = place / "meetings" / self.attempt
+        self.shared.mkdir(parents=True, exist_ok=True)
+        self.meeting = Meeting(self.shared, self.rank, self.world, enter(os.environ["HEALTHD_NODE"]))
         self.chain = ""
 
     def run(self) -> None:
-        """Load, train, leave."""
-        step = self.load()
-        with Guard.from_env(store=FileStore(self.meeting / "store")) as guard:
+        """Load, train, leave, however that comes about."""
+        try:
+            self.write("finished", self.train(self.load()))
+        finally:
+            self.meeting.leave()
+
+    def train(self, step: int) -> int:
+        """From this step to the last one; the step after it."""
+        with Guard.from_env(store=FileStore(self.shared / "store")) as guard:
             guard.on_abort(lambda _: None)
             self.write("began", step)
             while step <= self.last_step():
                 with guard.step(step) as s:
                     time.sleep(self.pace_s)
                     self.chain = follow(self.chain, step)
-                    self.meet(f"step-{step}")
+                    self.meeting.meet(f"step-{step}")
                     self.write("step", step)
                     if s.checkpoint_due or (step + 1) % self.every == 0:
                         s.saved(str(self.save(step, asked=s.checkpoint_due)))
                 step += 1
-        self.write("finished", step)
+        return step
 
     def last_step(self) -> int:
         """The run writes it at least a second ahead of the ranks."""
@@ -114,24 +119,14 @@ class Rank:
         aside.mkdir(exist_ok=True)
         state = {"step": step, "rank": self.rank, "world": self.world, "chain": self.chain}
         (aside / f"rank-{self.rank}.json").write_text(json.dumps(state))
-        self.meet(f"written-{step}")
+        self.meeting.meet(f"written-{step}")
         if self.rank == 0:
             if whole.exists():
                 shutil.rmtree(whole)
             aside.rename(whole)
-        self.meet(f"saved-{step}")
+        self.meeting.meet(f"saved-{step}")
         self.write("saved", step, asked=asked)
         return whole
-
-    def meet(self, where: str) -> None:
-        """All ranks, or nobody."""
-        (self.meeting / f"{where}-{self.rank}").touch()
-        waiting = [self.meeting / f"{where}-{rank}" for rank in range(self.world)]
-        ends = time.monotonic() + STUCK_S
-        while waiting := [file for file in waiting if not file.exists()]:
-            if time.monotonic() > ends:
-                raise TimeoutError(f"rank {self.rank}: nobody at {waiting[0].name}")
-            time.sleep(WAIT_S)
 
     def write(self, event: str, step: int, **more: object) -> None:
         """A line of the step log."""

@@ -59,6 +59,8 @@ class Server(ThreadingHTTPServer):
         self.busy = 0  # so many requests from now on, watches aside, are answered 429
         self.busy_watches = 0  # and so many watches
         self.retry_after = "0"
+        self.failing = 0  # not 0: every request is answered with this number, and nothing is done
+        self.failing_late = False  # a write is done, and answered 500 all the same
         self.before_write: list[Any] = []  # called once each, before the next write: somebody else was quicker
         self.drops = 0  # raised: every watch that is open now ends at once
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -140,6 +142,8 @@ class _Handler(BaseHTTPRequestHandler):
             server.bodies.append((token, f"{method} {url.path}", body))
         if not allowed(asked, server.rules[token]):
             raise RefusedError(403, "Forbidden", f"cannot {asked.verb} resource {asked.resource}")
+        if server.failing:
+            raise RefusedError(server.failing, "InternalError", "etcdserver: request timed out")
         counter = "busy_watches" if asked.verb == "watch" else "busy"
         if (left := getattr(server, counter)) > 0:
             setattr(server, counter, left - 1)
@@ -149,7 +153,10 @@ class _Handler(BaseHTTPRequestHandler):
             return self._read(place, query)
         if server.before_write and token != "operator":
             server.before_write.pop(0)()
-        return self._write(method, place, part, query, body)
+        written = self._write(method, place, part, query, body)
+        if server.failing_late and token != "operator":
+            raise RefusedError(500, "InternalError", "etcdserver: request timed out")
+        return written
 
     def _read(self, place: tuple[str, str, str], query: dict[str, str]) -> Thing:
         plural, namespace, name = place

@@ -225,3 +225,12 @@ def test_a_gpu_that_would_not_say_who_it_is_and_then_does_is_enumerated(
     gpus("gpus 60")
     assert child.next("GpusChanged")["reason"] == "GPU 0 says now who it is: GPU-fake-0000"
     assert child.process.wait(30) == 0
+
+
+def test_a_child_whose_parent_was_killed_ends_without_a_word() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    code = "import threading; from healthd.nvml.child import _sender; _sender(threading.Lock())({'type': 'Inventory'})"
+    done = subprocess.run([sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -168,6 +168,21 @@ def test_nothing_begins_while_the_lead_is_in_doubt(world: tuple[Performer, SlowS
     assert scheduler.asked == [("cordon", "n1")]
 
 
+def test_when_the_term_is_over_nobody_waits_for_the_lead_any_more(
+    world: tuple[Performer, SlowScheduler, Board],
+) -> None:
+    """A thread that did would keep a deposed process from its end, and so from standing by again."""
+    performer, scheduler, board = world
+    board.leads = False
+    performer.look(board.publish(action("a", "cordon")))
+    performer.give_up()
+    ended = threading.Thread(target=performer._holds.shutdown, daemon=True)
+    ended.start()
+    ended.join(60)
+    assert not ended.is_alive()
+    assert scheduler.asked == []
+
+
 def test_what_was_cancelled_while_the_lead_was_in_doubt_never_begins(
     world: tuple[Performer, SlowScheduler, Board],
 ) -> None:

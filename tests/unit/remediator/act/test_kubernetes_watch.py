@@ -146,6 +146,26 @@ def test_a_server_that_is_busy_is_given_the_time_it_asks_for(cluster: Cluster) -
     assert len(cluster.server.asked) == before
 
 
+@pytest.mark.parametrize("code", [500, 503])
+def test_a_server_that_fails_is_said_to_and_asked_again(cluster: Cluster, code: int) -> None:
+    ours = watching(cluster, deadline_s=0.5)
+    cluster.server.failing = code
+    failed = ours.cordon("node1", OURS)
+    assert (failed.result, "etcdserver" in failed.detail) == (Result.FAILED, True)
+    cluster.server.failing = 0
+    wait_for(lambda: ours.cordon("node1", OURS).result is Result.DONE, 90, "the cordon")
+
+
+def test_what_was_done_and_answered_500_is_found_done_and_not_done_twice(cluster: Cluster) -> None:
+    ours = watching(cluster)
+    cluster.server.failing_late = True
+    failed = ours.cordon("node1", OURS)
+    assert (failed.result, "etcdserver" in failed.detail) == (Result.FAILED, True)
+    cluster.server.failing_late = False
+    wait_for(lambda: seen(ours).owner is Owner.US, 90, "our own hold to be seen")
+    assert ours.cordon("node1", OURS).result is Result.ALREADY
+
+
 def test_a_watch_that_the_server_is_too_busy_for_is_opened_later(cluster: Cluster) -> None:
     ours = watching(cluster, stale_after_s=600.0)
     cluster.server.busy_watches = 2
