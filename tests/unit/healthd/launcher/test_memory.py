@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.launcher.backend import Answers, Attempt
+from healthd.launcher.coming_back import Return
 from healthd.launcher.job import Job
 from healthd.launcher.journal import Journal
 from healthd.launcher.loop import Launcher
-from healthd.launcher.memory import history_of
+from healthd.launcher.memory import history_of, requeues_in_vain
 from healthd.launcher.plan import Gate, Limits, RankEnd
 from vocabulary.clock import SystemClock
 
@@ -64,6 +66,13 @@ def test_no_event_breaks_the_memory(events: list[dict[str, Any]]) -> None:
     assert history_of(events).crashes >= 0
 
 
+def test_requeues_in_vain_are_those_since_the_last_attempt() -> None:
+    started = {"event": "attempt_started"}
+    assert requeues_in_vain([]) == 0
+    assert requeues_in_vain([REQUEUED, {"event": "gate"}, REQUEUED]) == 2
+    assert requeues_in_vain([REQUEUED, started, ended(), REQUEUED]) == 1
+
+
 class CrashesThenTooFew:
     """A backend of one node: the ranks crash, then that node is gone. It counts what is asked of it."""
 
@@ -99,9 +108,9 @@ class CrashesThenTooFew:
 
     kill = clear = terminate
 
-    def requeue(self) -> bool:
+    def requeue(self, _refused: Collection[str], _in_vain: int) -> Return:
         self.requeued += 1
-        return True
+        return Return()
 
 
 @pytest.mark.parametrize(
