@@ -82,6 +82,7 @@ class CrashesThenTooFew:
         self.requeues_before = requeues_before
         self.left = ["n0"]
         self.requeued = 0
+        self.in_vain = -1
 
     def job(self) -> str:
         return "j"
@@ -108,8 +109,9 @@ class CrashesThenTooFew:
 
     kill = clear = terminate
 
-    def requeue(self, _refused: Collection[str], _in_vain: int) -> Return:
+    def requeue(self, _refused: Collection[str], in_vain: int) -> Return:
         self.requeued += 1
+        self.in_vain = in_vain
         return Return()
 
 
@@ -126,3 +128,20 @@ def test_a_job_that_only_crashes_is_not_queued_again_for_ever(
 
     assert Launcher(job, backend, journal, clock).run() == code
     assert backend.requeued == requeued
+
+
+@pytest.mark.parametrize(
+    ("events", "left", "in_vain"), [("", [], 7), ("events", [], 2), ("", ["n0"], 0), ("events", ["n0"], 0)]
+)
+def test_who_comes_back_without_an_attempt_came_in_vain(
+    tmp_path: Path, events: str, left: list[str], in_vain: int
+) -> None:
+    backend, clock = CrashesThenTooFew(7), SystemClock()
+    backend.left = left
+    journal = Journal(tmp_path / events if events else None, "j", clock)
+    for _ in range(2):
+        journal.write("requeued", "again", code=75)
+    job = Job(("x",), 1, gate=Gate.OFF, limits=Limits(crashes=99, backoff_seconds=0.0))
+
+    assert Launcher(job, backend, journal, clock).run() == 75
+    assert backend.in_vain == in_vain
