@@ -37,6 +37,8 @@ INCIDENTS: Sequence[Column[IncidentView]] = (
 
 def outcome(done: ActionView | StepView) -> Value:
     """What became of an action or a step. What told nobody, and a part that is not there yet, are no successes."""
+    if isinstance(done, ActionView) and done.began_at is not None and done.finished_at is None:
+        return f"{done.state} since {moment(done.began_at)}"
     return Cell(done.lacks.value, Tone.WARN) if done.lacks is not Lack.NOTHING else state(done.state)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from healthctl.exits import Exit, Failure
+from vocabulary.secret_file import read_by_others
 from vocabulary.wire import Problem, WireError, decode, encode
 
 if TYPE_CHECKING:
@@ -196,4 +197,8 @@ def _read_token(path: Path) -> str:
     if not token or not token.isprintable() or " " in token:
         todo = "'healthctl token issue --operator NAME' prints one, to an admin"
         raise Failure(f"{path}: holds no token (one line of printable ASCII); {todo}")
+    if words := read_by_others(path):
+        from healthctl.output import clean
+
+        click.echo(f"healthctl: {clean(words)}", err=True)
     return token

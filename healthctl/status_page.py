@@ -177,9 +177,10 @@ def _told(incident: ToldIncident, now: float, node: NodeView | None) -> list[tup
 
 
 def _did(action: ActionView) -> Value:
-    at = moment(action.finished_at or action.planned_at)
+    runs = action.began_at is not None and action.finished_at is None  # since when is told with it
+    at = "" if runs else f" at {moment(action.finished_at or action.planned_at)}"
     came_of_it = outcome(action)
-    text = f"{action.verb} {action.node}: {text_of(came_of_it)} at {at}{_detail(action.detail)}"
+    text = f"{action.verb} {action.node}: {text_of(came_of_it)}{at}{_detail(action.detail)}"
     failed = isinstance(came_of_it, Cell) and came_of_it.tone in (Tone.WARN, Tone.BAD)
     return Cell(text, Tone.WARN) if failed else text
 

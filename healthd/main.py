@@ -16,6 +16,7 @@ from healthd.config import ConfigError, load
 from healthd.daemon import AlreadyRunning, Daemon
 from healthd.host import Host
 from healthd.outbox import OutboxFull
+from vocabulary.secret_file import read_by_others
 
 _log = logging.getLogger("healthd")
 
@@ -44,6 +45,9 @@ def main(path: Path, node: str | None, verbose: bool) -> None:  # noqa: FBT001 -
     except (AlreadyRunning, OutboxFull, OSError) as error:
         _log.error("cannot run: %s", error)
         sys.exit(1)
+    for secret in filter(None, (config.remediator.token_file, config.remediator.enrol_token_file)):
+        if words := read_by_others(secret):
+            _log.warning("%s", words)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: daemon.stop())
     daemon.run()

@@ -236,8 +236,9 @@ def _order_answered(state: ClusterState, item: OrderAnswered) -> set[str]:
     data = _within_bounds(action.data, update.data)
     ended = _FROM_ORDER.get(update.state)
     if ended is None:
-        if data != action.data or update.detail != action.detail:
-            state.put_action(replace(action, detail=update.detail, data=data))
+        began_at = item.at if action.began_at is None and update.state is OrderState.RUNNING else action.began_at
+        if data != action.data or update.detail != action.detail or began_at != action.began_at:
+            state.put_action(replace(action, detail=update.detail, data=data, began_at=began_at))
             said = _said(update.state.value, update.detail)
             _note_action(state, action, "order_progress", said, item.at, update.data, item.node)
         return {action.node}

@@ -38,19 +38,25 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         fleet = DemoFleet(Path(folder))
         try:
+            _say("starts a made-up fleet, and waits until it shows all there is to show: half a minute, two at most")
             fleet.start()
             _settle(fleet)
             if asked.stay:
-                sys.stdout.write(f"{fleet.url} with the token {fleet.token}\n")
-                sys.stdout.flush()
+                _say(f"{fleet.url} with the token {fleet.token}; Ctrl-C ends it")
                 while True:
                     time.sleep(1)
             take(fleet)
+            _say(f"written: {PICTURES}")
         except KeyboardInterrupt:
             return 0
         finally:
             fleet.stop()
     return 0
+
+
+def _say(words: str) -> None:
+    sys.stdout.write(f"{words}\n")
+    sys.stdout.flush()
 
 
 def _settle(fleet: DemoFleet) -> None:

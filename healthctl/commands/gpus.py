@@ -7,13 +7,12 @@ from typing import Any
 
 import click
 
-from healthctl.commands.nodes import fits
+from healthctl.commands.nodes import fits, health_option
 from healthctl.completing import node_names
 from healthctl.output import Column, Rows, state
 from healthctl.screen import Screen, view_options
 from healthctl.server import Server, server_options
 from remediator.model.views_jobs import GpuList, GpuView
-from vocabulary.health import Health
 
 AT_ONCE = 10_000
 
@@ -40,13 +39,7 @@ GPUS: Sequence[Column[GpuView]] = (
     shell_complete=node_names,
     help="Only of nodes like 'gpu-1*'; may be repeated.",
 )
-@click.option(
-    "--health",
-    "healths",
-    multiple=True,
-    type=click.Choice([h.value for h in Health]),
-    help="Only these; may be repeated.",
-)
+@health_option
 @click.option("--job", "jobs", multiple=True, metavar="GLOB", help="Only of jobs like 'llama*'; may be repeated.")
 @click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
 @view_options

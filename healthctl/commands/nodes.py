@@ -25,6 +25,13 @@ from vocabulary.health import Health
 
 HISTORY_MAX = 1000
 HOLDS_S, HOLDS_AGAIN_S = 15.0, 0.25  # how long the scheduler may take, and how often it is looked at
+health_option = click.option(
+    "--health",
+    "healths",
+    multiple=True,
+    type=click.Choice([h.value for h in Health]),
+    help="Only these; may be repeated.",
+)
 
 
 @click.group(
@@ -44,13 +51,7 @@ def nodes() -> None:
     type=click.Choice([s.value for s in NodeState]),
     help="Only these; may be repeated.",
 )
-@click.option(
-    "--health",
-    "healths",
-    multiple=True,
-    type=click.Choice([h.value for h in Health]),
-    help="Only these; may be repeated.",
-)
+@health_option
 @click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
 @click.option("--versions", is_flag=True, help="What is installed on each.")
 @view_options

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from healthd.launcher.coming_back import Return
 from healthd.launcher.plan import RankEnd
 from healthd.launcher.rank import PER_NODE_VARIABLE
 
@@ -122,6 +123,11 @@ class Backend(Protocol):
         """
         ...
 
-    def requeue(self) -> bool:
-        """Give the allocation back and queue the job again; False where that is not possible."""
+    def requeue(self, refused: Collection[str], in_vain: int) -> Return | None:
+        """Give the allocation back and queue the job again; None where that is not possible.
+
+        Args:
+            refused: nodes onto which it had better not come back.
+            in_vain: how often in a row it was queued again without an attempt; who comes back in vain waits.
+        """
         ...

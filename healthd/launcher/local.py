@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -119,6 +119,5 @@ class LocalBackend:
         except OSError as error:
             raise BackendError(f"cannot start a rank: {error}") from error
 
-    def requeue(self) -> bool:
+    def requeue(self, _refused: Collection[str], _in_vain: int) -> None:
         """There is no queue."""
-        return False

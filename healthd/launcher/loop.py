@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from healthd.launcher.backend import Attempt, Backend, BackendError
@@ -10,7 +10,7 @@ from healthd.launcher.blame import blame_user, doubted, may_be_user_error
 from healthd.launcher.inquiry import Inquiry
 from healthd.launcher.job import Job
 from healthd.launcher.journal import Journal
-from healthd.launcher.memory import history_of
+from healthd.launcher.memory import history_of, requeues_in_vain
 from healthd.launcher.pages import ends_from_pages, progress_of
 from healthd.launcher.plan import (
     NO_PROGRESS,
@@ -76,7 +76,13 @@ class Launcher:
             if self._stop.asked():
                 return self._stopped()
             if choice.nodes is None:
-                return self._requeue(choice.why) if self._may_requeue(history, choice.why) else 1
+                if not self._may_requeue(history, choice.why):
+                    return 1
+                unfit = {verdict.node for verdict in verdicts if verdict.fitness is Fitness.UNFIT}
+                refused = (history.excluded | unfit).intersection(
+                    self._backend.nodes()
+                )  # a lost one is Slurm's to know
+                return self._requeue(choice.why, refused, self._in_vain(history))
             number += 1
             attempt = self._job.attempt(number, name, choice.nodes)
             result, progress = self._attempt(attempt, choice.why, verdicts, history)
@@ -181,11 +187,18 @@ class Launcher:
         self._journal.write("stopped", f"{Outcome.CRASHED.value}: {text}", outcome=Outcome.CRASHED.value, code=1)
         return False
 
-    def _requeue(self, why: str) -> int:
-        if self._backend.requeue():
-            self._journal.write(
-                "requeued", f"no attempt possible here ({why}): the job is queued again", code=REQUEUE_EXIT
-            )
+    def _in_vain(self, history: History) -> int:
+        """How often in a row nothing came of being queued; where no journal tells, the queue's own count is the most it can be."""
+        if self._journal.keeps:
+            return requeues_in_vain(self._journal.events())
+        return 0 if history.restarts else self._backend.requeues_before
+
+    def _requeue(self, why: str, refused: Collection[str] = (), in_vain: int = 0) -> int:
+        back = self._backend.requeue(refused, in_vain)
+        if back is not None:
+            text = f"no attempt possible here ({why}): the job is queued again{back.text}"
+            facts = {"without": back.without, "wait_seconds": back.wait_seconds}
+            self._journal.write("requeued", text, code=REQUEUE_EXIT, **facts)
         else:
             self._journal.write(
                 "stopped", f"no attempt possible ({why}); exit {REQUEUE_EXIT}: queue it again", code=REQUEUE_EXIT

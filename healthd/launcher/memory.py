@@ -25,3 +25,11 @@ def history_of(events: Iterable[Mapping[str, Any]]) -> History:
         except (ValueError, KeyError, TypeError, OverflowError):
             continue
     return History(crashes=history.crashes, step=history.step)
+
+
+def requeues_in_vain(events: Iterable[Mapping[str, Any]]) -> int:
+    """How often in a row, up to now, this job was queued again without an attempt between."""
+    count = 0
+    for event in events:
+        count = 0 if event["event"] == "attempt_started" else count + (event["event"] == "requeued")
+    return count

@@ -16,12 +16,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import IO, Any
 
 from healthd.launcher import voice
 from healthd.launcher.backend import Answers, Attempt, BackendError, Question
+from healthd.launcher.coming_back import Return
 from healthd.launcher.plan import RankEnd
+from healthd.launcher.slurm_queue import queue_again
 
 COMMAND_SECONDS = 30.0
 STOP_POLL_SECONDS = 0.2
@@ -193,14 +196,13 @@ class SlurmBackend:
             raise BackendError(f"srun cannot be started: {error}") from error
         return SlurmRun(attempt, self._job_id, srun, step_name)
 
-    def requeue(self) -> bool:
+    def requeue(self, refused: Collection[str], in_vain: int) -> Return | None:
         """`scontrol requeue`: Slurm ends this job, this process included, and queues it again."""
         try:
-            _run(["scontrol", "requeue", self._job_id], check=True)
+            return queue_again(partial(_run, check=True), self._job_id, self._nodes, refused, in_vain)
         except BackendError as error:
             voice.say(str(error))
-            return False
-        return True
+            return None
 
     def _srun(self, nodes: Sequence[str], tasks_per_node: int) -> list[str]:
         return [

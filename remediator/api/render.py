@@ -39,6 +39,7 @@ from remediator.model.views import (
 from remediator.roster import Entry, Roster
 from vocabulary.finding import Finding
 from vocabulary.health import Health
+from vocabulary.order import OrderState
 from vocabulary.wire import Versions
 
 
@@ -172,11 +173,12 @@ def _waits_for_part(incident: Incident) -> bool:
 
 def action_view(action: Action) -> ActionView:
     """One action."""
+    runs = action.began_at is not None and not action.state.final
     return ActionView(
         id=action.id,
         verb=action.verb,
         node=action.node,
-        state=action.state.value,
+        state=OrderState.RUNNING.value if runs else action.state.value,
         planned_at=action.planned_at,
         deadline=action.deadline,
         finished_at=action.finished_at,
@@ -187,6 +189,7 @@ def action_view(action: Action) -> ActionView:
         why=action.reason,
         on_stop="" if action.state.final else on_stop(action).value,
         lacks=Lack.TOLD_NOBODY if action.untold else Lack.NOTHING,
+        began_at=action.began_at,
     )
 
 

@@ -38,7 +38,7 @@ def stopped_by(standing: Mapping[str, Standing]) -> ModeSaid | None:
 
 def on_stop(action: Action) -> OnStop:
     """What a stop makes of it. What a person ordered by hand is theirs."""
-    if not action.incident or action.verb in _GO_ON:
+    if not action.incident or action.verb in _GO_ON or action.began_at is not None:
         return OnStop.GOES_ON
     return OnStop.WAITS if action.order is None else OnStop.UNLESS_FETCHED
 

@@ -174,6 +174,7 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     state: ActionState = ActionState.PLANNED
     attempts: int = 0
     not_before: float = 0.0
+    began_at: float | None = None  # of an order: when its node first said that it carries it out
     finished_at: float | None = None
     order: Order | None = None
     reason: str = ""

@@ -49,7 +49,8 @@ class Lack(str, enum.Enum):
 class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One effect on the world and what became of it; `why` names its incident and rule, or the person.
 
-    `on_stop`, of one that is planned: what a person's mode observe or recommend makes of it, in words.
+    `state` is running from when its node says that it carries the order out (`began_at`), until it ends.
+    `on_stop`, of one that has not ended: what a person's mode observe or recommend makes of it, in words.
     """
 
     id: str
@@ -66,6 +67,7 @@ class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
     on_stop: str = ""
     lacks: Lack = Lack.NOTHING
+    began_at: float | None = None
 
 
 class StepView(msgspec.Struct, frozen=True, omit_defaults=True):

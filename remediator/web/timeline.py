@@ -79,6 +79,9 @@ def _moments(view: IncidentView) -> Iterator[Moment]:
     ended = [(action.finished_at, action) for action in view.actions if action.finished_at is not None]
     for at, alike in _together(planned, lambda action: (action.verb,)):
         yield Moment(at, "action", f"{said(alike[0].verb)} is planned", nodes=tuple(action.node for action in alike))
+    begun = [(action.began_at, action) for action in view.actions if action.began_at is not None]
+    for at, alike in _together(begun, lambda action: (action.verb,)):
+        yield Moment(at, "action", f"{said(alike[0].verb)} is begun", nodes=tuple(action.node for action in alike))
     for at, alike in _together(ended, lambda action: (action.verb, action.state, action.lacks, action.detail)):
         yield Moment(at, "action", _ended(alike), nodes=tuple(action.node for action in alike))
     if view.acknowledged_at is not None:

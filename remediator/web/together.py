@@ -37,6 +37,11 @@ class Together(msgspec.Struct, frozen=True):
         return min(action.planned_at for action in self.actions)
 
     @property
+    def began_at(self) -> float | None:
+        """When the first was begun on its node (UTC s); None where no node says so."""
+        return min((action.began_at for action in self.actions if action.began_at is not None), default=None)
+
+    @property
     def finished_at(self) -> float | None:
         """When the last one ended (UTC s); None while one is under way."""
         ends = [action.finished_at for action in self.actions if action.finished_at is not None]

@@ -59,7 +59,7 @@ def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
 
 @pytest.fixture(scope="module")
 def schema(centre: Centre) -> Any:
-    return schemathesis.openapi.from_url(f"{centre.url}/v1/openapi.json")
+    return schemathesis.openapi.from_url(f"{centre.url}/v1/openapi.json", timeout=60)
 
 
 def test_the_served_document_is_the_one_that_is_tried(centre: Centre) -> None:

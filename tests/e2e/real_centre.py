@@ -45,9 +45,10 @@ class Centre:
             try:
                 if requests.get(f"{self.url}/healthz", timeout=1).ok:
                     return
-            except requests.ConnectionError:
+            except (requests.ConnectionError, requests.Timeout):  # a busy machine's takes a second to answer
                 pass
             time.sleep(0.05)
+        self.end(signal.SIGKILL)
         raise AssertionError("the remediator did not come up")
 
     def end(self, how: signal.Signals) -> None:

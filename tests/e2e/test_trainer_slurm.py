@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,56 @@ def test_without_a_spare_the_job_is_queued_again(submit: Submit) -> None:
 
     assert len(job.all("requeued")) == 1
     assert [event["outcome"] for event in job.all("attempt_ended")] == ["ordered", "done"]
+
+
+def _refuses(tmp_path: Path, first: str) -> str:
+    """A site's test that fails on the node that `first` names; where there is no such file, on the node that asks first."""
+    site = tmp_path / "site.sh"
+    site.write_text(
+        f"(set -C; echo $HEALTHD_NODE > {tmp_path}/{first}) 2> {tmp_path}/taken\n"
+        f'[ "$(cat {tmp_path}/{first})" = $HEALTHD_NODE ] && echo \'{{"verdict": "fail"}}\' && exit 1\n'
+        'echo \'{"verdict": "pass"}\'\n'
+    )
+    return f"--gate off --preflight-command 'sh {site}'"
+
+
+def _facts(cluster: SlurmCluster, job: Batch) -> dict[str, str]:
+    words = cluster.command("scontrol", "-o", "show", "job", job.id).split()
+    return {key: value for key, _, value in (word.partition("=") for word in words)}
+
+
+def test_a_job_does_not_come_back_to_the_node_that_it_refused(
+    submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    job = submit(1, _refuses(tmp_path, "bad"), "exit 0")
+
+    assert job.code() == 0, job.log()
+
+    bad = (tmp_path / "bad").read_text().strip()
+    [requeued], [started] = job.all("requeued"), job.all("attempt_started")
+    assert requeued["without"] == [bad]
+    assert f"the job is queued again, from now on without {bad}" in job.log()
+    assert started["nodes"] != [bad]
+    assert _facts(slurm_cluster, job)["ExcNodeList"] == bad
+
+
+def test_a_job_that_needs_every_node_waits_longer_each_time_and_is_never_held(
+    submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    """Slurm holds a job for ever that excludes a node which it needs."""
+    job = submit(len(slurm_cluster.shape.nodes), _refuses(tmp_path, "bad"), "exit 0")
+    job.until(lambda: len(job.all("requeued")) == 2, "to be queued again twice")
+    job.until(lambda: _facts(slurm_cluster, job)["Reason"] == "BeginTime", "Slurm to have it back")
+
+    first, second = job.all("requeued")
+    facts = _facts(slurm_cluster, job)
+
+    assert (first["without"], first["wait_seconds"], second["wait_seconds"]) == ([], 0, 60), job.log()
+    assert "there are only 4 nodes of the 5 it needs" in second["text"]
+    assert (facts["ExcNodeList"], facts["JobState"]) == ("(null)", "PENDING")
+    assert facts["Priority"] != "0", "held"
+    slurms_own_s = 15  # here; what we asked for is counted from a moment before we wrote it down
+    assert datetime.fromisoformat(facts["EligibleTime"]).timestamp() > second["at"] + slurms_own_s
 
 
 def test_crashes_are_counted_on_after_a_requeue(submit: Submit, tmp_path: Path) -> None:

@@ -21,10 +21,11 @@ ASK_S = 300
 
 
 class Answer(NamedTuple):
-    """What the report says: known holes, and packages of which nothing is known."""
+    """What the report says: known holes, packages of which nothing is known, and in pip-audit's words why so."""
 
     holes: tuple[str, ...]
     unasked: tuple[str, ...]
+    why: str = ""
 
 
 def read_report(report: Mapping[str, Any], wanted: set[str]) -> Answer:
@@ -36,7 +37,8 @@ def read_report(report: Mapping[str, Any], wanted: set[str]) -> Answer:
         for each in told
         for hole in each.get("vulns", ())
     ]
-    return Answer(tuple(holes), tuple(sorted(wanted - asked)))
+    why = next((str(each["skip_reason"]) for each in told if "skip_reason" in each), "")
+    return Answer(tuple(holes), tuple(sorted(wanted - asked)), why)
 
 
 def _asked(program: str, lock: str) -> Answer:
@@ -46,10 +48,13 @@ def _asked(program: str, lock: str) -> Answer:
         command = [program, "--disable-pip", "--require-hashes", "-r", str(FOLDER / f"{lock}.lock")]
         command += ["--format", "json", "--progress-spinner", "off", "--output", str(report)]
         try:
-            subprocess.run(command, capture_output=True, check=False, timeout=ASK_S)
-            return read_report(json.loads(report.read_text()), wanted)
-        except (OSError, ValueError, subprocess.TimeoutExpired):
-            return Answer((), tuple(sorted(wanted)))  # nothing was written: there was no answer
+            done = subprocess.run(command, capture_output=True, check=False, timeout=ASK_S, text=True, errors="replace")
+            if report.exists():
+                return read_report(json.loads(report.read_text()), wanted)
+            why = done.stderr.strip().rpartition("\n")[2]
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            why = str(error)
+        return Answer((), tuple(sorted(wanted)), why)  # nothing was written: there was no answer
 
 
 def main() -> int:
@@ -62,6 +67,7 @@ def main() -> int:
         if answer.unasked:
             some = ", ".join(answer.unasked[:5]) + (", ..." if len(answer.unasked) > 5 else "")
             words = f"could not ask about {len(answer.unasked)} packages ({some}); is the advisory database reachable from here?"
+            words += f" pip-audit says: {answer.why}" if answer.why else ""
             print(f"requirements/{lock}.lock: error: {words}", file=sys.stderr)  # noqa: T201 - same
         if not answer.holes and not answer.unasked:
             print(f"requirements/{lock}.lock: no known holes")  # noqa: T201 - same

@@ -10,6 +10,7 @@ import uvicorn
 
 from remediator.serving.http_protocol import HEAD_BYTES_MAX, Careful
 from tests.fuzz.target import Target
+from tests.nodes.wire import Wire
 
 SPLITS = 3
 
@@ -27,29 +28,8 @@ _STATE = uvicorn.Server(_CONFIG).server_state
 _LOOP = asyncio.new_event_loop()
 
 
-class _Wire(asyncio.Transport):
-    def __init__(self) -> None:
-        super().__init__()
-        self.written, self.closed = bytearray(), False
-
-    def write(self, data: Any) -> None:
-        self.written += data
-
-    def close(self) -> None:
-        self.closed = True
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def pause_reading(self) -> None:
-        """As asked."""
-
-    def resume_reading(self) -> None:
-        """As asked."""
-
-
 async def _connection(data: bytes) -> None:
-    protocol, wire = Careful(_CONFIG, _STATE, {}), _Wire()
+    protocol, wire = Careful(_CONFIG, _STATE, {}), Wire()
     protocol.connection_made(wire)
     cut = data[0] % SPLITS + 1 if data else 1
     size = max(1, len(data) // cut)

@@ -267,6 +267,7 @@ def serve() -> Iterator[Callable[[type[BaseHTTPRequestHandler]], str]]:
 @pytest.fixture
 def token_file(tmp_path: Path) -> Path:
     path = tmp_path / "token"
+    path.touch(mode=0o600)
     path.write_text(f"{TOKEN}\n")
     return path
 

@@ -192,3 +192,11 @@ def test_an_answer_that_makes_no_sense_is_said_and_safe(
     assert (done.exit_code, done.stdout) == (3, "")
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_token_that_others_may_read_is_named_and_used(asking: Run, token_file: Path) -> None:
+    assert asking("nodes", "list", "-o", "json").stderr == ""
+    token_file.chmod(0o644)
+    careless = asking("nodes", "list", "-o", "json")
+    assert "others may read this secret (0644): chmod 0600" in careless.stderr
+    assert careless.stdout == asking("nodes", "list", "-o", "json").stdout

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
-from healthctl.output import plain
+from healthctl.incident_page import outcome
+from healthctl.output import moment, plain, state
 from healthctl.status_page import is_well, status_page
 from remediator.model.records import HandsOff
 from remediator.model.views import ActionView, Awaited, DecisionView, NodeView, StatusView, StepView
@@ -218,3 +219,9 @@ def test_a_centre_without_the_route_may_be_older(
     done = healthctl("status", "--server", small_centre.url, "--token-file", str(token_file))
     assert (done.exit_code, done.stdout) == (3, "")
     assert "if it is older than this healthctl, use one of its version" in done.stderr
+
+
+def test_what_a_node_carries_out_is_running_since_when() -> None:
+    began = ActionView("a", "reset_gpu", "n", "running", AT, AT + 60, began_at=AT + 1)
+    assert outcome(began) == f"running since {moment(AT + 1)}"
+    assert outcome(replace(began, state="succeeded", finished_at=AT + 2)) == state("succeeded")

@@ -10,32 +10,9 @@ import pytest
 import uvicorn
 
 from remediator.serving.http_protocol import Careful
+from tests.nodes.wire import Wire
 
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"
-
-
-class Wire(asyncio.Transport):
-    """What a protocol writes to, and whether it is closed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = bytearray()
-        self.closed = False
-
-    def write(self, data: Any) -> None:
-        self.written += data
-
-    def close(self) -> None:
-        self.closed = True
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def pause_reading(self) -> None:
-        """Nothing comes but by hand."""
-
-    def resume_reading(self) -> None:
-        """The same."""
 
 
 class Line:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from remediator import pipeline
+from remediator.api.render import action_view
+from remediator.decide.withheld import OnStop, on_stop
 from remediator.model.inputs import OrderAnswered
 from tests.timelines.story import Story
 from vocabulary.finding import Severity
@@ -40,3 +43,26 @@ def test_the_log_says_that_the_node_spoke() -> None:
     spoken = {event.kind: event.actor for event in story.audit if event.data.get("action") == action.id}
     assert (spoken["order_progress"], spoken["action_ended"]) == ("n1", "n1")
     assert spoken["action_planned"] == "remediator"
+
+
+@pytest.mark.parametrize("ended", [OrderState.SUCCEEDED, OrderState.FAILED])
+def test_what_a_node_carries_out_is_running_since_it_first_said_so(ended: OrderState) -> None:
+    story = Story()
+    story.finding("xid/62", Severity.FATAL)
+    story.scheduler_answers("cordon")
+    story.after(1).hold(drained=True)
+    action = story.open_actions("reset_gpu")[0]
+
+    def shown(said: OrderState) -> tuple[str, float | None]:
+        update = OrderUpdate(id=action.id, state=said, at=0.0)
+        story.after(5).tell(OrderAnswered(at=story.now, node="n1", update=update))
+        view = action_view(story.state.actions[action.id])
+        return view.state, view.began_at
+
+    assert shown(OrderState.RECEIVED) == ("planned", None)
+    assert on_stop(story.state.actions[action.id]) is OnStop.UNLESS_FETCHED
+    began = story.now + 5
+    assert shown(OrderState.RUNNING) == ("running", began)
+    assert shown(OrderState.RUNNING) == ("running", began)
+    assert on_stop(story.state.actions[action.id]) is OnStop.GOES_ON
+    assert shown(ended) == (ended.value, began)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.launcher.backend import Answers, Attempt
+from healthd.launcher.coming_back import Return
 from healthd.launcher.job import Job
 from healthd.launcher.journal import Journal
 from healthd.launcher.loop import Launcher
-from healthd.launcher.memory import history_of
+from healthd.launcher.memory import history_of, requeues_in_vain
 from healthd.launcher.plan import Gate, Limits, RankEnd
 from vocabulary.clock import SystemClock
 
@@ -64,6 +66,13 @@ def test_no_event_breaks_the_memory(events: list[dict[str, Any]]) -> None:
     assert history_of(events).crashes >= 0
 
 
+def test_requeues_in_vain_are_those_since_the_last_attempt() -> None:
+    started = {"event": "attempt_started"}
+    assert requeues_in_vain([]) == 0
+    assert requeues_in_vain([REQUEUED, {"event": "gate"}, REQUEUED]) == 2
+    assert requeues_in_vain([REQUEUED, started, ended(), REQUEUED]) == 1
+
+
 class CrashesThenTooFew:
     """A backend of one node: the ranks crash, then that node is gone. It counts what is asked of it."""
 
@@ -73,6 +82,7 @@ class CrashesThenTooFew:
         self.requeues_before = requeues_before
         self.left = ["n0"]
         self.requeued = 0
+        self.in_vain = -1
 
     def job(self) -> str:
         return "j"
@@ -99,9 +109,10 @@ class CrashesThenTooFew:
 
     kill = clear = terminate
 
-    def requeue(self) -> bool:
+    def requeue(self, _refused: Collection[str], in_vain: int) -> Return:
         self.requeued += 1
-        return True
+        self.in_vain = in_vain
+        return Return()
 
 
 @pytest.mark.parametrize(
@@ -117,3 +128,20 @@ def test_a_job_that_only_crashes_is_not_queued_again_for_ever(
 
     assert Launcher(job, backend, journal, clock).run() == code
     assert backend.requeued == requeued
+
+
+@pytest.mark.parametrize(
+    ("events", "left", "in_vain"), [("", [], 7), ("events", [], 2), ("", ["n0"], 0), ("events", ["n0"], 0)]
+)
+def test_who_comes_back_without_an_attempt_came_in_vain(
+    tmp_path: Path, events: str, left: list[str], in_vain: int
+) -> None:
+    backend, clock = CrashesThenTooFew(7), SystemClock()
+    backend.left = left
+    journal = Journal(tmp_path / events if events else None, "j", clock)
+    for _ in range(2):
+        journal.write("requeued", "again", code=75)
+    job = Job(("x",), 1, gate=Gate.OFF, limits=Limits(crashes=99, backoff_seconds=0.0))
+
+    assert Launcher(job, backend, journal, clock).run() == 75
+    assert backend.in_vain == in_vain

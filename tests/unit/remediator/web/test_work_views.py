@@ -16,7 +16,9 @@ from remediator.model.views import ActionView, DecisionView, IncidentView, Lack,
 from remediator.roster import Roster
 from remediator.web import ranks
 from remediator.web.blast import blast, crews
+from remediator.web.progress import said
 from remediator.web.timeline import lapse, timeline
+from remediator.web.together import together
 from vocabulary.wire import RankStatus, StepWindow
 
 AT = 1_700_000_000.0
@@ -69,6 +71,19 @@ def test_what_happens_on_many_nodes_at_once_is_one_moment() -> None:
         ("abort succeeded after 2.0 s to 2.4 s", 5),
         ("abort succeeded after 2.0 s: it did not answer", 1),
         ("abort is planned", 1),
+    ]
+
+
+def test_the_row_of_what_runs_says_since_when_and_the_incident_when_it_began() -> None:
+    early, late = (ActionView(n, "reset_gpu", n, "running", AT, AT + 60, began_at=AT + 1 + int(n)) for n in "12")
+    third = ActionView("3", "reset_gpu", "3", "running", AT, AT + 60, began_at=AT + 4)
+    [row] = together([late, early, third])
+    assert (row.began_at, row.finished_at) == (AT + 2, None)
+    told = [(m.at, m.text) for m in timeline(IncidentView("i", "1", "acting", "t", AT, actions=(early,)))]
+    assert told == [
+        (AT, "the incident is opened"),
+        (AT, f"{said('reset_gpu')} is planned"),
+        (AT + 2, f"{said('reset_gpu')} is begun"),
     ]
 
 

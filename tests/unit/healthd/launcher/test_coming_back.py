@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from healthd.launcher.backend import BackendError
+from healthd.launcher.coming_back import WAIT_SECONDS_MAX, Return, job_fields, peers_of, wait_seconds
+from healthd.launcher.slurm_queue import queue_again
+
+JOB = "JobId=7 JobName=a Partition=train ReqNodeList=(null) ExcNodeList={known} NodeList=n1 NumNodes=1 Features={features}"
+NODES = "".join(f"n{number}|8|gpu:8|rack{number}\n" for number in range(1, 5)) + "login|2|(null)|rack1\n"
+
+
+class Slurm:
+    """Answers as Slurm does, and notes what it is told. `ends`: so many commands end with us before one is heard."""
+
+    def __init__(self, *, known: str = "(null)", features: str = "(null)", extra: str = "", ends: int = 0) -> None:
+        self.job = JOB.format(known=known, features=features) + extra
+        self.ends = ends
+        self.told: list[str] = []
+
+    def __call__(self, argv: Sequence[str]) -> str:
+        if argv[0] == "sinfo":
+            return NODES
+        if argv[1] == "show":
+            return "\n".join(argv[3].split(","))
+        if argv[1] == "-o":
+            return self.job
+        if argv[1] == "update" and self.ends:
+            self.ends -= 1
+            raise BackendError("scontrol: ended by signal 15")
+        self.told.append(" ".join(argv[1:]))
+        return ""
+
+    def back(self, allocation: str, refused: str, in_vain: int = 0) -> Return:
+        return queue_again(self, "7", allocation.split(), refused.split(), in_vain)
+
+
+def test_the_refused_node_joins_what_the_owner_excludes() -> None:
+    slurm = Slurm(known="n4")
+
+    back = slurm.back("n1", "n2 n1")
+
+    assert slurm.told == ["requeue 7", "update jobid=7 ExcNodeList=n1,n2,n4"]
+    assert back == Return(without=("n1", "n2"))
+
+
+@pytest.mark.parametrize(
+    ("slurm", "allocation", "why"),
+    [
+        (Slurm(), "n1 n2 n3 n4", "only 3 nodes of the 4"),
+        (Slurm(known="n3,n4"), "n1 n2", "only 1 node of the 2"),
+        (Slurm(features="rack1"), "n1", "only 0 nodes of the 1"),  # the only one of its rack
+        (Slurm(extra=" Reservation=tests"), "n1", "it is in a reservation"),
+    ],
+)
+def test_a_job_that_could_not_be_placed_any_more_waits_instead(slurm: Slurm, allocation: str, why: str) -> None:
+    """The login node is none like them."""
+    back = slurm.back(allocation, "n1", in_vain=2)
+
+    assert slurm.told == ["requeue 7", "update jobid=7 StartTime=now+120"]
+    assert (back.without, back.wait_seconds) == ((), 120)
+    assert why in back.text
+
+
+def test_a_command_that_slurm_ends_together_with_us_is_given_again() -> None:
+    slurm = Slurm(ends=2)
+    assert slurm.back("n1", "n1").text == ", from now on without n1"
+    assert slurm.told == ["requeue 7", "update jobid=7 ExcNodeList=n1"]
+
+
+def test_what_slurm_does_not_take_is_said_and_the_job_waits_instead() -> None:
+    slurm = Slurm(ends=3)
+    back = slurm.back("n1", "n1", in_vain=1)
+    assert back.wait_seconds == 60
+    assert "signal 15" in back.text
+    assert slurm.told[-1] == "update jobid=7 StartTime=now+60"
+
+
+def test_a_job_that_refuses_nobody_is_only_queued_again() -> None:
+    slurm = Slurm()
+    assert slurm.back("n1", "").text == ""
+    assert slurm.told == ["requeue 7"]
+
+
+def test_the_wait_doubles_up_to_half_an_hour() -> None:
+    assert [wait_seconds(times) for times in (0, 1, 2, 3, 6, 7, 10**6)] == [0, 60, 120, 240, 1800, 1800, 1800]
+
+
+@given(st.integers())
+def test_no_count_breaks_the_wait(times: int) -> None:
+    assert 0 <= wait_seconds(times) <= WAIT_SECONDS_MAX
+
+
+@given(st.text(), st.booleans())
+def test_nothing_that_slurm_says_breaks_the_readers(said: str, with_features: bool) -> None:  # noqa: FBT001 - hypothesis gives it
+    assert all(len(peer.kind) in (2, 3) for peer in peers_of(said, with_features=with_features))
+    assert "" not in job_fields(said).values()
