@@ -113,7 +113,7 @@ class Watcher:
             entry, before = self._roster.get(name), self._seen.get(name)
             if entry is None or (before is not None and before.report == (entry.agent, entry.seq)):
                 continue
-            told = _by_job(entry.ranks)
+            told = _by_job(entry.whole_ranks())
             self._seen[name] = _Listened((entry.agent, entry.seq), tuple(told))
             for ref, ranks in told.items():
                 words.setdefault(ref, []).append(Heard(name, ranks, entry.seen_at, entry.sent_at))
