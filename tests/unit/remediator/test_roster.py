@@ -71,8 +71,8 @@ def test_a_fleets_entries_are_nothing_that_the_collector_of_cycles_walks_over() 
         entry.jobs,
         entry.shares,
     )
-    parts = (*parts, share, share.ranks, share.stages, share.own_s, share.steps_s, share.phases)
-    assert not [part for part in parts if gc.is_tracked(part)]
+    of_share = (share, share.ranks, share.stages, share.own_s, share.steps_s, share.phases)
+    assert not [part for part in (*parts, *of_share) if gc.is_tracked(part)]
 
 
 def test_windows_are_kept_packed_and_given_back_as_they_were_told() -> None:
@@ -82,7 +82,8 @@ def test_windows_are_kept_packed_and_given_back_as_they_were_told() -> None:
         said = msgspec.structs.replace(report("a", 1, 1.0, "j"), ranks=told)
         _, entry = Roster().take(decode(encode(said), Report), 0.0)
         assert entry.whole_ranks() == told
-        assert not any(rank.windows for each in (entry, *entry.shares) for rank in each.ranks)
+        kept = (*entry.ranks, *(rank for share in entry.shares for rank in share.ranks))
+        assert not any(rank.windows for rank in kept)
 
 
 def test_windows_of_numbers_that_no_job_comes_to_are_none_and_the_rest_is_taken() -> None:
