@@ -43,8 +43,14 @@ class DutyCycle:
             self._rest(self._rest_s)
             self._rested_at = self._worked()
 
-    def over(self, items: Iterable[T]) -> Iterator[T]:
-        """The items, with a rest between two of them where it is time to."""
-        for item in items:
+    def over(self, items: Iterable[T], together: int = 1) -> Iterator[T]:
+        """The items, with a rest where it is time to.
+
+        Args:
+            items: each a piece of work.
+            together: so many are done before the clock is asked, which costs microseconds: more than a small piece of work.
+        """
+        for number, item in enumerate(items, 1):
             yield item
-            self.step()
+            if number % together == 0:
+                self.step()

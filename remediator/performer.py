@@ -36,6 +36,7 @@ from vocabulary.clock import Clock
 log = logging.getLogger(__name__)
 WORKERS = 4
 DOUBT_S = 0.05
+TOGETHER = 100  # holds that are compared before the thread may rest
 _HOLDING = frozenset({Verb.CORDON.value, "resume", "evict"}) | BY_HAND
 
 
@@ -240,7 +241,7 @@ class Performer:
         busy = {a.node for a in known.actions.values() if a.verb in _HOLDING and not a.state.final}
         changed = tuple(
             hold
-            for name, hold in self._pace.over(sorted(holds.items()))
+            for name, hold in self._pace.over(sorted(holds.items()), TOGETHER)
             if self._seen.get(name) != hold or (name not in busy and contradicts(known.nodes[name], hold))
         )
         if changed and self._submit(HoldsObserved(at=at, holds=changed)):

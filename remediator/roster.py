@@ -6,17 +6,22 @@ Thread-safe by replacement: an entry is a frozen record, a reader sees the old o
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from remediator.model.job_share import JobShare, job_shares
 from remediator.model.records import JobRef
 from vocabulary.health import Health
-from vocabulary.wire import Gpu, RankStatus, Report, Versions
+from vocabulary.wire import Gpu, RankStatus, Report, StepWindow, Versions
 
 AGENTS_REMEMBERED = 8
+_unpacked = msgspec.msgpack.Decoder(tuple[tuple[StepWindow, ...], ...]).decode
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One node's last report, without its findings. Plain data that no collector of cycles need walk: a fleet has much of it."""
+    """One node's last report, without its findings. Plain data that no collector of cycles need walk: a fleet has much of it.
+
+    `ranks` are without their windows of steps, which are most of a report and wanted once: they are kept packed, a fifth of their size.
+    """
 
     node: str
     boot_id: str
@@ -32,6 +37,14 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     superseded: tuple[str, ...]  # earlier agents of this node: what they still say is old, whatever their clocks said
     versions: Versions
     shares: tuple[JobShare, ...] = ()  # of `jobs`, in their order
+    packed: bytes = b""  # the windows of each of `ranks`
+
+    def whole_ranks(self) -> tuple[RankStatus, ...]:
+        """Its ranks with their windows, as they were told."""
+        if not self.packed:
+            return self.ranks
+        each = zip(self.ranks, _unpacked(self.packed), strict=True)
+        return tuple([replace(rank, windows=windows) for rank, windows in each])
 
     @property
     def products(self) -> tuple[str, ...]:
@@ -63,7 +76,8 @@ class Roster:
         before = self._entries.get(report.node)
         if before is not None and _stale(before, report):
             return before, before
-        shares = job_shares(report.ranks)
+        ranks, packed = _packed(report.ranks)
+        shares = job_shares(ranks)
         superseded = before.superseded if before else ()
         if before is not None and before.agent != report.agent:
             superseded = (*superseded, before.agent)[-AGENTS_REMEMBERED:]
@@ -77,11 +91,12 @@ class Roster:
             ttl_s=report.ttl_s,
             health=report.health,
             gpus=report.gpus,
-            ranks=report.ranks,
+            ranks=ranks,
             jobs=tuple([share.ref for share in shares]),
             superseded=superseded,
             versions=_tidy(report, before),
             shares=shares,
+            packed=packed,
         )
         self._entries[report.node] = entry
         return before, entry
@@ -104,6 +119,18 @@ class Roster:
     def knows(self, node: str, asserted: frozenset[str]) -> bool:
         """Whether the pipeline was last told exactly these ids of the node's active findings."""
         return self._told.get(node) == asserted
+
+
+def _packed(ranks: tuple[RankStatus, ...]) -> tuple[tuple[RankStatus, ...], bytes]:
+    """The ranks without their windows; the windows of all of them, empty where there are none."""
+    windows = [rank.windows for rank in ranks]
+    if not any(windows):
+        return ranks, b""
+    bare = tuple([replace(rank, windows=()) for rank in ranks])
+    try:
+        return bare, msgspec.msgpack.encode(windows)
+    except OverflowError:  # numbers of more than 64 bits: no job has come so far, and nothing could be done with them
+        return bare, b""
 
 
 def _tidy(report: Report, before: Entry | None) -> Versions:

@@ -16,10 +16,10 @@ QUIET_S = 60.0  # between two lines: a scheduler that comes and goes must not fi
 
 def word_on(holds: Mapping[str, NodeHold]) -> str:
     """``ok``; or of how many nodes it cannot say how they are, and why: the first reason by the nodes' names."""
-    untold = [hold for _, hold in sorted(holds.items()) if hold.schedulable is None]
+    untold = {name: hold.reason for name, hold in holds.items() if hold.schedulable is None}
     if not untold:
         return OK
-    first, *others = dict.fromkeys(hold.reason for hold in untold)
+    first, *others = dict.fromkeys(untold[name] for name in sorted(untold))
     more = f" (and {len(others)} other reason{'s' * (len(others) > 1)})" if others else ""
     return f"cannot say for {len(untold)} of {counted(len(holds), 'node')}: {first}{more}"
 

@@ -51,7 +51,7 @@ def node_view(record: NodeRecord, snapshot: Snapshot, roster: Roster, now: float
     return replace(
         node_line(record, snapshot, entry, incident, now),
         gpus=entry.gpus if entry else (),
-        ranks=entry.ranks if entry else (),
+        ranks=entry.whole_ranks() if entry else (),
         findings=tuple(sorted(findings, key=lambda f: (f.first_seen, f.id))),
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
+from msgspec.structs import replace
+
 from remediator.model.concluded import is_concluded
 from remediator.model.records import JobRef
 from remediator.watch import slow, stuck
@@ -42,7 +44,7 @@ class Known:
 
 
 class JobWatch:
-    """`words` are the last of each node that has ranks of this attempt, dead ones included."""
+    """`words` are the last of each node that has ranks of this attempt, dead ones included, without their windows of steps."""
 
     def __init__(self, ref: JobRef) -> None:
         self.ref = ref
@@ -51,7 +53,7 @@ class JobWatch:
 
     def take(self, heard: Collection[Heard]) -> None:
         """New words of nodes."""
-        self.words |= {word.node: word for word in heard}
+        self.words |= {word.node: _without_windows(word) for word in heard}
         try:
             self._crews.take(heard)
         except Exception:
@@ -104,3 +106,8 @@ class JobWatch:
             found = stuck.finding(stuck.Standstill(self.ref, claims.heard, claims.silent, stalled, sick), now)
         heard_at = max(word.at for word in claims.heard)
         return news(before, [found] if found is not None else [], now, lambda _: MOVES_AGAIN, heard_at)
+
+
+def _without_windows(word: Heard) -> Heard:
+    """They are more than half of a report, and are in the crews' matrices once they were heard."""
+    return word._replace(ranks=[replace(rank, windows=()) if rank.windows else rank for rank in word.ranks])

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import astuple
 
 from remediator.detect.stragglers.trace import MAY_BE_ZERO, UNKNOWN, Trace
 from vocabulary.wire import RankStatus, StepWindow
@@ -38,6 +39,7 @@ CELLS = {
     "data_s": "data_s",
     "tokens": "tokens",
 }
+FIELDS = StepWindow.__struct_fields__
 
 
 class Seat(NamedTuple):
@@ -71,8 +73,10 @@ def possible(rank: RankStatus) -> bool:
 
 
 class _News(NamedTuple):
+    """Windows that follow each other, of the rank that has this column."""
+
     column: int
-    window: StepWindow
+    windows: Sequence[StepWindow]
 
 
 class Timings:
@@ -98,7 +102,8 @@ class Timings:
     def take(self, heard: Iterable[Heard], at: float = 0.0) -> None:
         """What nodes say of their ranks now; `at` is when any node was last heard of the job, of other ranks perhaps (UTC s)."""
         self._pass(at)
-        news = [each for word in heard for each in self._news(word)]
+        begins: dict[int, int] = {}
+        news = [each for word in heard for each in self._news(word, begins)]
         for column in np.flatnonzero((self._rank >= 0) & (self._clock - self._told >= LEFT_S)).tolist():
             self._leave(column)
         told = np.flatnonzero(self._size > 0)
@@ -110,9 +115,8 @@ class Timings:
             self._forget()
             self._taken[:] = 0
         self.frontier = frontier
-        for column, window in news:
-            if self._rank[column] >= 0:
-                self._put(column, window)
+        if news:
+            self._put(news)
 
     def leave(self, node: str) -> None:
         """It has no ranks here any more."""
@@ -162,8 +166,8 @@ class Timings:
             began=np.zeros(rows.size, dtype=np.bool_),
         )
 
-    def _news(self, word: Heard) -> Iterator[_News]:
-        """Seat the ranks, the dead ones nowhere; the windows of theirs that are new."""
+    def _news(self, word: Heard, begins: dict[int, int]) -> Iterator[_News]:
+        """Seat the ranks, the dead ones nowhere; the windows of theirs that are new, from the step that `begins` says of a column on."""
         self._pass(word.at)
         living = [rank for rank in word.ranks if rank.alive]
         for number in {rank.rank for rank in word.ranks} - {rank.rank for rank in living}:
@@ -176,7 +180,10 @@ class Timings:
             if rank.windows and _believable(rank.windows[-1]):
                 last = rank.windows[-1]
                 self._size[column], self._head[column] = last.size, last.first + last.size
-                yield from (_News(column, each) for each in _new_run(rank.windows, int(self._taken[column])))
+                run = _new_run(rank.windows, begins.get(column) or int(self._taken[column]))
+                if run:
+                    begins[column] = last.first + last.size
+                    yield _News(column, run)
 
     def _pass(self, at: float) -> None:
         self._clock += min(max(0.0, at - self._heard_at), PAUSE_S)
@@ -242,30 +249,36 @@ class Timings:
         self._row_at[:] = -1
         self.frontier = -1
 
-    def _put(self, column: int, window: StepWindow) -> None:
-        row = window.first // self.grid
-        if window.first < self._taken[column] or window.size > self.grid:
-            return
-        if not self.oldest <= row <= self.frontier + AHEAD:
-            return
-        self._taken[column] = window.first + window.size
-        slot = row % ROWS
-        if self._row_at[slot] != row:
-            self._row_at[slot] = row
-            self._weight[slot] = 0
-            for sums in self._sums.values():
-                sums[slot] = np.nan
-        begun = self._weight[slot, column] > 0
-        self._weight[slot, column] += window.steps
+    def _put(self, news: Sequence[_News]) -> None:
+        """All of it at once: a fleet tells 20 000 windows a second, and a matrix takes one number almost as slowly as a hundred."""
+        told = np.array([astuple(window) for each in news for window in each.windows], dtype=np.float64)  # None: NaN
+        columns = np.repeat([each.column for each in news], [len(each.windows) for each in news])
+        first, size, steps = told[:, :3].astype(np.int64).T
+        row = first // self.grid
+        good = (self._rank[columns] >= 0) & (first >= self._taken[columns]) & (size <= self.grid)
+        good &= (self.oldest <= row) & (row <= self.frontier + AHEAD)
+        told, columns, row, steps = told[good], columns[good], row[good], steps[good]
+        np.maximum.at(self._taken, columns, (first + size)[good])
+        self._begin_rows(np.unique(row))
+        cells, cell = np.unique(row % ROWS * self._rank.size + columns, return_inverse=True)
+        weight = self._weight.reshape(-1)
+        fresh = weight[cells] == 0
+        weight[cells] += np.bincount(cell, steps, cells.size)
         for field, name in CELLS.items():
-            value = getattr(window, field)
+            values = told[:, FIELDS.index(field)]
             if name not in self._sums:
-                if value is None:
+                if np.isnan(values).all():
                     continue
                 self._sums[name] = np.full_like(self._weight, np.nan)
-            cell = self._sums[name]
-            told = np.nan if value is None else value * window.steps
-            cell[slot, column] = cell[slot, column] + told if begun else told
+            sums = self._sums[name].reshape(-1)
+            sums[cells] = np.where(fresh, 0, sums[cells]) + np.bincount(cell, values * steps, cells.size)
+
+    def _begin_rows(self, rows: Ints) -> None:
+        """Where another row has been until now, there is nothing yet."""
+        slots = rows % ROWS
+        new = slots[self._row_at[slots] != rows]
+        self._row_at[slots] = rows
+        self._weight[new] = 0
 
 
 def _number(of_group: int) -> int:
@@ -282,7 +295,7 @@ def _new_run(windows: Sequence[StepWindow], taken: int) -> list[StepWindow]:
     """The newest windows that follow each other, from step `taken` on: before them the job was ahead, and went back."""
     run: list[StepWindow] = []
     for window in reversed(windows):  # the newest is known to be believable
-        if window.first < taken or (run and (window.first >= run[-1].first or not _believable(window))):
+        if window.first < taken or (run and not (window.first + window.size <= run[-1].first and _believable(window))):
             break
         run.append(window)
     return run[::-1]
@@ -294,8 +307,8 @@ def _believable(window: StepWindow) -> bool:
         return False
     if not 0 < window.steps <= size:
         return False
-    for field in CELLS:
-        value = getattr(window, field)
+    measured = window.step_s, window.forward_s, window.backward_s, window.communication_s, window.data_s, window.tokens
+    for value in measured:  # noqa: SIM110 - a generator costs twice as much, and there are 20 000 windows a second
         if value is not None and not 0 <= value < MEASURED_MAX:
             return False
     return True

@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetWritten
 from functools import partial
+from typing import NamedTuple
 
 from remediator.duty_cycle import DutyCycle
 from remediator.engine import Engine, Snapshot
 from remediator.model.inputs import VerdictsReached
 from remediator.model.records import JobRef
-from remediator.roster import Entry, Roster
+from remediator.roster import Roster
 from remediator.store.database import StoreError
 from remediator.watch import slow, stuck
 from remediator.watch.conclusions import origin_of
@@ -36,6 +37,13 @@ JOBS, ENDED, PAST = PARTS = ("jobs", "ended", "past")
 SOURCES = (slow.SOURCE, stuck.SOURCE)
 
 
+class _Listened(NamedTuple):
+    """What was heard last of a node: which report, by agent and number, and of which jobs. Not the report: a fleet's is large."""
+
+    report: tuple[str, int]
+    jobs: tuple[JobRef, ...]
+
+
 class Watcher:
     """Looks every few seconds while this process leads."""
 
@@ -46,7 +54,7 @@ class Watcher:
         self._clock = clock
         self._past = past
         self._jobs: dict[JobRef, JobWatch] = {}
-        self._seen: dict[str, Entry] = {}
+        self._seen: dict[str, _Listened] = {}
         self.faults: Counter[str] = Counter(dict.fromkeys(PARTS, 0))  # of this program, in this term, by what it judged
         self._failing: set[str] = set()  # parts that ended in one at the last look
         self._known: tuple[Snapshot, Known] | None = None
@@ -101,22 +109,18 @@ class Watcher:
     def _listen(self, snapshot: Snapshot) -> dict[JobRef, list[Heard]]:
         """What nodes have said of each job since the last look."""
         words: dict[JobRef, list[Heard]] = {}
-        for name in self._pace.over(snapshot.nodes):
+        for name in snapshot.nodes:
             entry, before = self._roster.get(name), self._seen.get(name)
-            if entry is None or entry is before:
+            if entry is None or (before is not None and before.report == (entry.agent, entry.seq)):
                 continue
-            self._seen[name] = entry
-            told: dict[JobRef, list[RankStatus]] = {}
-            for rank in sorted(filter(possible, entry.ranks), key=lambda rank: not rank.alive):
-                ref = JobRef(rank.job, rank.attempt)
-                if ref in told or len(told) < JOBS_PER_NODE:
-                    told.setdefault(ref, []).append(rank)
+            told = _by_job(entry.whole_ranks())
+            self._seen[name] = _Listened((entry.agent, entry.seq), tuple(told))
             for ref, ranks in told.items():
                 words.setdefault(ref, []).append(Heard(name, ranks, entry.seen_at, entry.sent_at))
-            if before is not None:
-                for ref in {JobRef(rank.job, rank.attempt) for rank in before.ranks} - told.keys():
-                    if ref in self._jobs:
-                        self._jobs[ref].words.pop(name, None)
+            for ref in before.jobs if before is not None else ():
+                if ref not in told and ref in self._jobs:
+                    self._jobs[ref].words.pop(name, None)
+            self._pace.step()
         return words
 
     def _hear(self, words: Mapping[JobRef, Collection[Heard]]) -> None:
@@ -160,3 +164,13 @@ class Watcher:
                 self.look()
             except Exception:
                 log.exception("judging what nodes report together failed")
+
+
+def _by_job(ranks: Iterable[RankStatus]) -> dict[JobRef, list[RankStatus]]:
+    """A node's ranks of so many attempts as one may have, those with living ones before others."""
+    told: dict[tuple[str, int], list[RankStatus]] = {}
+    for rank in sorted(filter(possible, ranks), key=lambda rank: not rank.alive):
+        key = rank.job, rank.attempt
+        if key in told or len(told) < JOBS_PER_NODE:
+            told.setdefault(key, []).append(rank)
+    return {JobRef(*key): of_job for key, of_job in told.items()}

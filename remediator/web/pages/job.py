@@ -89,9 +89,12 @@ def _drawings(visit: Visit) -> Drawings:
 
 def _draw(service: Service, job: JobView) -> _Drawn:
     ref, nodes = JobRef(job.job, job.attempt), sorted(job.nodes, key=counting)
-    heard = [(node, entry.shares) for node in nodes if (entry := service.roster.get(node)) is not None]
-    crew = [(node, share) for node, shares in heard for share in shares if share.ref == ref]
-    picture, told = ranks.picture(crew), ranks.windows(ranks.ranks_of(crew))
+    heard = [entry for node in nodes if (entry := service.roster.get(node)) is not None and ref in entry.jobs]
+    crew = [(entry.node, share) for entry in heard for share in entry.shares if share.ref == ref]
+    whole = [
+        rank for entry in heard for rank in entry.whole_ranks() if (rank.job, rank.attempt) == (ref.job, ref.attempt)
+    ]
+    picture, told = ranks.picture(crew), ranks.windows(whole)
     dead = sum(stage.dead for stage in picture.stages)
     rows = {
         "slowest rank": [window.slowest for window in told],

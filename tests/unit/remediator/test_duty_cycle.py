@@ -43,3 +43,10 @@ def test_what_was_done_before_counts_for_nothing() -> None:
     worker.works()
     cycle.step()
     assert worker.rests == []
+
+
+def test_small_pieces_of_work_are_counted_together() -> None:
+    worker = Worker()
+    for _ in worker.cycle(0.002).over(range(9), together=4):
+        worker.works()
+    assert [at for at, _ in worker.rests] == [0.004, 0.008]

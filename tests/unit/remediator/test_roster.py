@@ -65,11 +65,30 @@ def test_a_fleets_entries_are_nothing_that_the_collector_of_cycles_walks_over() 
         entry,
         entry.ranks,
         entry.ranks[0],
-        entry.ranks[0].windows,
+        entry.packed,
         entry.gpus,
         entry.gpus[0],
         entry.jobs,
         entry.shares,
     )
-    parts = (*parts, share, share.ranks, share.stages, share.own_s, share.steps_s, share.phases)
-    assert not [part for part in parts if gc.is_tracked(part)]
+    of_share = (share, share.ranks, share.stages, share.own_s, share.steps_s, share.phases)
+    assert not [part for part in (*parts, *of_share) if gc.is_tracked(part)]
+
+
+def test_windows_are_kept_packed_and_given_back_as_they_were_told() -> None:
+    windows = tuple(StepWindow(first=8 * n, size=8, steps=8, step_s=0.1 * n, tokens=None) for n in range(8))
+    ranks = tuple(RankStatus("j", 0, n, 3, 1, 5, "step", 1.0, windows=windows[n:]) for n in (0, 8, 5))
+    for told in (ranks, ranks[1:2], ()):
+        said = msgspec.structs.replace(report("a", 1, 1.0, "j"), ranks=told)
+        _, entry = Roster().take(decode(encode(said), Report), 0.0)
+        assert entry.whole_ranks() == told
+        kept = (*entry.ranks, *(rank for share in entry.shares for rank in share.ranks))
+        assert not any(rank.windows for rank in kept)
+
+
+def test_windows_of_numbers_that_no_job_comes_to_are_none_and_the_rest_is_taken() -> None:
+    rank = RankStatus("j", 0, 0, 1, 1, 5, "step", 1.0)
+    far = msgspec.structs.replace(rank, windows=(StepWindow(first=10**30, size=8, steps=8, step_s=1.0),))
+    said = msgspec.structs.replace(report("a", 1, 1.0, "j"), ranks=(far,))
+    _, entry = Roster().take(decode(encode(said), Report), 0.0)
+    assert entry.whole_ranks() == (rank,)

@@ -196,3 +196,18 @@ def test_rows_that_cannot_be_judged_are_not_tried_for_ever() -> None:
             failed += 1
     assert failed == 1
     assert passes.standing is not None
+
+
+def test_what_is_told_twice_weighs_once_and_an_old_row_leaves_nothing_to_the_one_in_its_place() -> None:
+    timings, base = Timings(), Fleet(1).rank(0)
+
+    def say(row: int, seconds: float, times: int) -> None:
+        windows = (StepWindow(4 * row, 4, 4, seconds, backward_s=seconds),)
+        timings.take(times * [Heard("n0", [replace(base, rank=rank, windows=windows) for rank in range(8)], 0.0)])
+
+    say(0, 1.0, times=2)
+    say(0, 1.0, times=1)
+    assert timings._weight[0, :8].tolist() == 8 * [4.0]
+    for row in range(1, ROWS + 1):
+        say(row, 1.0 if row < ROWS else 3.0, times=1)
+    assert timings.trace(ROWS, ROWS + 1).cells["backward_s"].tolist() == [8 * [3.0]]

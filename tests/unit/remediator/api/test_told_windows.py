@@ -1,0 +1,29 @@
+"""Windows of steps are kept packed; whoever asks for a node or a job sees them as they were told."""
+
+from __future__ import annotations
+
+from remediator.api import render, render_jobs
+from remediator.engine import Snapshot
+from remediator.model.records import NodeRecord
+from remediator.roster import Roster
+from vocabulary.health import Health
+from vocabulary.wire import RankStatus, Report, StepWindow
+
+WINDOWS = tuple(StepWindow(8 * n, 8, 8, 1.5, 0.5, None, 0.25) for n in range(3))
+
+
+def test_a_node_and_a_job_are_shown_with_the_windows_of_their_ranks() -> None:
+    ranks = (
+        RankStatus("j", 0, 0, 2, 1, 24, "step", 1.0, windows=WINDOWS),
+        RankStatus("j", 0, 1, 2, 2, 24, "step", 1.0),
+    )
+    roster, node = Roster(), NodeRecord("n1")
+    said = Report(
+        version=1, node="n1", boot_id="b", agent="a", seq=1, sent_at=1.0, ttl_s=30.0, health=Health.HEALTHY, ranks=ranks
+    )
+    roster.take(said, 1.0)
+    snapshot = Snapshot(nodes={"n1": node}, findings={}, incidents={}, actions={}, holds={})
+    assert render.node_view(node, snapshot, roster, 1.0).ranks == ranks
+    job = render_jobs.job(snapshot, roster, "j")
+    assert job is not None
+    assert tuple(rank.status for rank in job.ranks) == ranks
