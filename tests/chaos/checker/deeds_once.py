@@ -75,9 +75,11 @@ def _messages(history: History) -> list[str]:
             words[line["key"]] = line["message"]
     ended = sum(line["event"] == "ended" and line["daemon"].startswith("centre") for line in history.told("processes"))
     often = [f"message {key} was taken {times} times" for key, times in sorted(taken.items()) if times > 1 + ended]
+    decisions = {row["id"]: row["body"].get("decision", "") for row in history.rows("actions")}
     same = Counter(
-        (said["incident"], said["kind"], said["rule"], said["title"], said["text"]) for said in words.values()
-    )
+        (said["incident"], decisions.get(said["id"]), said["kind"], said["rule"], said["title"], said["text"])
+        for said in words.values()
+    )  # what is decided anew, may have to be said anew
     return often + [
         f"said {times} times under different keys: {key}" for key, times in same.items() if times > 1 and key[0]
     ]
