@@ -77,7 +77,7 @@ def _messages(history: History) -> list[str]:
     often = [f"message {key} was taken {times} times" for key, times in sorted(taken.items()) if times > 1 + ended]
     decisions = {row["id"]: row["body"].get("decision", "") for row in history.rows("actions")}
     same = Counter(
-        (said["incident"], decisions.get(said["id"]), said["kind"], said["rule"], said["title"], said["text"])
+        (said["incident"], decisions.get(said.get("id", "")), said["kind"], said["rule"], said["title"], said["text"])
         for said in words.values()
     )  # what is decided anew, may have to be said anew
     return often + [
