@@ -17,6 +17,8 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from remediator.model.job_share import UNTOLD, JobShare
+from remediator.model.records import JobRef
+from remediator.roster import Entry
 from vocabulary.wire import RankStatus
 
 RANK_CELLS_MAX, CELLS_MAX = 1024, 1600
@@ -136,10 +138,26 @@ def ranks_of(crew: Crew) -> list[RankStatus]:
     return list(chain.from_iterable([share.ranks for _, share in crew]))
 
 
+def sample(heard: Sequence[Entry], ref: JobRef) -> list[RankStatus]:
+    """Some ranks of a job with their windows, from everywhere in it: to unpack all of a large one takes half a second.
+
+    Args:
+        heard: the last reports of its nodes.
+        ref: the job.
+    """
+    some = heard[:: max(1, -(-len(heard) // SAMPLE))]
+    found: list[RankStatus] = []
+    for turn, entry in enumerate(some):
+        own = [rank for rank in entry.whole_ranks() if (rank.job, rank.attempt) == (ref.job, ref.attempt)]
+        step = max(1, -(-len(own) * len(some) // SAMPLE))
+        found += own[turn % step :: step]
+    return found
+
+
 def windows(ranks: Sequence[RankStatus]) -> list[Window]:
-    """The newest windows of steps, oldest first, over a sample of the ranks."""
+    """The newest windows of steps, oldest first, over these ranks."""
     told: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    for rank in ranks[:: max(1, -(-len(ranks) // SAMPLE))]:
+    for rank in ranks:
         for window in rank.windows:
             own = window.step_s - (window.communication_s or 0.0)
             told.setdefault((window.first, window.size), []).append((window.step_s, max(0.0, own)))

@@ -91,10 +91,7 @@ def _draw(service: Service, job: JobView) -> _Drawn:
     ref, nodes = JobRef(job.job, job.attempt), sorted(job.nodes, key=counting)
     heard = [entry for node in nodes if (entry := service.roster.get(node)) is not None and ref in entry.jobs]
     crew = [(entry.node, share) for entry in heard for share in entry.shares if share.ref == ref]
-    whole = [
-        rank for entry in heard for rank in entry.whole_ranks() if (rank.job, rank.attempt) == (ref.job, ref.attempt)
-    ]
-    picture, told = ranks.picture(crew), ranks.windows(whole)
+    picture, told = ranks.picture(crew), ranks.windows(ranks.sample(heard, ref))
     dead = sum(stage.dead for stage in picture.stages)
     rows = {
         "slowest rank": [window.slowest for window in told],

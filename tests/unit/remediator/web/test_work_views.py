@@ -19,7 +19,8 @@ from remediator.web.blast import blast, crews
 from remediator.web.progress import said
 from remediator.web.timeline import lapse, timeline
 from remediator.web.together import together
-from vocabulary.wire import RankStatus, StepWindow
+from vocabulary.health import Health
+from vocabulary.wire import RankStatus, Report, StepWindow
 
 AT = 1_700_000_000.0
 
@@ -153,6 +154,35 @@ def test_every_rank_has_a_square(told: list[tuple[int, float, bool]]) -> None:
     drawn = ranks.picture(crew([each for pair in living for each in pair], 4))
     assert sum(len(stage.cells) for stage in drawn.stages) == 2 * len(told)
     assert sum(stage.dead for stage in drawn.stages) == sum(not alive for *_, alive in told)
+
+
+@pytest.mark.parametrize("nodes", [1, 64, 65, 700, 12_500])
+def test_windows_are_unpacked_of_some_ranks_from_everywhere(nodes: int) -> None:
+    roster = Roster()
+    windows = (StepWindow(0, 8, 8, 1.0),)
+    for n in range(nodes):
+        own = [status(8 * n + local, windows=windows) for local in range(8)]
+        told = (*own, RankStatus("other", 0, n, nodes, 1, 5, "step", AT, windows=windows))
+        roster.take(
+            Report(
+                version=1,
+                node=f"n{n:05}",
+                boot_id="b",
+                agent="a",
+                seq=1,
+                sent_at=AT,
+                ttl_s=30,
+                health=Health.HEALTHY,
+                ranks=told,
+            ),
+            AT,
+        )
+    found = ranks.sample(roster.entries(), JobRef("a", 0))
+    assert min(8 * nodes, ranks.SAMPLE // 2) <= len(found) <= ranks.SAMPLE
+    assert {rank.job for rank in found} == {"a"}
+    assert all(rank.windows for rank in found)
+    assert {rank.rank % 8 for rank in found} == set(range(8))
+    assert max(rank.rank for rank in found) >= 0.9 * 8 * (nodes - 1)
 
 
 def test_windows_of_many_ranks_are_laid_side_by_side() -> None:
