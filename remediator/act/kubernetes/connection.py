@@ -90,7 +90,10 @@ class Connection:
             self._wait_for_turn(deadline)
             headers = {"Accept": accept, "Content-Type": content_type}
             data = None if body is None else json.dumps(body).encode()
-            with self._request(method, path, query, headers, data, deadline - time.monotonic()) as response:
+            left = deadline - time.monotonic()
+            if left <= 0:  # this machine let us sleep for longer than we wanted
+                raise ServerAwayError(f"no turn within {self._options.deadline_s:g} s: this machine is too busy")
+            with self._request(method, path, query, headers, data, left) as response:
                 answer = Answer(response.status, _whole(response, deadline, self._options.deadline_s))
                 if response.status not in BUSY or answer.of_a_budget:
                     return answer

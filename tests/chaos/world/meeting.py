@@ -46,8 +46,11 @@ class Meeting:
         self._number = 0
         self._heard = dict.fromkeys(range(world), 0)
         self._news = threading.Condition()
-        for target in (self._listen, self._repeat):
-            threading.Thread(target=target, daemon=True).start()
+        self._closed = threading.Event()
+        self._socket.settimeout(AGAIN_S)
+        self._threads = [threading.Thread(target=target, daemon=True) for target in (self._listen, self._repeat)]
+        for thread in self._threads:
+            thread.start()
 
     def meet(self, where: str) -> None:
         """All ranks, or nobody."""
@@ -57,6 +60,8 @@ class Meeting:
         while missing := [rank for rank, number in self._heard.items() if rank != self._rank and number < self._number]:
             if time.monotonic() > ends:
                 raise TimeoutError(f"rank {self._rank}: nobody of {missing} at {where}")
+            if self._closed.is_set():
+                raise ConnectionAbortedError(f"rank {self._rank}: closed at {where}")
             with self._news:
                 self._news.wait(AGAIN_S)
 
@@ -64,6 +69,13 @@ class Meeting:
         """The end: others may still have to hear the last word."""
         if self._world > 1:
             time.sleep(LAST_S)
+
+    def close(self) -> None:
+        """Be gone; who waits for the others here waits no longer."""
+        self._closed.set()
+        for thread in self._threads:
+            thread.join()
+        self._socket.close()
 
     def _tell(self) -> None:
         said = json.dumps([self._place.name, self._rank, self._number]).encode()
@@ -73,13 +85,15 @@ class Meeting:
                     self._socket.sendto(said, peer)
 
     def _repeat(self) -> None:
-        while True:
-            time.sleep(AGAIN_S)
+        while not self._closed.wait(AGAIN_S):
             self._tell()
 
     def _listen(self) -> None:
-        while True:
-            attempt, rank, number = json.loads(self._socket.recv(1024))
+        while not self._closed.is_set():
+            try:
+                attempt, rank, number = json.loads(self._socket.recv(1024))
+            except TimeoutError:
+                continue
             if attempt == self._place.name:
                 with self._news:
                     self._heard[rank] = max(self._heard[rank], number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,15 @@ def test_a_server_that_is_busy_is_given_the_time_it_asks_for(cluster: Cluster) -
     again = ours.resume("node1")
     assert (again.result, "wants us to be slow" in again.detail) == (Result.FAILED, True)
     assert len(cluster.server.asked) == before
+
+
+def test_a_machine_that_sleeps_past_the_deadline_is_said_to(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = cluster.scheduler(deadline_s=0.5)
+    ours._connection._closed_until = time.monotonic() + 0.3
+    really = time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: really(seconds + 0.5))
+    failed = ours.cordon("node1", OURS)
+    assert (failed.result, "too busy" in failed.detail) == (Result.FAILED, True)
 
 
 @pytest.mark.parametrize("code", [500, 503])
