@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -30,7 +31,8 @@ def tell(document: bytes, path: str = SOCKET, node: str = "") -> str:
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.settimeout(TIMEOUT_S)
         connection.sock.connect(path)
-        connection.request("POST", PAGE, body=document, headers={"Content-Type": "application/json"})
+        with contextlib.suppress(BrokenPipeError):  # refused before all of it was heard: the answer says why
+            connection.request("POST", PAGE, body=document, headers={"Content-Type": "application/json"})
         response = connection.getresponse()
         said: Any = json.loads(response.read(ANSWER_BYTES_MAX))
         if response.status != http.client.OK:
