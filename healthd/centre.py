@@ -63,6 +63,11 @@ _ENROLLING = threading.Lock()
 _OWN = re.compile(r"ghd_[\w-]{43}", re.ASCII)
 
 
+def spread(seconds: float) -> float:
+    """About so many, up to a tenth less or more: nodes that came back in one moment do not report in one moment for ever."""
+    return seconds * random.uniform(0.9, 1.1)  # noqa: S311 - jitter, no secret
+
+
 class Backoff:
     """How long to wait after a failure: doubling, with jitter so that a fleet does not return as one."""
 

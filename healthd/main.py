@@ -16,6 +16,7 @@ from healthd.config import ConfigError, load
 from healthd.daemon import AlreadyRunning, Daemon
 from healthd.host import Host
 from healthd.outbox import OutboxFull
+from vocabulary import decoders
 from vocabulary.secret_file import read_by_others
 
 _log = logging.getLogger("healthd")
@@ -40,6 +41,7 @@ def main(path: Path, node: str | None, verbose: bool) -> None:  # noqa: FBT001 -
     except ConfigError as error:
         _log.error("%s", error)
         sys.exit(2)
+    decoders.build()
     try:
         daemon = Daemon(config, Host(nvml_library=config.nvml.library))
     except (AlreadyRunning, OutboxFull, OSError) as error:

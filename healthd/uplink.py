@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec import UNSET
 
-from healthd.centre import BACKOFF_S_MAX, Backoff, Centre, CentreError, Denied, Rejected
+from healthd.centre import BACKOFF_S_MAX, Backoff, Centre, CentreError, Denied, Rejected, spread
 from healthd.config import RemediatorConfig
 from healthd.orders.store import OrderStore
 from healthd.outbox import Outbox, OutboxCorrupt, OutboxFull
@@ -81,7 +81,7 @@ class Uplink:
                 if failing:
                     _log.info("the remediator takes reports again")
                 failing = False
-                self._news.wait(self._watched.interval_s(self._config.report_interval_s))
+                self._news.wait(spread(self._watched.interval_s(self._config.report_interval_s)))
             except CentreError as error:
                 pause_s = backoff.after(error)
                 if not failing or isinstance(error, Denied):  # an outage is said once, a wrong token until it is right

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from remediator.act.deeds import Deeds
 from remediator.act.scheduler import Remembers, Scheduler
 from remediator.act.webhooks.compose import message_of
@@ -31,6 +33,7 @@ from remediator.model.records import Action, IncidentState
 from remediator.model.standing import AlertSilence
 from remediator.scheduler_word import Spoken, word_on
 from remediator.standing import silenced, silences
+from remediator.store.database import words_of
 from vocabulary.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -71,6 +74,7 @@ class Performer:
         self._holds = ThreadPoolExecutor(WORKERS, thread_name_prefix="hold")
         self._others = ThreadPoolExecutor(WORKERS, thread_name_prefix="deed")  # a dead webhook must not delay a cordon
         self._turns: dict[str, threading.Lock] = {}  # by node: two changes of one node never run side by side
+        self._all_at = 0.0  # monotonic: when all nodes are asked about next
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._engine: Engine | None = None
@@ -142,6 +146,9 @@ class Performer:
                     self._not_begun(action)
                     return
                 outcome = self._outcome(action)
+        except SQLAlchemyError as error:  # a message that cannot be written down: a full disk, most often
+            log.error("%s of %s failed, it is tried again: the database: %s", action.verb, action.node, words_of(error))
+            outcome = Outcome(Result.FAILED, f"the database: {words_of(error)}")
         except Exception as error:
             log.exception("%s of %s failed", action.verb, action.node)
             outcome = Outcome(Result.FAILED, repr(error))
@@ -214,30 +221,35 @@ class Performer:
         while not self._stopping.is_set():
             self._observe()
             engine = self._engine
-            busy = engine is not None and any(
-                i.state is IncidentState.ACTING for i in engine.snapshot.incidents.values()
-            )
-            self._wake.wait(self._poll_busy_s if busy else self._poll_s)
+            self._wake.wait(self._poll_busy_s if engine is not None and _in_play(engine.snapshot) else self._poll_s)
             self._wake.clear()
             if engine is not None:
                 self.look(engine.snapshot)
 
     def _observe(self) -> None:
+        """All nodes from time to time; between, those that a plan runs on or that we changed: the others wait for nothing."""
         known = self._engine.snapshot if self._engine is not None else None
         if known is None or not known.nodes:
             return
-        at = self._clock.wall()
+        at, now = self._clock.wall(), self._clock.monotonic()
+        whole = now >= self._all_at
+        asked = known.nodes.keys() if whole else _in_play(known) | (known.nodes.keys() - self._seen.keys())
+        if not asked:
+            return
+        if whole:
+            self._all_at = now + self._poll_s
         self._pace.begin()
         try:
-            holds = self._scheduler.observe(known.nodes)
+            holds = self._scheduler.observe(asked)
         except Exception as error:
             log.exception("asking the scheduler failed")
             self.scheduler_word = f"cannot be asked: {error!r}"
             self.scheduler_failing = True
             return
-        self.scheduler_failing = all(hold.schedulable is None for hold in holds.values())
-        self.scheduler_word = word_on(holds)
-        self._spoken.log(self.scheduler_word, self._clock.monotonic())
+        if whole:
+            self.scheduler_failing = all(hold.schedulable is None for hold in holds.values())
+            self.scheduler_word = word_on(holds)
+            self._spoken.log(self.scheduler_word, now)
         busy = {a.node for a in known.actions.values() if a.verb in _HOLDING and not a.state.final}
         changed = tuple(
             hold
@@ -255,3 +267,10 @@ class Performer:
             log.error("the engine's queue is full; %s will be looked at again", type(item).__name__)
             return False
         return True
+
+
+def _in_play(known: Snapshot) -> set[str]:
+    """The nodes on which a plan runs, or the scheduler is to change something."""
+    acting = {incident.node for incident in known.incidents.values() if incident.state is IncidentState.ACTING}
+    asked = {action.node for action in known.actions.values() if action.verb in _HOLDING and not action.state.final}
+    return (acting | asked) & known.nodes.keys()

@@ -5,6 +5,8 @@ Thread-safe by replacement: an entry is a frozen record, a reader sees the old o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec.structs import replace
 
@@ -101,11 +103,10 @@ class Roster:
         self._entries[report.node] = entry
         return before, entry
 
-    def running(self, now: float) -> dict[str, tuple[str, ...]]:
-        """Jobs with living ranks, by node; a node that is silent is not in it."""
-        return {
-            e.node: tuple(ref.job for ref in e.jobs) for e in list(self._entries.values()) if now - e.seen_at <= e.ttl_s
-        }
+    def running(self, nodes: Iterable[str], now: float) -> dict[str, tuple[str, ...]]:
+        """Jobs with living ranks on `nodes`, by node; one that is silent is not in it."""
+        entries = filter(None, map(self._entries.get, nodes))
+        return {e.node: tuple(ref.job for ref in e.jobs) for e in entries if now - e.seen_at <= e.ttl_s}
 
     def told(self, node: str, asserted: frozenset[str]) -> None:
         """The pipeline now knows these findings as the node's whole active set. Callable from another thread than `take`."""

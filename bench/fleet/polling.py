@@ -23,7 +23,8 @@ class Poll:
         dice = random.Random(options.seed * 7_000_003 + number)  # noqa: S311 - when it begins, no secret
         name = node_name(number)
         self._begin_s = dice.uniform(0, INTERVAL_S)
-        self._request = request("GET", f"/v1/nodes/{name}/orders?wait_s={WAIT_S}", token_of(name))
+        self._wait_s = WAIT_S * dice.uniform(0.9, 1.1)  # a node asks for another time each time; these, each its own
+        self._request = request("GET", f"/v1/nodes/{name}/orders?wait_s={self._wait_s:g}", token_of(name))
         self._address = address_of(number)
         self._balancer = balancer
         self._outcome = outcome
@@ -54,8 +55,8 @@ class Poll:
         if answer.status != 200:
             self._outcome.failed[f"poll {answer.status}"] += 1
             raise Unreachable(str(answer.status), answer.retry_after_s)
-        if time.monotonic() - begun >= WAIT_S:
-            self._outcome.answered("poll", begun + WAIT_S)
+        if time.monotonic() - begun >= self._wait_s:
+            self._outcome.answered("poll", begun + self._wait_s)
 
     async def _ask(self) -> Answer:
         if not self._link.is_open:

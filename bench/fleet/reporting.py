@@ -1,4 +1,7 @@
-"""A node's reports, as healthd's uplink sends them: every interval, at once on a change, and a change again until it is acknowledged."""
+"""A node's reports, as healthd's uplink sends them: every interval, at once on a change, and a change again until it is acknowledged.
+
+As there, the interval begins with the answer: a centre that answers late is asked less often, and not pressed for what it missed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from bench.fleet.link import Answer, Link, opened, request
 from bench.fleet.options import Options, address_of, node_name, token_of
 from bench.fleet.outcome import Outcome
 from bench.fleet.words import Words
-from healthd.centre import Backoff, Unreachable
+from healthd.centre import Backoff, Unreachable, spread
 from vocabulary.finding import Finding
 from vocabulary.wire import FindingChange, ReportReply, decode
 
@@ -83,7 +86,7 @@ class Node:
                 await asyncio.sleep(due - time.monotonic())
                 continue
             backoff.reset()
-            due = await self._next(due + self._interval_s)
+            due = await self._next(time.monotonic() + spread(self._interval_s))
 
     async def _next(self, due: float) -> float:
         """When the next report should go: at `due`, or when there is news."""

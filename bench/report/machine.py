@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import statistics
 import subprocess
 import time
 from pathlib import Path
@@ -44,6 +45,17 @@ def machine() -> Machine:
         python=platform.python_version(),
         commit=_git("rev-parse", "--short=10", "HEAD") + ("+" if _git("status", "--porcelain", "-uno") else ""),
     )
+
+
+def fixed_python_ms() -> float:
+    """How long a piece of Python takes that never changes: machines, and moments of one machine, differ by it."""
+    took = []
+    for _ in range(5):
+        began, total = time.perf_counter(), 0
+        for number in range(1_000_000):
+            total += number * number % 7
+        took.append(time.perf_counter() - began)
+    return statistics.median(took) * 1e3
 
 
 def _git(*argv: str) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from bench.budgets.table import BUDGETS
-from bench.report.machine import ROOT, machine
+from bench.report.machine import ROOT, fixed_python_ms, machine
 from bench.report.records import Answer, Budget, Effort, Failed, outcome
 from bench.report.render import Result, Run, page, section
 
@@ -69,10 +69,11 @@ def _asked(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _measured(budget: Budget, effort: Effort) -> Result:
-    load, began = os.getloadavg()[0], time.monotonic()
+    load, python_ms = os.getloadavg()[0], fixed_python_ms()
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         answer = in_a_process(budget, effort, Path(folder) / "answer")
-    return Result(budget, answer, time.monotonic() - began, load)
+    return Result(budget, answer, time.monotonic() - began, load, python_ms)
 
 
 def in_a_process(budget: Budget, effort: Effort, file: Path) -> Answer:

@@ -22,12 +22,13 @@ from bench.report.records import (
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A budget with its answer, the seconds that it took, and the load average right before."""
+    """A budget with its answer, the seconds that it took; right before, the load average and how long a fixed piece of Python took."""
 
     budget: Budget
     answer: Answer
     seconds: float
     load: float
+    python_ms: float
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +127,8 @@ def _section(result: Result) -> Iterator[str]:
         yield f"Not measurable here: {answer.why} Last real figure: {answer.last}\n"
     else:
         yield from _words(answer)
-    yield f"Load average right before: {result.load:.1f}; took {result.seconds:.0f} s.\n"
+    before = f"load average {result.load:.1f}, a fixed piece of Python {number(result.python_ms)} ms"
+    yield f"Right before: {before}. Took {result.seconds:.0f} s.\n"
 
 
 def _words(answer: Measured) -> Iterator[str]:

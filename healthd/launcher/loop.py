@@ -33,6 +33,7 @@ from healthd.launcher.proof import proven
 from healthd.launcher.second_look import SecondLook
 from healthd.launcher.stop import Stop
 from healthd.launcher.watch import Watch
+from vocabulary import decoders
 from vocabulary.clock import Clock
 from vocabulary.counts import counted
 
@@ -57,6 +58,7 @@ class Launcher:
         Returns:
             The exit code: 0 done, 75 to be queued again, 128 + signal when told to stop, else the ranks' own.
         """
+        decoders.build()
         with self._stop:
             return self._attempts()
 

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from healthd.centre import Backoff, Centre, CentreError, Denied, Rejected
+from healthd.centre import Backoff, Centre, CentreError, Denied, Rejected, spread
 from healthd.config import RemediatorConfig
 from healthd.orders.store import OrderStore
 from healthd.outbox import OutboxCorrupt, OutboxFull
@@ -54,7 +54,7 @@ class Inbox:
         while not self._stop.is_set():
             began = self._clock.monotonic()
             try:
-                new = self.fetch(centre, WAIT_S)
+                new = self.fetch(centre, spread(WAIT_S))
                 backoff.reset()
                 failing = False
                 if not new:

@@ -18,6 +18,7 @@ from preflight.group.own import facts, own_test
 from preflight.group.records import End, GroupDocument, Word
 from preflight.group.store import Meeting, MeetingLost, NotOfThisGroup
 from preflight.group.transfer import Rail
+from vocabulary import decoders
 from vocabulary.clock import Clock
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -46,6 +47,7 @@ def take_part(place: Place, wish: Wish, clock: Clock, note: Note) -> tuple[End, 
         MeetingLost: the coordinator never was there, or went away.
         NotOfThisGroup: another group meets there, or another process has this rank.
     """
+    decoders.build()
     limits = wish.limits
     hosted = Meeting(place, limits.arrive_s, host=True, key=wish.key) if place.rank == 0 else None
     chosen = rails(wish.backend, wish.interfaces)

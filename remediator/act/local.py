@@ -29,7 +29,7 @@ from vocabulary.clock import Clock
 
 FILE_VERSION = 1
 
-Running = Callable[[], Mapping[str, tuple[str, ...]]]
+Running = Callable[[Collection[str]], Mapping[str, tuple[str, ...]]]
 
 
 class LocalHold(msgspec.Struct, frozen=True):
@@ -47,9 +47,9 @@ class LocalHolds(msgspec.Struct, frozen=True):
 
 
 class LocalScheduler:
-    """Holds in the file `path`. `running` says which jobs run where, as the trainers' beacons report it."""
+    """Holds in the file `path`. `running` says which jobs run on the nodes asked about, as the trainers' beacons report it."""
 
-    def __init__(self, path: Path, clock: Clock, running: Running = dict) -> None:
+    def __init__(self, path: Path, clock: Clock, running: Running = lambda _: {}) -> None:
         self._path = path
         self._clock = clock
         self._running = running
@@ -59,7 +59,7 @@ class LocalScheduler:
         holds = self._read()
         if isinstance(holds, Outcome):
             return {node: NodeHold(node, None, reason=holds.detail) for node in nodes}
-        running = self._running()
+        running = self._running(nodes)
         return {node: _describe(node, holds.get(node), running.get(node)) for node in nodes}
 
     def cordon(self, node: str, reason: str) -> Outcome:

@@ -19,8 +19,10 @@ from remediator.store.database import StoreError
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 2048
-ACCEPT_AT_ONCE = 100
+BACKLOG = (
+    16_384  # both connections of most of a cell's nodes may come in one moment; the kernel's somaxconn may say less
+)
+ACCEPT_AT_ONCE = 1000  # in one turn of the loop, which takes long when many speak: those outside wait for turns, not for the processor
 FILES = 131_072  # 12 500 nodes keep 25 000 connections
 NO_MORE_FILES_S = 1.0  # pause when this process may open no more
 

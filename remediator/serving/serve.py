@@ -29,6 +29,7 @@ from remediator.store.database import words_of
 from remediator.store.journal import Journal, LeadTakenError, StoreError
 from remediator.store.whereabouts import Whereabouts
 from remediator.web.app import Web
+from vocabulary import decoders
 
 log = logging.getLogger(__name__)
 SWITCH_S = 0.0005  # a thread that computes gives way to requests so soon; with Python's 5 ms each of a request's turns waits so long
@@ -190,6 +191,7 @@ def serve(config: Config) -> None:
         PolicyError: a playbook is wrong. StoreError: the database cannot be used, another remediator has it for itself, or
         the lead was lost.
     """
+    decoders.build()
     reload = PolicyReload(config)
     allow_many_files()
     journal = Journal(config.database)

@@ -133,4 +133,4 @@ def scheduler(config: SchedulerConfig, clock: Clock, roster: Roster) -> Schedule
         return SlurmScheduler(config.slurm, clock)
     if config.kind == "kubernetes":
         return KubernetesScheduler(config.kubernetes, clock)
-    return LocalScheduler(Path(config.state_file), clock, lambda: roster.running(clock.wall()))
+    return LocalScheduler(Path(config.state_file), clock, lambda nodes: roster.running(nodes, clock.wall()))

@@ -40,7 +40,7 @@ class LocalWorld:
     def __init__(self, place: Path) -> None:
         self.path = place / "holds.json"
         self.jobs: dict[str, tuple[str, ...]] = {f"node{n}": () for n in range(1, 6)}  # all of them have reported
-        self.scheduler = LocalScheduler(self.path, ManualClock(), lambda: self.jobs)
+        self.scheduler = LocalScheduler(self.path, ManualClock(), lambda _: self.jobs)
 
     def _holds(self) -> dict[str, LocalHold]:
         return msgspec.json.decode(self.path.read_bytes(), type=LocalHolds).holds if self.path.exists() else {}

@@ -111,7 +111,7 @@ def test_the_scheduler_says_where_nodes_stand_and_the_file_has_the_last_word(eng
 def test_slurm_and_kubernetes_both_say_where_nodes_stand(tmp_path: Path) -> None:
     ways = [SlurmScheduler(SlurmOptions()), KubernetesScheduler()]
     assert all(isinstance(way, KnowsPlaces) for way in ways)
-    assert not isinstance(LocalScheduler(tmp_path / "h.json", SystemClock(), dict), KnowsPlaces)
+    assert not isinstance(LocalScheduler(tmp_path / "h.json", SystemClock()), KnowsPlaces)
 
 
 def test_the_file_waits_a_while_for_a_scheduler_that_cannot_be_asked(tmp_path: Path) -> None:

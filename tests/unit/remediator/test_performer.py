@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 from msgspec.structs import replace
+from sqlalchemy.exc import OperationalError
 
 from remediator.act.deeds import Deeds
 from remediator.engine import Engine, Snapshot
 from remediator.model.hold import NodeHold, Outcome, Result
+from remediator.model.inputs import ActionEnded
 from remediator.model.plan import Mode
-from remediator.model.records import Action, ActionState, NodeRecord
+from remediator.model.records import Action, ActionState, Incident, IncidentState, NodeRecord
 from remediator.model.rules import NodeState
 from remediator.model.standing import MODE, ModeSaid, Standing
 from remediator.performer import Performer
@@ -30,9 +33,11 @@ class SlowScheduler:
         self.at_once = 0
         self.at_once_max = 0
         self.looked = 0
+        self.about: list[set[str]] = []
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
         self.looked += 1
+        self.about.append(set(nodes))
         return {node: NodeHold(node, schedulable=True) for node in nodes}
 
     def cordon(self, node: str, reason: str) -> Outcome:
@@ -65,6 +70,7 @@ class Board:
         self.snapshot = Snapshot(nodes={}, findings={}, incidents={}, actions={}, holds={})
         self.ended: list[str] = []
         self.told: list[str] = []
+        self.outcomes: list[Outcome] = []
         self.leads = True
 
     def may_act(self) -> bool:
@@ -72,6 +78,7 @@ class Board:
 
     def submit(self, item: Any) -> None:
         self.ended.append(getattr(item, "action", ""))
+        self.outcomes += [item.outcome] if isinstance(item, ActionEnded) else []
         self.told.append(type(item).__name__)
 
     def publish(self, *actions: Action, mode: Mode | None = None) -> Snapshot:
@@ -266,3 +273,34 @@ def test_what_the_scheduler_says_after_a_change_of_ours_is_always_told() -> None
     performer.look(board.snapshot)
     until(lambda: board.told == ["HoldsObserved", "ActionEnded", "HoldsObserved"])
     performer.stop()
+
+
+def test_between_two_looks_at_all_only_the_nodes_of_a_plan_are_asked_about() -> None:
+    scheduler, board = SlowScheduler(), Board()
+    nodes = {name: NodeRecord(name) for name in ("n1", "n2", "n3")}
+    acting = Incident(id="i", node="n2", title="t", opened_at=1.0, state=IncidentState.ACTING)
+    board.snapshot = Snapshot(nodes=nodes, findings={}, incidents={"i": acting}, actions={}, holds={})
+    performer = Performer("c", scheduler, Deeds({}), SystemClock(), 60.0, 0.01)
+    performer.start(cast("Engine", board))
+    until(lambda: scheduler.looked > 2)
+    performer.stop()
+    assert scheduler.about[:3] == [set(nodes), {"n2"}, {"n2"}]
+
+
+class FullDisk(Deeds):
+    """Nothing can be written down."""
+
+    def do(self, *_: object) -> NoReturn:
+        raise OperationalError("insert", {}, sqlite3.OperationalError("database or disk is full"))
+
+
+def test_a_full_disk_is_told_in_one_line_and_the_message_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    board = Board()
+    performer = Performer("c", SlowScheduler(), FullDisk({}), SystemClock(), 60.0, 60.0)
+    performer.start(cast("Engine", board))
+    performer.look(board.publish(action("tell", "alert")))
+    until(lambda: board.ended == ["tell"])
+    performer.stop()
+    assert board.outcomes[0].result is Result.FAILED
+    assert "database or disk is full" in board.outcomes[0].detail
+    assert [record.exc_info for record in caplog.records if record.levelname == "ERROR"] == [None]

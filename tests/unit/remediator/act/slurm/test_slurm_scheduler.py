@@ -221,6 +221,19 @@ def test_a_drain_that_slurm_forgot_is_not_taken_for_lifted() -> None:
     assert scheduler.observe(["n1"])["n1"] == NodeHold("n1", schedulable=True)  # told once: whoever holds asks again
 
 
+def test_each_forgotten_drain_is_known_where_the_nodes_are_looked_at_one_by_one() -> None:
+    slurm = Slurm()
+    scheduler, clock = centre(slurm)
+    for node in ("n1", "n2"):
+        slurm.hold(node, OURS)
+    scheduler.observe(["n1", "n2"])
+    clock.advance(2.0)
+    slurm.start = clock.wall()
+    for node in ("n1", "n2"):
+        slurm.lift(node)
+        assert scheduler.observe([node])[node].known is False
+
+
 def test_a_drain_that_somebody_lifted_is_lifted() -> None:
     slurm = Slurm()
     scheduler, clock = centre(slurm)
