@@ -16,7 +16,10 @@ _EVENT = struct.Struct("iIII")
 
 
 class HoldsWatch:
-    """Writes one line for each node whose hold differs from the version before."""
+    """Writes one line for each node whose hold differs from the version before.
+
+    Two changes a few milliseconds apart may be seen as one version: then what was lifted is told first, for nobody saw which was.
+    """
 
     def __init__(self, file: Path, journal: Journal) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +43,7 @@ class HoldsWatch:
 
     def _compare(self) -> None:
         now = {node: hold["reason"] for node, hold in json.loads(self._file.read_text())["holds"].items()}
-        for node in sorted({*now, *self._known}):
+        for node in sorted({*now, *self._known}, key=lambda node: (node in now, node)):
             if now.get(node) != self._known.get(node):
                 self._journal.write("scheduler", node=node, held=node in now, reason=now.get(node, ""))
         self._known = now
