@@ -38,8 +38,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state_file: str = "/var/lib/gpu-healthd/holds.json"  # of the local backend
     slurm: SlurmOptions = SlurmOptions()
     kubernetes: KubernetesOptions = KubernetesOptions()
-    poll_s: Annotated[float, msgspec.Meta(gt=0)] = 5.0  # how often it is asked
-    poll_busy_s: Annotated[float, msgspec.Meta(gt=0)] = 0.5  # while a plan runs
+    poll_s: Annotated[float, msgspec.Meta(gt=0)] = 5.0  # how often it is asked about all nodes
+    poll_busy_s: Annotated[float, msgspec.Meta(gt=0)] = 0.5  # and about those that a plan runs on
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
