@@ -19,10 +19,8 @@ from remediator.store.database import StoreError
 
 log = logging.getLogger(__name__)
 
-BACKLOG = (
-    16_384  # both connections of most of a cell's nodes may come in one moment; the kernel's somaxconn may say less
-)
-ACCEPT_AT_ONCE = 1000  # in one turn of the loop, which takes long when many speak: those outside wait for turns, not for the processor
+BACKLOG = 16_384  # a cell's nodes may all come in one moment; the kernel's somaxconn may allow less
+ACCEPT_AT_ONCE = 1000  # in one turn of the loop: a turn is long when many speak, and who is outside waits for turns
 FILES = 131_072  # 12 500 nodes keep 25 000 connections
 NO_MORE_FILES_S = 1.0  # pause when this process may open no more
 
