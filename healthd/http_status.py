@@ -134,6 +134,10 @@ class _Handler(BaseHTTPRequestHandler):
     answer_for: Callable[[str, str, int | None], Answer]
     answer_told: Callable[[bytes, int | None], Answer]
 
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionError):  # who asked has gone; the library would write a traceback
+            super().handle()
+
     def do_GET(self) -> None:
         self._reply(*self.answer_for(self.path, self.headers.get("Accept", ""), _peer(self.connection)))
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,3 +130,30 @@ def test_a_main_loop_that_stands_still_is_not_alive(
     clock.advance(STUCK_S + 1)
     code, text = answer("/livez")
     assert (code, "has not come round" in text) == (503, True)
+
+
+def test_who_hangs_up_before_the_answer_leaves_no_traceback(
+    tmp_path: Path, clock: ManualClock, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gone, looked = threading.Event(), threading.Event()
+
+    def status() -> Status:
+        looked.set()
+        assert gone.wait(60)
+        return STATUS
+
+    door = PreflightDoor(lambda _: True, accept_injected=False)
+    page = ("text/plain", b"{}")
+    server = StatusServer(("127.0.0.1", 0), tmp_path / "s", status, lambda _: page, clock, lambda: BUNDLE, door)
+    before = set(threading.enumerate())
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(str(tmp_path / "s"))
+        caller.sendall(b"GET /v1/verdict HTTP/1.0\r\n\r\n")
+        assert looked.wait(60)
+        answering = set(threading.enumerate()) - before
+    gone.set()
+    for thread in answering:
+        thread.join(60)
+    server.close()
+    assert len(answering) == 1
+    assert capfd.readouterr().err == ""
