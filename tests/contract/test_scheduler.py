@@ -303,7 +303,7 @@ def test_a_person_lifts_whatever_hold_they_saw(world: World, whose: str) -> None
         world.scheduler.cordon_for("node1", THEIRS)
     else:
         world.operator_holds("node1", "fan replacement")
-    seen = see(world).reason
+    seen = see_when(world, lambda hold: hold.schedulable is False, "the hold to show").reason
     refused = world.scheduler.uncordon_for("node1", "what stood there before")
     assert refused.result is Result.REFUSED
     assert seen in refused.detail
