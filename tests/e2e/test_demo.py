@@ -16,8 +16,8 @@ from healthctl.demo.slurm_cluster import why_not
 
 DEADLINE_S = 900
 HEALTHCTL = Path(sys.executable).with_name("healthctl")
-# Both daemons, at points where most is under way, with every test run; all of them with `make chaos`.
-SOME_KILLS = ["healthd@graceful-ordered", "remediator@abort-fault"]
+# One with every test run, and one without a scheduler, at points where most is under way; all of them with `make chaos`.
+KILL, KILL_WITHOUT_SCHEDULER = "healthd@graceful-ordered", "remediator@abort-fault"
 ALL_KILLS = [f"{target}@{point}" for target in TARGETS for point in POINTS] + [
     "rank:1@graceful-ordered",  # the condemned node's own
     "healthd:3@abort-ordered",  # a survivor's
@@ -73,14 +73,14 @@ def test_the_demo_holds_all_its_checks_and_says_so_in_json(
     )
 
 
-def test_without_a_scheduler_nothing_else_changes(tmp_path_factory: pytest.TempPathFactory) -> None:
-    found = play(workdir(tmp_path_factory), "--backend=local")
+@pytest.mark.slurm
+def test_a_kill_changes_nothing_in_the_end(tmp_path_factory: pytest.TempPathFactory, backend: str) -> None:
+    play(workdir(tmp_path_factory), f"--backend={backend}", f"--kill={KILL}")
+
+
+def test_nor_does_one_without_a_scheduler(tmp_path_factory: pytest.TempPathFactory) -> None:
+    found = play(workdir(tmp_path_factory), "--backend=local", f"--kill={KILL_WITHOUT_SCHEDULER}")
     assert found["steps_lost"]["graceful"] == 0
-
-
-@pytest.mark.parametrize("kill", SOME_KILLS)
-def test_a_kill_changes_nothing_in_the_end(tmp_path_factory: pytest.TempPathFactory, backend: str, kill: str) -> None:
-    play(workdir(tmp_path_factory), f"--backend={backend}", f"--kill={kill}")
 
 
 @pytest.mark.chaos
