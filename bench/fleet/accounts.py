@@ -39,6 +39,14 @@ class Accounts(NamedTuple):
         """Whether every finding is there exactly once."""
         return not any(self)
 
+    @property
+    def words(self) -> str:
+        """How many of each."""
+        return (
+            f"{len(self.lost)} lost, {len(self.miscounted)} miscounted, {len(self.other)} not as told last, "
+            f"{len(self.never_sent)} never sent, {len(self.not_taken)} not acknowledged at the end"
+        )
+
 
 def compare(sent: Mapping[str, Sent], stored: Mapping[str, Stored], counted: Mapping[Key, int]) -> Accounts:
     """Hold one against the other. What the centre itself concludes is of kinds that no node sent."""

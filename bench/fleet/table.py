@@ -158,9 +158,5 @@ def _counts(counts: dict[str, int]) -> str:
 
 def _accounts(run: Run) -> str:
     sent, accounts = run.tally.findings.values(), run.accounts
-    words = (
-        f"{len(sent)} findings, {sum(not each.active for each in sent)} of them over; "
-        f"{len(accounts.lost)} lost, {len(accounts.miscounted)} miscounted, {len(accounts.other)} not as told last, "
-        f"{len(accounts.never_sent)} never sent, {len(accounts.not_taken)} not acknowledged at the end"
-    )
+    words = f"{len(sent)} findings, {sum(not each.active for each in sent)} of them over; {accounts.words}"
     return _row("every finding is in the store exactly once", words, "always", met=accounts.good)
