@@ -250,7 +250,7 @@ class Performer:
             self.scheduler_failing = all(hold.schedulable is None for hold in holds.values())
             self.scheduler_word = word_on(holds)
             self._spoken.log(self.scheduler_word, now)
-        busy = {a.node for a in known.actions.values() if a.verb in _HOLDING and not a.state.final}
+        busy = _to_change(known)
         changed = tuple(
             hold
             for name, hold in self._pace.over(sorted(holds.items()), TOGETHER)
@@ -272,5 +272,8 @@ class Performer:
 def _in_play(known: Snapshot) -> set[str]:
     """The nodes on which a plan runs, or the scheduler is to change something."""
     acting = {incident.node for incident in known.incidents.values() if incident.state is IncidentState.ACTING}
-    asked = {action.node for action in known.actions.values() if action.verb in _HOLDING and not action.state.final}
-    return (acting | asked) & known.nodes.keys()
+    return (acting | _to_change(known)) & known.nodes.keys()
+
+
+def _to_change(known: Snapshot) -> set[str]:
+    return {action.node for action in known.actions.values() if action.verb in _HOLDING and not action.state.final}

@@ -16,9 +16,8 @@ import msgspec
 def build() -> None:
     """Gather it for each `Struct` that is loaded. For a program's main thread, before it starts another."""
     for kind in set(_loaded(msgspec.Struct)):
-        with contextlib.suppress(
-            TypeError, NameError, AttributeError
-        ):  # one that nobody decodes: a name it uses is for type checkers
+        # Of some, names are there for type checkers only: nobody decodes those.
+        with contextlib.suppress(TypeError, NameError, AttributeError):
             msgspec.json.Decoder(kind)
 
 

@@ -35,14 +35,16 @@ def measure(effort: Effort) -> Measured:
         if run.accounts.good
         else f"**findings do not add up**: {run.accounts.words}"
     )
+    ingest, rate = _ingest(run, beside)
+    processor, memory = _usage(run)
     return Measured(
-        figures=(*_ingest(run, beside), *_usage(run), _burst(run)),
+        figures=(ingest, rate, processor, memory, _burst(run)),
         how=(
             f"`bench.fleet`: {run.options.nodes:,} pretended nodes, each a report in {run.options.interval_s:g} s with step windows and faults, {run.options.polls:,} of them with a poll "
             f"for orders, {run.options.seconds:g} s, SQLite, plain HTTP on loopback; the remediator has a core, the nodes share the other. After all had connected; {accounts}. "
             f"Refused or cut and told again: {sum(run.tally.failed.values())}."
         ),
-        because=_because(run),
+        because=_because(rate.value(Statistic.MEDIAN), processor.value(Statistic.MEDIAN)),
         moves="processors of its own; smaller cells (docs/explanation/cells.md)",
     )
 
@@ -76,10 +78,8 @@ def _ingest(run: Run, beside: Beside) -> tuple[Figure, Figure]:
     return ingest, Figure(named="reports taken", unit="a second", repeats=once([rate]), limits=floor)
 
 
-def _because(run: Run) -> str:
-    begin, end = calm_time(run)
-    share = _usage(run)[0].value(Statistic.MEDIAN)
-    rate = sum(len(between(run.took[kind], begin, end)) for kind in ("report", "news")) / (end - begin)
+def _because(rate: float, share: float) -> str:
+    """Of reports a second, and what of the core they took with all else, %."""
     if share < FULL:
         return "this run does not tell: look at the load average first; what was found out stands in bench/results/2026-11-remediator.md"
     return (
