@@ -73,6 +73,7 @@ class Uplink:
         centre = Centre(self._config, self._status().node)
         backoff = Backoff()
         failing = False
+        together = True  # the centre may have begun just now, and all nodes with it
         while not self._stop.is_set():
             try:
                 self._news.clear()
@@ -81,13 +82,14 @@ class Uplink:
                 if failing:
                     _log.info("the remediator takes reports again")
                 failing = False
-                self._news.wait(spread(self._watched.interval_s(self._config.report_interval_s)))
+                self._news.wait(spread(self._watched.interval_s(self._config.report_interval_s), together=together))
+                together = False
             except CentreError as error:
                 pause_s = backoff.after(error)
                 if not failing or isinstance(error, Denied):  # an outage is said once, a wrong token until it is right
                     level = logging.ERROR if isinstance(error, (Denied, Rejected)) else logging.WARNING
                     _log.log(level, "not reported: %s; trying again, next in %.1f s", error, pause_s)
-                failing = True
+                failing = together = True
                 self._stop.wait(pause_s)
             except (OutboxFull, OutboxCorrupt) as error:
                 _log.warning("outbox: %s", error)

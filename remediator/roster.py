@@ -16,7 +16,7 @@ from vocabulary.health import Health
 from vocabulary.wire import Gpu, RankStatus, Report, StepWindow, Versions
 
 AGENTS_REMEMBERED = 8
-_unpacked = msgspec.msgpack.Decoder(tuple[tuple[StepWindow, ...], ...]).decode
+_unpacked = msgspec.msgpack.Decoder(tuple[StepWindow, ...]).decode
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -39,14 +39,20 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     superseded: tuple[str, ...]  # earlier agents of this node: what they still say is old, whatever their clocks said
     versions: Versions
     shares: tuple[JobShare, ...] = ()  # of `jobs`, in their order
-    packed: bytes = b""  # the windows of each of `ranks`
+    packed: tuple[bytes, ...] = ()  # the windows of each of `ranks`; empty where it tells none
 
     def whole_ranks(self) -> tuple[RankStatus, ...]:
         """Its ranks with their windows, as they were told."""
-        if not self.packed:
-            return self.ranks
-        each = zip(self.ranks, _unpacked(self.packed), strict=True)
-        return tuple([replace(rank, windows=windows) for rank, windows in each])
+        return tuple([_whole(*each) for each in zip(self.ranks, self.packed, strict=True)])
+
+    def bare_ranks_of(self, ref: JobRef) -> list[RankStatus]:
+        """Those of one attempt of a job, without windows."""
+        return [rank for rank in self.ranks if rank.attempt == ref.attempt and rank.job == ref.job]
+
+    def ranks_of(self, ref: JobRef) -> list[RankStatus]:
+        """Those of one attempt of a job, as they were told."""
+        each = zip(self.ranks, self.packed, strict=True)
+        return [_whole(rank, packed) for rank, packed in each if rank.attempt == ref.attempt and rank.job == ref.job]
 
     @property
     def products(self) -> tuple[str, ...]:
@@ -78,7 +84,7 @@ class Roster:
         before = self._entries.get(report.node)
         if before is not None and _stale(before, report):
             return before, before
-        ranks, packed = _packed(report.ranks)
+        ranks = tuple([replace(rank, windows=()) if rank.windows else rank for rank in report.ranks])
         shares = job_shares(ranks)
         superseded = before.superseded if before else ()
         if before is not None and before.agent != report.agent:
@@ -98,7 +104,7 @@ class Roster:
             superseded=superseded,
             versions=_tidy(report, before),
             shares=shares,
-            packed=packed,
+            packed=tuple([_packed(rank.windows) for rank in report.ranks]),
         )
         self._entries[report.node] = entry
         return before, entry
@@ -122,16 +128,15 @@ class Roster:
         return self._told.get(node) == asserted
 
 
-def _packed(ranks: tuple[RankStatus, ...]) -> tuple[tuple[RankStatus, ...], bytes]:
-    """The ranks without their windows; the windows of all of them, empty where there are none."""
-    windows = [rank.windows for rank in ranks]
-    if not any(windows):
-        return ranks, b""
-    bare = tuple([replace(rank, windows=()) for rank in ranks])
+def _packed(windows: tuple[StepWindow, ...]) -> bytes:
     try:
-        return bare, msgspec.msgpack.encode(windows)
+        return msgspec.msgpack.encode(windows) if windows else b""
     except OverflowError:  # numbers of more than 64 bits: no job has come so far, and nothing could be done with them
-        return bare, b""
+        return b""
+
+
+def _whole(rank: RankStatus, packed: bytes) -> RankStatus:
+    return replace(rank, windows=_unpacked(packed)) if packed else rank
 
 
 def _tidy(report: Report, before: Entry | None) -> Versions:

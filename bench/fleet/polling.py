@@ -10,7 +10,7 @@ from bench.fleet.balancer import Balancer
 from bench.fleet.link import Answer, Link, opened, request
 from bench.fleet.options import INTERVAL_S, Options, address_of, node_name, token_of
 from bench.fleet.outcome import Outcome
-from healthd.centre import Backoff, Unreachable
+from healthd.centre import Backoff, Unreachable, spread
 
 WAIT_S = 30
 ANSWER_WITHIN_S = 60.0
@@ -21,10 +21,8 @@ class Poll:
 
     def __init__(self, number: int, options: Options, balancer: Balancer, outcome: Outcome) -> None:
         dice = random.Random(options.seed * 7_000_003 + number)  # noqa: S311 - when it begins, no secret
-        name = node_name(number)
+        self._name = node_name(number)
         self._begin_s = dice.uniform(0, INTERVAL_S)
-        self._wait_s = WAIT_S * dice.uniform(0.9, 1.1)  # a node asks for another time each time; these, each its own
-        self._request = request("GET", f"/v1/nodes/{name}/orders?wait_s={self._wait_s:g}", token_of(name))
         self._address = address_of(number)
         self._balancer = balancer
         self._outcome = outcome
@@ -34,31 +32,35 @@ class Poll:
         """Poll until cancelled."""
         await asyncio.sleep(self._begin_s)
         backoff = Backoff()
+        together = True
         try:
             while True:
                 try:
-                    await self._once()
+                    await self._once(spread(WAIT_S, together=together))
                     backoff.reset()
+                    together = False
                 except Unreachable as error:
+                    together = True
                     self._link.close()
                     await asyncio.sleep(backoff.after(error))
         finally:
             self._link.close()
 
-    async def _once(self) -> None:
+    async def _once(self, wait_s: float) -> None:
         begun = time.monotonic()
         try:
-            answer = await asyncio.wait_for(self._ask(), ANSWER_WITHIN_S)
+            answer = await asyncio.wait_for(self._ask(wait_s), ANSWER_WITHIN_S)
         except (OSError, asyncio.TimeoutError) as error:
             self._outcome.failed[f"poll {type(error).__name__}"] += 1
             raise Unreachable(str(error)) from error
         if answer.status != 200:
             self._outcome.failed[f"poll {answer.status}"] += 1
             raise Unreachable(str(answer.status), answer.retry_after_s)
-        if time.monotonic() - begun >= self._wait_s:
-            self._outcome.answered("poll", begun + self._wait_s)
+        if time.monotonic() - begun >= wait_s:
+            self._outcome.answered("poll", begun + wait_s)
 
-    async def _ask(self) -> Answer:
+    async def _ask(self, wait_s: float) -> Answer:
         if not self._link.is_open:
             self._link = await opened(self._address, self._balancer.port, self._balancer.trust)
-        return await self._link.ask(self._request)
+        path = f"/v1/nodes/{self._name}/orders?wait_s={wait_s:g}"
+        return await self._link.ask(request("GET", path, token_of(self._name)))

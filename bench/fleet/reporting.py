@@ -76,6 +76,7 @@ class Node:
     async def _report_for_ever(self) -> None:
         backoff = Backoff()
         due = time.monotonic() + self._phase_s
+        together = False  # they begin apart
         await asyncio.sleep(self._phase_s)
         while True:
             self._news.clear()
@@ -84,9 +85,11 @@ class Node:
             except Unreachable as error:
                 due = time.monotonic() + backoff.after(error)
                 await asyncio.sleep(due - time.monotonic())
+                together = True
                 continue
             backoff.reset()
-            due = await self._next(time.monotonic() + spread(self._interval_s))
+            due = await self._next(time.monotonic() + spread(self._interval_s, together=together))
+            together = False
 
     async def _next(self, due: float) -> float:
         """When the next report should go: at `due`, or when there is news."""

@@ -51,18 +51,19 @@ class Inbox:
         centre = Centre(self._config, self._node)
         backoff = Backoff()
         failing = False
+        together = True  # as for reports
         while not self._stop.is_set():
             began = self._clock.monotonic()
             try:
-                new = self.fetch(centre, spread(WAIT_S))
+                new = self.fetch(centre, spread(WAIT_S, together=together))
                 backoff.reset()
-                failing = False
+                failing = together = False
                 if not new:
                     self._stop.wait(POLLS_APART_S - (self._clock.monotonic() - began))
             except CentreError as error:
                 if not failing or isinstance(error, Denied):
                     _log.warning("no orders can be fetched: %s", error)
-                failing = True
+                failing = together = True
                 self._stop.wait(backoff.after(error))
             except (OutboxFull, OutboxCorrupt) as error:
                 _log.error("an order could not be made durable, so it is not acted upon: %s", error)

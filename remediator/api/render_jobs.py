@@ -116,7 +116,7 @@ def job(snapshot: Snapshot, roster: Roster, name: str) -> JobView | None:
     if not attempts:
         return None
     ref = JobRef(name, max(attempts))
-    ranks = [JobRank(e.node, r) for e in told for r in e.whole_ranks() if (r.job, r.attempt) == (name, ref.attempt)]
+    ranks = [JobRank(entry.node, rank) for entry in told for rank in entry.ranks_of(ref)]
     gathered = _gather(told).get(ref, _Gathered([], []))
     gathered.nodes.extend([record.node for record in waiting if ref in record.jobs])
     on_node, of_job = _active(snapshot.findings.values())

@@ -20,7 +20,7 @@ from remediator.api.front import Front
 from remediator.api.service import Wakeups
 from remediator.config import Config
 from remediator.policy_reload import PolicyReload
-from remediator.serving.collection import EVERY_S, Collection
+from remediator.serving.collection import YOUNG_S, Collection
 from remediator.serving.http_protocol import KEEP_ALIVE_S, Careful
 from remediator.serving.listener import Listener, allow_many_files
 from remediator.serving.term import Term
@@ -32,7 +32,7 @@ from remediator.web.app import Web
 from vocabulary import decoders
 
 log = logging.getLogger(__name__)
-SWITCH_S = 0.0005  # a thread that computes gives way to requests so soon; with Python's 5 ms each of a request's turns waits so long
+SWITCH_S = 0.0001  # a thread that computes gives way to requests so soon; with Python's 5 ms each of a request's turns waits so long
 CAMPAIGN_S = 0.3
 ENDS_WITHIN_S = 10.0
 
@@ -153,7 +153,7 @@ class Replica:
 
     def _collect(self) -> None:
         collection = Collection(time.monotonic())
-        while not self._stopping.wait(EVERY_S[0]):
+        while not self._stopping.wait(YOUNG_S):
             collection.step(time.monotonic())
 
     def _campaign(self) -> bool:

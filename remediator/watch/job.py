@@ -19,6 +19,8 @@ from remediator.watch.witness import is_sick, signals
 from vocabulary.finding import Finding
 
 SILENT_S = 3600.0
+TOLD_TIMES = 3  # a window is heard after a third of the time that it is told for, so that a report may be lost
+UNHEARD_S = 15.0  # longer are no windows left unheard, whatever a node says of their length
 MOVES_AGAIN = "the job moves again"
 
 
@@ -50,10 +52,20 @@ class JobWatch:
         self.ref = ref
         self.words: dict[str, Heard] = {}
         self._crews = Crews()
+        self._due: dict[str, float] = {}  # by node: from when on its windows are wanted again, UTC s
+
+    def wants(self, node: str, at: float) -> bool:
+        """Whether what a node said at that time is to be heard with its windows: most of them were heard before, and all are dear."""
+        return at >= self._due.get(node, 0.0)
+
+    def note(self, word: Heard) -> None:
+        """A new word of a node, without windows."""
+        self.words[word.node] = word
 
     def take(self, heard: Collection[Heard]) -> None:
-        """New words of nodes."""
+        """New words of nodes, with windows."""
         self.words |= {word.node: _without_windows(word) for word in heard}
+        self._due |= {word.node: word.at + min(_lasting(word) / TOLD_TIMES, UNHEARD_S) for word in heard}
         try:
             self._crews.take(heard)
         except Exception:
@@ -63,6 +75,7 @@ class JobWatch:
     def lives(self, now: float) -> bool:
         """Whether any rank of it does, by the last word of its node; one that was silent for long has no word any more."""
         self.words = {node: word for node, word in self.words.items() if now - word.at < SILENT_S}
+        self._due = {node: due for node, due in self._due.items() if node in self.words}
         return any(rank.alive for word in self.words.values() for rank in word.ranks)
 
     def judgements(
@@ -111,3 +124,9 @@ class JobWatch:
 def _without_windows(word: Heard) -> Heard:
     """They are more than half of a report, and are in the crews' matrices once they were heard."""
     return word._replace(ranks=[replace(rank, windows=()) if rank.windows else rank for rank in word.ranks])
+
+
+def _lasting(word: Heard) -> float:
+    """For how many seconds its windows tell of its steps, by the rank whose tell of least."""
+    spans = [(rank.windows[0], rank.windows[-1]) for rank in word.ranks if rank.windows]
+    return min((float(last.first + last.size - first.first) * last.step_s for first, last in spans), default=0.0)

@@ -12,7 +12,7 @@ from remediator.detect.stragglers.verdict import Culprit, Kind, Verdict
 from remediator.watch.timings import WARM_UP_STEPS, Heard, Timings
 
 PASS_ROWS = 32  # a window of the detector twice: it knows when something began, and sees 20 % among noise of 5 %
-MOST_ARRIVED, LATE_S = 0.95, 25.0  # three reports, at the usual rate
+MOST_ARRIVED, LATE_S = 0.95, 40.0  # heard twice, at the usual rate of reports
 
 
 class Standing(NamedTuple):

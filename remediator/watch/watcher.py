@@ -16,7 +16,7 @@ from remediator.duty_cycle import DutyCycle
 from remediator.engine import Engine, Snapshot
 from remediator.model.inputs import VerdictsReached
 from remediator.model.records import JobRef
-from remediator.roster import Roster
+from remediator.roster import Entry, Roster
 from remediator.store.database import StoreError
 from remediator.watch import slow, stuck
 from remediator.watch.conclusions import origin_of
@@ -106,30 +106,39 @@ class Watcher:
             self.faults[name] += 1
             return ()
 
-    def _listen(self, snapshot: Snapshot) -> dict[JobRef, list[Heard]]:
-        """What nodes have said of each job since the last look."""
-        words: dict[JobRef, list[Heard]] = {}
+    def _listen(self, snapshot: Snapshot) -> dict[JobRef, list[Entry]]:
+        """The nodes that have said something of each job since the last look."""
+        words: dict[JobRef, list[Entry]] = {}
         for name in snapshot.nodes:
             entry, before = self._roster.get(name), self._seen.get(name)
             if entry is None or (before is not None and before.report == (entry.agent, entry.seq)):
                 continue
-            told = _by_job(entry.whole_ranks())
-            self._seen[name] = _Listened((entry.agent, entry.seq), tuple(told))
-            for ref, ranks in told.items():
-                words.setdefault(ref, []).append(Heard(name, ranks, entry.seen_at, entry.sent_at))
+            told = _jobs(entry.ranks)
+            self._seen[name] = _Listened((entry.agent, entry.seq), told)
+            for ref in told:
+                words.setdefault(ref, []).append(entry)
             for ref in before.jobs if before is not None else ():
                 if ref not in told and ref in self._jobs:
                     self._jobs[ref].words.pop(name, None)
             self._pace.step()
         return words
 
-    def _hear(self, words: Mapping[JobRef, Collection[Heard]]) -> None:
-        """Hand each job what is said of it; one that is new, and lives, gets a watch of its own."""
-        for ref, heard in self._pace.over(words.items()):
-            if ref not in self._jobs and any(rank.alive for word in heard for rank in word.ranks):
-                self._jobs[ref] = JobWatch(ref)
-            if ref in self._jobs:
-                self._part(JOBS, partial(self._jobs[ref].take, heard))
+    def _hear(self, words: Mapping[JobRef, Collection[Entry]]) -> None:
+        """Hand each job what is said of it; one that is new, and lives, gets a watch of its own.
+
+        One job's windows are unpacked at a time: those of a whole fleet would outlive several looks of the collector of cycles.
+        """
+        for ref, told in words.items():
+            job = self._jobs.get(ref) or JobWatch(ref)
+            heard: list[Heard] = []
+            for entry in self._pace.over(told):
+                if job.wants(entry.node, entry.seen_at):
+                    heard.append(_heard(entry, entry.ranks_of(ref)))
+                else:
+                    job.note(_heard(entry, entry.bare_ranks_of(ref)))
+            if ref in self._jobs or any(rank.alive for word in heard for rank in word.ranks):
+                self._jobs[ref] = job
+                self._part(JOBS, partial(job.take, heard))
 
     def _speaks(self, node: str) -> bool:
         entry = self._roster.get(node)
@@ -166,11 +175,14 @@ class Watcher:
                 log.exception("judging what nodes report together failed")
 
 
-def _by_job(ranks: Iterable[RankStatus]) -> dict[JobRef, list[RankStatus]]:
-    """A node's ranks of so many attempts as one may have, those with living ones before others."""
-    told: dict[tuple[str, int], list[RankStatus]] = {}
+def _jobs(ranks: Sequence[RankStatus]) -> tuple[JobRef, ...]:
+    """So many attempts of jobs as one node may have ranks of, those with living ones before others."""
+    found: dict[tuple[str, int], None] = {}
     for rank in sorted(filter(possible, ranks), key=lambda rank: not rank.alive):
-        key = rank.job, rank.attempt
-        if key in told or len(told) < JOBS_PER_NODE:
-            told.setdefault(key, []).append(rank)
-    return {JobRef(*key): of_job for key, of_job in told.items()}
+        if len(found) < JOBS_PER_NODE:
+            found[rank.job, rank.attempt] = None
+    return tuple([JobRef(*key) for key in found])
+
+
+def _heard(entry: Entry, ranks: Iterable[RankStatus]) -> Heard:
+    return Heard(entry.node, list(filter(possible, ranks)), entry.seen_at, entry.sent_at)

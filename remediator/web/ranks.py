@@ -148,7 +148,7 @@ def sample(heard: Sequence[Entry], ref: JobRef) -> list[RankStatus]:
     some = heard[:: max(1, -(-len(heard) // SAMPLE))]
     found: list[RankStatus] = []
     for turn, entry in enumerate(some):
-        own = [rank for rank in entry.whole_ranks() if (rank.job, rank.attempt) == (ref.job, ref.attempt)]
+        own = entry.ranks_of(ref)
         step = max(1, -(-len(own) * len(some) // SAMPLE))
         found += own[turn % step :: step]
     return found

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from healthd.centre import BACKOFF_S_MIN, DENIED_S, Backoff, Centre, CentreError, Denied, Rejected, Unreachable
+from healthd.centre import BACKOFF_S_MIN, DENIED_S, Backoff, Centre, CentreError, Denied, Rejected, Unreachable, spread
 from healthd.config import RemediatorConfig
 from healthd.http_client import ANSWER_BYTES_MAX
 from healthd.orders.store import OrderStore
@@ -207,3 +207,10 @@ def test_a_centre_that_wants_no_report_at_all_costs_no_change(uplink: tuple[Upli
     with pytest.raises(Rejected):
         sender.send(PickyCentre(set(), nothing_wanted=True))  # type: ignore[arg-type]  # same
     assert (outbox.waiting(), outbox.rejected) == (20, 0)
+
+
+def test_who_may_have_come_with_a_whole_fleet_goes_apart_at_once_and_keeps_its_time_then() -> None:
+    first, later = ([spread(10.0, together=together) for _ in range(1000)] for together in (True, False))
+    assert 0 <= min(first) < 2
+    assert 8 < max(first) <= 10
+    assert 9 <= min(later) < max(later) <= 11

@@ -1,4 +1,4 @@
-"""What outlives the young is found as well, each generation at its time."""
+"""What outlives the young is found as well, at its time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from remediator.serving import collection as module
-from remediator.serving.collection import EVERY_S, Collection
+from remediator.serving.collection import ALL_S, COUNT_S, YOUNG_S, Collection
 
-LOOKS = 290  # before the middle ones are due
+LOOKS = 290
 
 
 class Cycle:
@@ -37,27 +37,34 @@ def switching_often() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-@pytest.mark.parametrize("generation", [0, 1, 2])
-def test_a_cycle_that_ended_is_found_once_its_generation_is_due(generation: int) -> None:
+def test_a_young_cycle_that_ended_is_found_at_the_next_step() -> None:
     collection = Collection(0.0)
     cycle = Cycle()
     gone = weakref.ref(cycle)
-    for older in range(generation):
-        gc.collect(older)
     del cycle
-    collection.step(EVERY_S[generation] * 0.9)
-    assert gone() is not None
-    collection.step(EVERY_S[generation])
+    collection.step(YOUNG_S)
     assert gone() is None
 
 
-def test_the_young_are_collected_between_times_too() -> None:
+def test_what_outlived_a_step_is_walked_over_when_all_are() -> None:
     collection = Collection(0.0)
-    collection.step(EVERY_S[1])
+    cycle = Cycle()
+    gone = weakref.ref(cycle)
+    collection.step(YOUNG_S)
+    del cycle
+    collection.step(ALL_S * 0.9)
+    assert gone() is not None
+    collection.step(ALL_S)
+    assert gone() is None
+
+
+def test_after_all_were_collected_the_young_are_again() -> None:
+    collection = Collection(0.0)
+    collection.step(ALL_S)
     cycle = Cycle()
     gone = weakref.ref(cycle)
     del cycle
-    collection.step(EVERY_S[1] + EVERY_S[0])
+    collection.step(ALL_S + YOUNG_S)
     assert gone() is None
 
 
@@ -66,44 +73,19 @@ def test_all_are_looked_at_early_when_the_old_have_grown_many(monkeypatch: pytes
     collection = Collection(0.0)
     cycles = [Cycle() for _ in range(20_001)]
     gone = weakref.ref(cycles[0])
-    gc.collect(1)
+    collection.step(YOUNG_S)
     cycles.clear()
-    collection.step(EVERY_S[0])
+    collection.step(2 * YOUNG_S)
     assert gone() is not None
-    collection.step(EVERY_S[1])
+    collection.step(COUNT_S)
     assert gone() is None
-
-
-def test_many_that_outlived_one_collection_do_not_wait_until_they_are_a_million(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A fleet that joined was looked at whole a minute later, and nobody was answered for a second."""
-    monkeypatch.setattr(module, "MIDDLE_OBJECTS", 20_000)
-    collection = Collection(0.0)
-    cycles = [Cycle() for _ in range(20_001)]
-    gone = weakref.ref(cycles[0])
-    gc.collect(0)
-    cycles.clear()
-    collection.step(EVERY_S[0])
-    assert gone() is None
-
-
-def test_few_that_outlived_one_collection_wait_for_their_time() -> None:
-    collection = Collection(0.0)
-    gc.collect(1)
-    kept = Cycle()
-    gone = weakref.ref(kept)
-    gc.collect(0)
-    del kept
-    collection.step(EVERY_S[0])
-    assert gone() is not None
 
 
 def test_to_count_what_is_old_disturbs_no_thread_that_is_making_a_tuple(
     monkeypatch: pytest.MonkeyPatch, switching_often: None
 ) -> None:
     """Whoever else refers to a tuple that is not finished breaks its maker: SystemError, anywhere in the process."""
-    monkeypatch.setattr(module, "MIDDLE_OBJECTS", 10**9)
+    monkeypatch.setattr(module, "COUNT_S", YOUNG_S)
     collection = Collection(0.0)
     broken: list[BaseException] = []
     over = threading.Event()
@@ -122,7 +104,7 @@ def test_to_count_what_is_old_disturbs_no_thread_that_is_making_a_tuple(
         kept = [
             Cycle() for _ in range(200)
         ]  # many are old, so that to count them takes long enough for others to have their turn
-        collection.step(number * EVERY_S[0])
+        collection.step(number * YOUNG_S)
         if broken:
             break
     del kept
