@@ -22,6 +22,15 @@ def certificate_names(certificate: dict[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def _forgotten() -> None:
+    """Nobody waits for the end of a connection."""
+
+
+def _welcome(_whose: str, _most: int) -> bool:
+    """There is room for all."""
+    return True
+
+
 class Careful(HttpToolsProtocol):
     """One connection. Every head has so many seconds to come; who showed a good token may be idle for longer.
 
@@ -30,10 +39,8 @@ class Careful(HttpToolsProtocol):
     """
 
     headers_s = 10.0
-    gone: Callable[[], None] = staticmethod(lambda: None)  # called once, when the connection ended
-    seen: Callable[[str, int], bool] = staticmethod(
-        lambda _whose, _most: True
-    )  # a good token was shown; is there room?
+    gone: Callable[[], None] = staticmethod(_forgotten)  # called once, when the connection ended
+    seen: Callable[[str, int], bool] = staticmethod(_welcome)  # a good token was shown; is there room?
     stale: Callable[[], bool] = staticmethod(lambda: False)  # whether it was let in under rules that have changed
 
     _late: asyncio.TimerHandle | None = None
@@ -54,10 +61,13 @@ class Careful(HttpToolsProtocol):
         self._expect_head(self.headers_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """It is over. What refers to it in a circle is cut: only the rare collection of all would find it."""
         self._stop_waiting()
         super().connection_lost(exc)
-        self.gone()
+        gone, self.gone, self.seen = self.gone, _forgotten, _welcome
+        gone()
+        self.pipeline.clear()
+        self._forget_request()  # who answers it has it still
 
     def data_received(self, data: bytes) -> None:
         """Bytes came; those that the parser must keep are bounded."""
@@ -143,7 +153,8 @@ class Careful(HttpToolsProtocol):
             self._known = True
         else:
             self._one_too_many = True
-            self.cycle.keep_alive = False
+            if self._newest is not None:
+                self._newest.keep_alive = False
 
     @property
     def _newest(self) -> RequestResponseCycle | None:
@@ -153,9 +164,12 @@ class Careful(HttpToolsProtocol):
     def _let_go(self) -> None:
         """Of a request that came whole and was answered: a fleet's connections rest, and all they kept would be walked over."""
         if not self._in_message and self._newest is not None and self._newest.response_complete:
-            self.cycle = None  # type: ignore[assignment]  # as before the first request
-            self.scope = {}  # type: ignore[typeddict-item]  # same
-            self.headers = []
+            self._forget_request()
+
+    def _forget_request(self) -> None:
+        self.cycle = None  # type: ignore[assignment]  # as before the first request
+        self.scope = {}  # type: ignore[typeddict-item]  # same
+        self.headers = []
 
     def _expect_head(self, within_s: float) -> None:
         self._stop_waiting()

@@ -82,3 +82,23 @@ def test_a_connection_keeps_nothing_of_what_is_over(course: Callable[[Line], Any
         line.protocol.connection_lost(None)
 
     asyncio.run(play())
+
+
+def test_a_token_that_is_looked_up_when_its_connection_has_ended_takes_no_place() -> None:
+    """It would be kept for ever: nobody forgets it any more."""
+    shown: list[str] = []
+
+    def seen(whose: str, _most: int) -> bool:
+        shown.append(whose)
+        return False
+
+    async def ended_too_soon() -> None:
+        line = Line()
+        line.protocol.seen = seen
+        line.protocol.data_received(POST)
+        known = line.protocol.scope["known"]  # type: ignore[typeddict-item]  # our own
+        line.protocol.connection_lost(None)
+        known("node n1", 4)
+
+    asyncio.run(ended_too_soon())
+    assert shown == []

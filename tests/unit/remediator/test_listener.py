@@ -1,12 +1,20 @@
-"""Who comes in, and how fast: a fleet that comes back at once waits for turns of the loop, not for the processor."""
+"""Who comes in, and how fast: a fleet that comes back at once waits for turns of the loop, not for the processor. Who leaves leaves nothing."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
+import uvicorn
+import uvloop
+
 from remediator.door import Limits
+from remediator.serving.http_protocol import Careful
 from remediator.serving.listener import Listener
 
 CALLERS = 300
@@ -47,3 +55,62 @@ def test_who_waits_outside_is_taken_in_within_a_few_turns() -> None:
     assert asyncio.run(a_few_turns()) == CALLERS
     for each in callers:
         each.close()
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def _patient(_scope: Any, receive: Any, send: Any) -> None:
+    """Answers a whole request, and waits for the rest of one that is not."""
+    message = await receive()
+    while message.get("more_body"):
+        message = await receive()
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"GE",
+        b"no HTTP\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf",
+    ],
+)
+def test_of_a_connection_that_ended_nothing_waits_for_the_collector_of_cycles(said: bytes, no_collection: None) -> None:
+    """The collection of all is hourly: what ended connections left until then made the centre grow."""
+    config = uvicorn.Config(_patient, lifespan="off", log_config=None, access_log=False, ws="none")
+    config.load()
+    state = uvicorn.Server(config).server_state
+    spoke: list[weakref.ref[Careful]] = []
+
+    def speak() -> Careful:
+        protocol = Careful(config, state, {})
+        spoke.append(weakref.ref(protocol))
+        return protocol
+
+    async def one_comes_and_goes() -> None:
+        listener = Listener(("127.0.0.1", 0), None, Limits(), speak)
+        listener.bind()
+        listener.open()
+        _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        writer.write(said)
+        await asyncio.sleep(0.05)
+        assert len(spoke) == 1
+        writer.close()
+        await writer.wait_closed()
+        for _ in range(500):
+            if spoke[0]() is None:
+                break
+            await asyncio.sleep(0.01)
+        listener.close()
+
+    uvloop.run(one_comes_and_goes())
+    assert spoke[0]() is None
