@@ -14,9 +14,9 @@ import gc
 
 YOUNG_S, ALL_S = 0.2, 3600.0  # so often the new, and all
 COUNT_S = 60.0  # so often the old are counted, which takes as long as to walk over the new
-# So many old objects more than after the last look at all, and all are looked at before their time: a closed connection is held by its
-# timer for a minute, so what is left of it is old by then. Two million are some 200 MB, and twice what a fleet of 12 500 brings when it
-# joins: to look at that takes 2.7 s, in which nobody is answered.
+# So many old objects more than after the last look at all, and all are looked at before their time, should circles gather among them.
+# Two million are some 200 MB, and twice what a fleet of 12 500 brings when it joins: to look at that takes 2.7 s, in which nobody is
+# answered.
 GROWN_FRACTION, GROWN_OBJECTS = 0.25, 2_000_000
 
 
