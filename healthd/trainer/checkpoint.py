@@ -48,6 +48,13 @@ class Checkpoint(NamedTuple):
     manifest: Manifest
 
 
+class NotUsed(NamedTuple):
+    """A complete checkpoint that could not be loaded."""
+
+    path: Path
+    why: str
+
+
 class Saved(NamedTuple):
     """One save that is complete, as this rank saw it."""
 
@@ -188,35 +195,37 @@ class Checkpoints:
         Raises:
             CheckpointError: there are some, and none verifies.
         """
-        passed_over: list[Path] = []
+        passed_over: list[NotUsed] = []
         for path in self.newest_first():
             try:
                 manifest = verify(path)
             except CheckpointError as error:
-                say_not_used(error)
-                passed_over.append(path)
+                say_not_used(str(error))
+                passed_over.append(NotUsed(path, str(error)))
                 continue
             self.fallen_back(passed_over, path)
             return Checkpoint(path, manifest)
         self.fallen_back(passed_over, None)
         return None
 
-    def fallen_back(self, passed_over: list[Path], path: Path | None) -> None:
-        """The run goes on from `path`; these newer ones did not verify.
+    def fallen_back(self, passed_over: list[NotUsed], path: Path | None) -> None:
+        """Note that the run goes on from `path`, and that these newer checkpoints could not be loaded.
 
-        Nothing is touched yet, it may have been the reading that failed. The next `open` sets them aside: counted among the
+        Nothing is touched yet, since the reading may have failed. The next `open` sets them aside: counted among the
         newest `keep`, they would push out the good one.
 
         Raises:
-            CheckpointError: there is no `path` although there were some: to begin anew is not for us to decide.
+            CheckpointError: there is no `path` although there were checkpoints. Only a person may decide to begin anew.
         """
         if path is None and passed_over:
             raise CheckpointError(
-                f"{self.root}: none of the {len(passed_over)} checkpoints verifies; to train from the beginning, move them away"
+                f"{self.root}: none of the {len(passed_over)} checkpoints can be loaded. The newest: {passed_over[0].why}. "
+                "If the program or its configuration has changed, change it back; to train from the beginning, move the checkpoints away"
             )
         if path is not None and passed_over:
-            _log.warning("falling back from %s to %s", passed_over[0].name, path.name)
-        self._passed_over = passed_over
+            newer = passed_over[0]
+            _log.warning("falling back from %s to %s: %s", newer.path.name, path.name, newer.why)
+        self._passed_over = [each.path for each in passed_over]
 
     def linkable(self) -> dict[FileEntry, Path]:
         """Files of the newest checkpoint that a new one may share, by their content.
@@ -265,7 +274,7 @@ class Checkpoints:
         while self._passed_over:
             path = self._passed_over[-1]
             if path.exists():
-                _log.warning("%s did not verify: now %s, delete it", path, set_aside(path).name)
+                _log.warning("%s could not be loaded: now %s, delete it", path, set_aside(path).name)
             self._passed_over.pop()
 
     def _set_aside(self, step: int) -> None:
@@ -286,9 +295,9 @@ class Checkpoints:
                 _log.warning("cannot delete %s, of which no more is needed", path)
 
 
-def say_not_used(error: CheckpointError) -> None:
-    """One line on a checkpoint that does not verify."""
-    _log.warning("checkpoint not used: %s; looking for the one before", error)
+def say_not_used(why: str) -> None:
+    """Log one line on a checkpoint that cannot be loaded."""
+    _log.warning("checkpoint not used: %s; looking for the one before", why)
 
 
 def _name(step: int) -> str:

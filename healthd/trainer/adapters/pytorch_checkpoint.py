@@ -18,14 +18,15 @@ from torch.distributed.checkpoint.api import CheckpointException
 from healthd.trainer.adapters.pytorch_host import HostCopy
 from healthd.trainer.adapters.pytorch_peers import PeerCopies
 from healthd.trainer.adapters.pytorch_ranks import TIMEOUT_SECONDS, Ranks
-from healthd.trainer.adapters.pytorch_state import TrainingState
+from healthd.trainer.adapters.pytorch_state import TrainingState, with_optimizer_state
 from healthd.trainer.adapters.pytorch_writer import MeasuredWriter
-from healthd.trainer.checkpoint import Checkpoint, Checkpoints, Saved, say_not_used, step_of
-from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, FileWriter, sync_directory, verify
+from healthd.trainer.checkpoint import Checkpoint, Checkpoints, NotUsed, Saved, say_not_used, step_of
+from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, FileWriter, Manifest, sync_directory, verify
 from healthd.trainer.in_flight import InFlight
 from healthd.trainer.rounds import OutcomeUnknownError
 
 _NAMED = ("modules", "shared")
+_TRANSIENT = (OSError, MemoryError, torch.cuda.OutOfMemoryError)  # say nothing about the checkpoint that was read
 
 _log = logging.getLogger("healthd.trainer")
 
@@ -170,12 +171,14 @@ class TrainingCheckpoints:
         Args:
             copies: are loaded instead where they hold a step as new as the newest checkpoint, or newer.
 
+        A checkpoint that is damaged, or does not fit the state, is passed over, and the one before is tried. All ranks agree on that.
+
         Returns:
             The step to begin with: 0 where there is no checkpoint.
 
         Raises:
-            CheckpointError: it verifies but cannot be loaded into this state, which is then undefined; or there are some,
-                and none verifies.
+            CheckpointError: there are checkpoints, and none can be loaded; or one cannot be read now (a rank is gone, the
+                file system or the memory fails), which says nothing about the checkpoint. The state is undefined then.
         """
         self.wait()
         with self._ranks.together():
@@ -190,41 +193,75 @@ class TrainingCheckpoints:
             self._ranks.from_first(self._checkpoints.gone_back)
         if copies is not None and (begin := copies.load(newer_than=step_of(complete[0]) - 1 if complete else -1)):
             return begin
-        found = self._verified(complete)
-        if found is None:
-            return 0
+        passed_over: list[NotUsed] = []
+        for path in complete:
+            manifest, why = self._verified(path)
+            if manifest is not None:
+                why = self._why_unfit(Checkpoint(path, manifest))
+            if not why:
+                self._checkpoints.fallen_back(passed_over, path)
+                return step_of(path) + 1
+            say_not_used(why)
+            passed_over.append(NotUsed(path, why))
+        self._checkpoints.fallen_back(passed_over, None)
+        return 0
+
+    def _verified(self, path: Path) -> tuple[Manifest | None, str]:
+        """Its manifest, or what is wrong with its files: the same on every rank."""
+        share = functools.partial(verify, path, part=self._ranks.rank, parts=self._ranks.world)
+        manifests, errors = self._ranks.from_each(share)
+        return (None, errors[0]) if errors else (manifests[0], "")
+
+    def _why_unfit(self, found: Checkpoint) -> str:
+        """Load it. Why it does not fit the state, the same on every rank; empty where it is loaded.
+
+        Raises:
+            CheckpointError: it cannot be read now. Another attempt may succeed, so this is no reason to fall back.
+        """
         same_world = found.manifest.world == self._ranks.world
         if not same_world:
             text = "%s was saved by %d ranks, this job has %d: random generators and per-rank state start afresh"
             _log.warning(text, found.path, found.manifest.world, self._ranks.world)
-        state = self._state.collect(with_rank=same_world)
         reader = dcp.FileSystemReader(found.path)
-        try:
-            self._all(lambda: _require_names(state, reader))
-            dcp.load(state, storage_reader=reader, process_group=self._ranks.group)
-            self._all(lambda: self._state.restore(state))
-        except (Exception, CheckpointException) as error:  # DCP's own is a BaseException
-            raise CheckpointError(f"{found.path}: does not fit this state: {_root_of(error)}") from error
-        return found.manifest.step + 1
+        tree: dict[str, Any] = {}
 
-    def _all(self, deed: Callable[[], object]) -> None:
-        """Every rank does it, or every rank raises: one that trained on alone would wait for the others for ever."""
-        _, errors = self._ranks.from_each(lambda: bool(deed()))
+        def prepare() -> None:
+            paths = (reader.read_metadata().planner_data or {}).values()
+            tree.update(self._state.collect_targets(with_optimizer_state(paths), with_rank=same_world))
+            _require_names(tree, reader)
+
+        try:
+            if why := self._why_not(prepare):
+                return f"{found.path}: does not fit this state: {why}"
+            dcp.load(tree, storage_reader=reader, process_group=self._ranks.group)
+            why = self._why_not(lambda: self._state.restore(tree))
+        except CheckpointException as error:  # raised on every rank alike, with the failures of all
+            causes = [failed[0] if isinstance(failed, tuple) else failed for failed in error.failures.values()]
+            if not causes or any(isinstance(cause, _TRANSIENT) for cause in causes):
+                raise CheckpointError(f"{found.path}: cannot be read: {_root_of(error)}") from error
+            why = str(_root_of(error))
+        return f"{found.path}: does not fit this state: {why}" if why else ""
+
+    def _why_not(self, attempt: Callable[[], None]) -> str:
+        """Every rank makes the attempt; why it failed on the first rank where it did, the same on every rank.
+
+        Raises:
+            CheckpointError: a rank is gone, or the file system or the memory fails.
+        """
+
+        def reason() -> str:
+            try:
+                attempt()
+            except _TRANSIENT:
+                raise
+            except Exception as error:  # noqa: BLE001 - loading runs code of torch's and of the user's
+                return str(error) if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
+            return ""
+
+        reasons, errors = self._ranks.from_each(reason)
         if errors:
             raise CheckpointError(errors[0])
-
-    def _verified(self, complete: list[Path]) -> Checkpoint | None:
-        passed_over: list[Path] = []
-        for path in complete:
-            share = functools.partial(verify, path, part=self._ranks.rank, parts=self._ranks.world)
-            manifests, errors = self._ranks.from_each(share)
-            if not errors:
-                self._checkpoints.fallen_back(passed_over, path)
-                return Checkpoint(path, manifests[0])
-            say_not_used(CheckpointError(errors[0]))
-            passed_over.append(path)
-        self._checkpoints.fallen_back(passed_over, None)
-        return None
+        return next(filter(None, reasons), "")
 
     def _write(self, step: int, state: dict[str, Any], began: float) -> Saved:
         files: list[FileWriter] = []

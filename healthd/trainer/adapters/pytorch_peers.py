@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from healthd.trainer.adapters.pytorch_host import HostCopy
 from healthd.trainer.adapters.pytorch_ranks import TIMEOUT_SECONDS, Ranks
-from healthd.trainer.adapters.pytorch_state import TrainingState
-from healthd.trainer.adapters.pytorch_transfer import exchange, read_state, receive, send, write_state
+from healthd.trainer.adapters.pytorch_state import TrainingState, with_optimizer_state
+from healthd.trainer.adapters.pytorch_transfer import exchange, fill_state, read_state, receive, send, write_state
 from healthd.trainer.checkpoint import Saved
 from healthd.trainer.checkpoint_files import CheckpointError, FileEntry
 from healthd.trainer.held_copies import HeldCopies, HeldCopy, Source, whole_step
@@ -212,9 +212,10 @@ class PeerCopies:
             self._take_in(aside, receive(self._ranks, aside, size, source.holder), source.copy)
 
     def _restore(self, path: Path) -> None:
-        tree = self._state.collect()
         try:
-            read_state(tree, path)
+            saved = read_state(path)
+            tree = self._state.collect_targets(with_optimizer_state(saved.keys()))
+            fill_state(tree, saved)
             self._state.restore(tree)
         except (KeyError, TypeError, RuntimeError, ValueError) as error:
             raise CheckpointError(f"{path}: does not fit this state: {error!r}") from error

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
     get_model_state_dict,
+    get_optimizer_state_dict,
     get_state_dict,
     set_model_state_dict,
-    set_state_dict,
+    set_optimizer_state_dict,
 )
 
 
@@ -69,14 +72,32 @@ class TrainingState:
         for name, each in (per_rank or {}).items():
             self._per_rank[name] = _OneGenerator(each) if isinstance(each, torch.Generator) else each
 
-    def collect(self, *, with_rank: bool = True) -> dict[str, Any]:
-        """The state as a tree: what models and optimizers gave is live (tensors, a module's extra state), the rest a copy.
+    def collect(self) -> dict[str, Any]:
+        """The state as a tree to be saved: tensors and a module's extra state are live, the rest is a copy.
+
+        An optimizer that has made no step has no state, and neither has a parameter that never got a gradient. That is saved as it is.
+        """
+        with _initialization_prevented(self._optimizers):
+            return self._tree(with_rank=True)
+
+    def collect_targets(self, has_state: Collection[str], *, with_rank: bool = True) -> dict[str, Any]:
+        """A tree of the same shape to load a checkpoint into. Where an optimizer lacks some of its state, all of it is made anew.
 
         Args:
+            has_state: names of the parameters for which the checkpoint holds optimizer state (`with_optimizer_state`).
             with_rank: also what belongs to this rank alone.
         """
+        with _ready_to_initialize(self._optimizers):
+            tree = self._tree(with_rank=with_rank)
+        state = tree["optimizer"].get("state", {})
+        tree["optimizer"] = _with_state(
+            tree["optimizer"], {name: each for name, each in state.items() if name in has_state}
+        )
+        return tree
+
+    def _tree(self, *, with_rank: bool) -> dict[str, Any]:
         model, optimizer = get_state_dict(self._model, self._optimizers)
-        tree: dict[str, Any] = {"model": model, "optimizer": optimizer}
+        tree: dict[str, Any] = {"model": model, "optimizer": _with_state(optimizer, optimizer.get("state", {}))}
         if self._modules:
             tree["modules"] = {name: get_model_state_dict(module) for name, module in self._modules.items()}
         if self._shared:
@@ -86,10 +107,8 @@ class TrainingState:
         return tree
 
     def restore(self, tree: dict[str, Any]) -> None:
-        """Put a tree that was filled from a checkpoint back into the objects; the random generators come last."""
-        set_state_dict(
-            self._model, self._optimizers, model_state_dict=tree["model"], optim_state_dict=tree["optimizer"]
-        )
+        """Put a tree of `collect_targets` that was filled from a checkpoint into the objects; the random generators come last."""
+        self._restore_optimized(tree["model"], tree["optimizer"])
         for name, module in self._modules.items():
             set_model_state_dict(module, tree["modules"][name])
         for name, each in self._shared.items():
@@ -98,6 +117,78 @@ class TrainingState:
         for name in reversed(self._per_rank):
             if name in own:
                 self._per_rank[name].load_state_dict(_unpacked(own[name]))
+
+
+    def _restore_optimized(self, model: dict[str, Any], optimizer: dict[str, Any]) -> None:
+        """Model and optimizers. A parameter whose state was not saved has none afterwards, as in the run that saved."""
+        present = get_optimizer_state_dict(self._model, self._optimizers) if self._optimizers else {}
+        saved = optimizer.get("state", {})
+        absent = present.get("state", {}).keys() - saved.keys()
+        set_model_state_dict(self._model, model)
+        if not self._optimizers:
+            return
+        complete = {**optimizer, "state": {**present.get("state", {}), **saved}}  # torch wants one for each parameter,
+        options = StateDictOptions(strict=False)  # and else an optimizer without any, as SGD, stands alone
+        set_optimizer_state_dict(self._model, self._optimizers, complete, options=options)
+        if absent:
+            names = [name for group in present["param_groups"] for name in group["params"]]
+            owners = [(each, p) for each in self._optimizers for group in each.param_groups for p in group["params"]]
+            for name, (owner, parameter) in zip(names, owners, strict=True):
+                if name in absent:
+                    owner.state.pop(parameter, None)
+
+
+def with_optimizer_state(paths: Collection[tuple[Any, ...]]) -> set[str]:
+    """Names of the parameters for which a saved tree with these paths of leaves holds optimizer state."""
+    return {path[2] for path in paths if len(path) > 2 and path[:2] == ("optimizer", "state")}
+
+
+def _with_state(optimizer: Mapping[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    """The same with this state. Where there is none the key is left out: an empty value would be asked for when loading."""
+    rest = {key: value for key, value in optimizer.items() if key != "state"}
+    return {**rest, "state": state} if state else rest
+
+
+@contextlib.contextmanager
+def _initialization_prevented(optimizers: tuple[torch.optim.Optimizer, ...]) -> Iterator[None]:
+    """Keep torch from making a step with zero gradients, which it does where it finds neither state nor gradients.
+
+    That step would stay in the running optimizer and in the checkpoint: Adam would count from 1. One gradient prevents it.
+    """
+    placed = []
+    for optimizer in optimizers:
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        if parameters and not optimizer.state and all(parameter.grad is None for parameter in parameters):
+            smallest = min(parameters, key=torch.Tensor.numel)
+            smallest.grad = torch.zeros_like(smallest)
+            placed.append(smallest)
+    try:
+        yield
+    finally:
+        for parameter in placed:
+            parameter.grad = None
+
+
+@contextlib.contextmanager
+def _ready_to_initialize(optimizers: tuple[torch.optim.Optimizer, ...]) -> Iterator[None]:
+    """Optimizers without gradients, and without a state that is only partly there.
+
+    Only then does torch make the whole state that a checkpoint is read into. A state that is whole stays: Adagrad makes it
+    once, when it is constructed.
+    """
+    parameters = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
+    gradients = [parameter.grad for parameter in parameters]
+    for optimizer in optimizers:
+        trained = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+        if any(parameter not in optimizer.state for parameter in trained):
+            optimizer.state.clear()
+    for parameter in parameters:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
 
 
 class Generators:

@@ -31,14 +31,21 @@ def write_state(tree: dict[str, Any], path: Path) -> FileEntry:
     return stream.entry
 
 
-def read_state(tree: dict[str, Any], path: Path) -> None:
-    """Fill a state tree from what `write_state` wrote, its tensors in place.
+def read_state(path: Path) -> dict[tuple[Any, ...], Any]:
+    """What `write_state` wrote: each leaf's path in the tree, and its value."""
+    saved: dict[tuple[Any, ...], Any] = torch.load(
+        path, weights_only=False
+    )  # this user's own copy; a module's extra state may be any object
+    return saved
+
+
+def fill_state(tree: dict[str, Any], saved: dict[tuple[Any, ...], Any]) -> None:
+    """Fill a state tree from what `read_state` read, its tensors in place.
 
     Raises:
         KeyError: a leaf was not saved, or a saved one is not here.
         ValueError: a tensor of another shape.
     """
-    saved = torch.load(path, weights_only=False)  # this user's own copy; a module's extra state may be any object
     if differing := dict(leaves(tree)).keys() ^ saved.keys():
         raise KeyError(".".join(map(str, min(differing, key=str))))
     for keys, value in saved.items():

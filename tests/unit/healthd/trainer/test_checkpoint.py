@@ -95,7 +95,7 @@ def test_no_changed_byte_of_the_data_passes(
     content[at % len(content)] ^= bits
     path.write_bytes(content)
 
-    with pytest.raises(CheckpointError, match="none of the 1 checkpoints verifies"):
+    with pytest.raises(CheckpointError, match="none of the 1 checkpoints can be loaded"):
         checkpoints.latest()
 
 
