@@ -5,7 +5,7 @@ All epochs are one long stream: a permutation of the data set, then another, and
 point makes a sample come twice in an epoch or not at all. Steps are always full; an epoch may end within one.
 
     sampler = ResumableSampler(len(data), batch_size=8, rank=rank, world=world, seed=1)
-    for indices in sampler:                # or DataLoader(data, batch_sampler=sampler)
+    for indices in sampler:                # or make_resumable_loader(data, sampler), of adapters.pytorch_data
         train(indices)
         sampler.advance()                  # trained: what a loader fetched ahead does not count
 
@@ -15,10 +15,20 @@ No framework in here, and no table in memory: the permutation is computed elemen
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 _ROUNDS = 4
+_LOADER = "torch.utils.data.dataloader"
 _BITS_MIN = 6  # with fewer, so few rounds leave some orders likelier than others
+
+
+class PlacedBatch(NamedTuple):
+    """One rank's batch of one step. `place` names it among all batches of a run, whatever was loaded meanwhile."""
+
+    place: str
+    indices: list[int]
 
 
 class ResumableSampler:
@@ -77,19 +87,50 @@ class ResumableSampler:
         """This rank's batches from the position on, (batch_size,) indices each.
 
         Raises:
+            RuntimeError: from the iterator: it is older than a `load_state_dict`; or it is that of a torch `DataLoader`
+                without a generator of its own, whose seed a resumed run would not repeat.
+        """
+        return self._batches(refused=_draws_from_default_generator())
+
+    def _batches(self, *, refused: bool) -> Iterator[list[int]]:
+        if refused:  # not earlier: a loader that is not wholly made cannot be taken down without noise
+            raise RuntimeError(
+                "a DataLoader without generator= draws from torch's default generator each time it is iterated over, so a resumed "
+                "run would not be bit-exact: make it with healthd.trainer.adapters.pytorch_data.make_resumable_loader(dataset, sampler)"
+            )
+        for batch in self.place_batches():
+            yield batch.indices
+
+    def place_batches(self) -> Iterator[PlacedBatch]:
+        """The same batches, each with its place.
+
+        Raises:
             RuntimeError: from an iterator that is older than a `load_state_dict`.
         """
         loads, start = self._loads, self.position + self.rank * self.batch_size
         while True:
             if loads != self._loads:
                 raise RuntimeError("this iterator is older than the state that was loaded: make a new one")
-            yield [self.sample(at) for at in range(start, start + self.batch_size)]
+            indices = [self.sample(at) for at in range(start, start + self.batch_size)]
+            yield PlacedBatch(f"{self.seed}/{start}", indices)
             start += self.batch_size * self.world
 
     def sample(self, at: int) -> int:
         """The index of the sample at one place of the stream."""
         epoch, place = divmod(at, self.length)
         return permuted(place, self.length, f"{self.seed}/{epoch}".encode()) if self.shuffle else place
+
+
+def _draws_from_default_generator() -> bool:
+    """Whether the caller's caller is a torch loader that draws from the default generator for every iterator it makes.
+
+    A resumed run makes its iterators at other steps, so all random numbers after that would differ. A loader tells a sampler
+    nothing about itself, so its frame is looked at. A loader of a torch that names it otherwise is not recognized.
+    """
+    caller = sys._getframe(2)  # noqa: SLF001 - `inspect` gives the same and takes long to import
+    if caller.f_globals.get("__name__") != _LOADER:
+        return False
+    return getattr(caller.f_locals.get("loader"), "generator", caller) is None
 
 
 def permuted(place: int, length: int, key: bytes) -> int:

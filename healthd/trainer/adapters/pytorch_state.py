@@ -118,7 +118,6 @@ class TrainingState:
             if name in own:
                 self._per_rank[name].load_state_dict(_unpacked(own[name]))
 
-
     def _restore_optimized(self, model: dict[str, Any], optimizer: dict[str, Any]) -> None:
         """Model and optimizers. A parameter whose state was not saved has none afterwards, as in the run that saved."""
         present = get_optimizer_state_dict(self._model, self._optimizers) if self._optimizers else {}

@@ -96,7 +96,9 @@ def test_where_none_verifies_nobody_begins_anew_on_his_own(tmp_path: Path) -> No
         rot(save(checkpoints, step))
         (tmp_path / f"step-00000000{step}" / "manifest.json").unlink()
 
-    with pytest.raises(CheckpointError, match=r"none of the 2 checkpoints can be loaded.*to train from the beginning, move"):
+    with pytest.raises(
+        CheckpointError, match=r"none of the 2 checkpoints can be loaded.*to train from the beginning, move"
+    ):
         checkpoints.latest()
     assert steps(checkpoints) == ["step-000000002", "step-000000001"]
 
