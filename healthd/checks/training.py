@@ -31,9 +31,10 @@ NAME_MAX = 200
 _WORDS = {
     "loss_spike": "the loss of {job} is {value:.4g}, usual is {usual:.4g}",
     "gradient_spike": "the gradient norm of {job} is {value:.4g}, usual is {usual:.4g}",
-    "throughput_low": "{job} does {value:.4g} a second (tokens, or steps if it counts none), usual is {usual:.4g}",
+    "throughput_low": "{job} has slowed down to {value:.4g} a second (tokens, or steps if it counts none), usual is {usual:.4g}",
     "communication_share": "{job} spends {value:.0%} of its steps in communication, usual is {usual:.0%}",
 }
+_WORDS_NOT_FINITE = "the gradient norm of {job} is {value}, for longer than a loss scale needs to come down"
 
 
 class _Job(NamedTuple):
@@ -180,7 +181,8 @@ def _series(job: _Job, code: str, numbers: dict[int, RankNumbers], now: Moment) 
     usual = worst.usual.centre if worst.usual else 0.0
     evidence: Evidence = {"ranks": _names(bad), "value": _number(worst.value), "usual": _number(usual)}
     evidence |= _good_step(code, numbers, bad) if code in SPIKES else {}
-    summary = _WORDS[code].format(job=job.name, value=worst.value, usual=usual)
+    words = _WORDS[code] if isfinite(worst.value) else _WORDS_NOT_FINITE
+    summary = words.format(job=job.name, value=worst.value, usual=usual)
     return [_fact(job, code, f"{summary}, on rank {_names(bad)}", now, evidence)]
 
 

@@ -26,9 +26,16 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     loss_spreads: float
     loss_spread_floor_percent: float
     loss_steps: int
+    excursion_times: float
+    excursion_times_longest: float
+    excursion_half_life_steps: int
     gradient_times_usual: float
     gradient_steps: int
+    overflow_steps: int
+    overflow_start_steps: int
     spike_clear_steps: int
+    slowdown_percent: float
+    steps_per_false_alarm: float
     throughput_percent: float
     throughput_clear_percent: float
     communication_points: float

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from itertools import pairwise
 from math import isfinite
 from typing import NamedTuple
 
@@ -27,10 +26,7 @@ Band = Callable[[float, Usual], "bool | None"]  # a value: bad, good, or neither
 
 
 class Memory(NamedTuple):
-    """How long things last, in steps. `recent` values are judged by their median; at least `least` make a past.
-
-    `trending`: the number falls or rises on its own, so its spread is told from step to step.
-    """
+    """How long things last, in steps. `recent` values are judged by their median; at least `least` make a past."""
 
     recent: int
     window: int
@@ -38,7 +34,6 @@ class Memory(NamedTuple):
     raise_after: int
     clear_after: int
     settle: int
-    trending: bool = False
 
 
 def median_of(values: list[float]) -> float:
@@ -137,17 +132,10 @@ class Series:
         if len(self._past) < self._memory.least or (self.usual is not None and self._stale < REFRESH_STEPS):
             return
         self._stale = 0
-        self.usual = trending(self._past) if self._memory.trending else usual_of(self._past)
+        self.usual = usual_of(self._past)
 
 
 def usual_of(past: deque[float]) -> Usual:
     """Centre and spread of finite values; at least one."""
     centre = median_of(list(past))
     return Usual(centre, TO_SIGMA * median_of([abs(value - centre) for value in past]))
-
-
-def trending(past: deque[float]) -> Usual:
-    """The same with the spread of a step's noise alone: a difference of two has it twice. At least two values."""
-    values = list(past)
-    noise = median_of([abs(b - a) for a, b in pairwise(values)])
-    return Usual(median_of(values), TO_SIGMA * noise / 2**0.5)

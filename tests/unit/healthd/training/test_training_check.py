@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Iterator
@@ -183,6 +184,30 @@ def test_a_fault_is_found_soon_raised_once_and_clears_by_itself(code: str) -> No
     assert [c for c, _ in player.raised] == [code]
     assert 500 <= player.raised[0][1] <= 500 + steps
     assert [c for c, _ in player.cleared] == [code]
+
+
+def test_a_slowdown_of_an_eighth_is_found() -> None:
+    player = Player()
+    player.play(beats(Style(), 800, change=lambda n, f: f._replace(seconds=f.seconds * 1.12) if n >= 500 else f))
+    assert [c for c, _ in player.raised] == ["throughput_low"]
+    assert 500 <= player.raised[0][1] <= 580
+    assert "has slowed down to" in player.told["throughput_low"].summary
+
+
+def test_a_loss_scale_that_finds_its_place_raises_nothing_and_one_that_does_not_is_told() -> None:
+    def change(n: int, facts: StepFacts) -> StepFacts:
+        overflows = n < 20 or n % 200 in (100, 101) or n >= 900
+        return facts._replace(gradient_norm=math.inf) if overflows else facts
+
+    player = Player()
+    player.play(beats(Style(), 900, change=change))
+    assert player.raised == []
+    player.play(itertools.islice(beats(Style(), 920, change=change), 900, None))
+    assert [c for c, _ in player.raised] == ["gradient_spike"]
+    fact = player.told["gradient_spike"]
+    assert "the gradient norm of train is inf, for longer than a loss scale needs" in fact.summary
+    assert fact.evidence["value"] == "inf"
+    assert fact.evidence["last_good_step"] == 500 + 899
 
 
 @pytest.mark.parametrize("code", ["loss_not_finite", "loss_spike", "gradient_spike"])
