@@ -13,6 +13,10 @@ from math import isfinite
 from healthd.training.limits import Limits
 from healthd.training.series import REFRESH_STEPS, TO_SIGMA, Memory, Series, Usual, median_of
 
+HEIGHT_BANDS = (
+    3  # an excursion so many times as high as the band, or as high as the loss itself, is no matter of the data
+)
+
 
 class LossSpikes:
     """Excursions of one rank's loss above what is usual, each against those that the job came back from.
@@ -54,49 +58,55 @@ class LossSpikes:
         above = value - self.usual.centre
         high = above > self._limits.loss_spreads * self.usual.spread
         if high:
-            self._rise(value, above)
+            self._rise(above)
         else:
             self._high.clear()
             if self._steps:
                 self._fall(above)
-        if not high and not self.holds:
+        if high or self.holds:
+            self._keep_aside(value)
+        else:
+            self._aside.clear()
             self._past.append(value)
             self._stale += 1
 
-    def _rise(self, value: float, above: float) -> None:
+    def _rise(self, above: float) -> None:
         limits = self._limits
         self._steps, self._low_steps = self._steps + 1, 0
         self._high.append(above)
-        self._aside.append(value)
-        if len(self._high) == limits.loss_steps:
-            height = min(self._high)
-            self._height = max(self._height, height)
-            longest = limits.loss_steps + limits.excursion_times_longest * self._known_steps
-            if height > limits.excursion_times * self._known_height or self._steps > longest:
-                self.holds = True
-        if len(self._aside) >= limits.settle_steps:  # a level that lasts is somebody's intention
-            self._past = deque(self._aside, maxlen=limits.window_steps)
-            self._stale = REFRESH_STEPS
-            self._end()
+        if len(self._high) < limits.loss_steps:
+            return
+        height = min(self._high)
+        self._height = max(self._height, height)
+        longest = limits.loss_steps + limits.excursion_times_longest * self._known_steps
+        if height > limits.excursion_times * self._known_height or self._steps > longest:
+            self.holds = True
 
     def _fall(self, above: float) -> None:
         """One step of an excursion that is not high."""
-        usual = self.usual
-        if usual is not None and above <= self._limits.loss_spreads / 2 * usual.spread:
-            self._low_steps += 1
-        else:
-            self._low_steps = 0
-        self._aside.clear()
+        low = self.usual is not None and above <= self._limits.loss_spreads / 2 * self.usual.spread
+        self._low_steps = self._low_steps + 1 if low else 0
         if self._low_steps >= self._limits.spike_clear_steps:
             self._end()
 
     def _end(self) -> None:
-        self._known_height = max(self._known_height, self._height)
+        """Remember the excursion, as far as data may have it: after a spike that was far higher, others are still spikes."""
+        if self.usual is not None:
+            most = max(abs(self.usual.centre), HEIGHT_BANDS * self._limits.loss_spreads * self.usual.spread)
+            self._known_height = max(self._known_height, min(self._height, most))
         self._known_steps = max(self._known_steps, float(self._steps))
         self._steps = self._low_steps = 0
         self._height, self.holds = 0.0, False
         self._high.clear()
-        self._aside.clear()
+
+    def _keep_aside(self, value: float) -> None:
+        """A level that lasts is somebody's intention."""
+        self._aside.append(value)
+        if len(self._aside) >= self._limits.settle_steps:
+            self._past = deque(self._aside, maxlen=self._limits.window_steps)
+            self._aside.clear()
+            self._stale = REFRESH_STEPS
+            self._end()
 
     def _refresh(self) -> None:
         limits = self._limits

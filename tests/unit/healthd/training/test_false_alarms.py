@@ -127,6 +127,25 @@ def test_an_excursion_that_comes_back_is_raised_once_a_higher_or_much_longer_one
     assert len(loss_alarms([*again, *usual * 200, *run, *usual])) == 2  # forgotten by then
 
 
+def test_a_spike_that_doubled_the_loss_hides_none_after_it() -> None:
+    dice = random.Random(1)  # noqa: S311 - a simulation
+    usual = noisy(2.0, 200, dice)
+    for height in (8.0, 1e6, 1e308):
+        assert len(loss_alarms([*usual, *noisy(height, 30, dice), *usual, *noisy(6.0, 30, dice), *usual])) == 2
+
+
+def test_a_loss_that_stays_between_high_and_low_after_a_spike_becomes_the_usual_one() -> None:
+    dice = random.Random(1)  # noqa: S311 - a simulation
+    between = noisy(2.37, LIMITS.settle_steps + 200, dice)
+    spikes = LossSpikes(LIMITS)
+    for value in [*noisy(2.0, 200, dice), *noisy(4.0, 10, dice)]:
+        spikes.add(value)
+    assert spikes.holds
+    for value in between:
+        spikes.add(value)
+    assert not spikes.holds
+
+
 def test_a_single_bad_batch_teaches_nothing() -> None:
     dice = random.Random(1)  # noqa: S311 - a simulation
     usual = noisy(2.0, 200, dice)
