@@ -9,9 +9,10 @@ import re
 
 import msgspec
 
+from healthctl.kernel_log.offline_xid import parse_offline_line
 from vocabulary.fabric_manager import switch_error
 from vocabulary.injection import unmark
-from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
+from vocabulary.xid import KernelEvent, KernelEventKind
 
 DIGITS_MAX = 5
 SWITCH_CODE_MIN = 10_000  # numbers of switches begin here, so that nobody takes them for Xids
@@ -46,7 +47,7 @@ def understand(text: str) -> Asked | None:
     text = _message(text)
     marked = unmark(text)
     text = marked.text if marked else text
-    event = parse_line(text) or _piece(text) or switch_error(text)
+    event = parse_offline_line(text) or _piece(text) or switch_error(text)
     return Asked(event, is_line=True) if event else None
 
 
@@ -73,6 +74,6 @@ def _piece(text: str) -> KernelEvent | None:
     if match["xid"] and not piece.startswith("NVRM"):
         piece = f"NVRM: {piece}"
     if not match["sxid"] or piece.startswith("nvidia-"):
-        return parse_line(piece)
-    event = parse_line(f"nvidia-nvswitch0: {piece}")
+        return parse_offline_line(piece)
+    event = parse_offline_line(f"nvidia-nvswitch0: {piece}")
     return msgspec.structs.replace(event, switch=None) if event else None

@@ -9,7 +9,7 @@ from healthd.checks.beacons import BeaconCheck
 from healthd.checks.kernel_messages import KernelMessageCheck
 from healthd.checks.training import TrainingCheck
 from healthd.checks.xid import XidCheck
-from healthd.facts import Fact, Moment, Raise, check_failed
+from healthd.facts import Clear, Fact, Moment, Raise, check_failed
 from healthd.gpu_watch import GpuWatch
 from healthd.grammar.nvidia import NVIDIA
 from healthd.hour_ring import HourRing
@@ -17,15 +17,18 @@ from healthd.ledger import Ledger
 from healthd.samples.beacons import Beacons
 from healthd.samples.kernel import KernelGap, KernelRecord
 from healthd.samples.nvml import NvmlSample, Sweep, XidEvent
+from healthd.samples.pcie import PcieSample
 from healthd.samples.preflight import PreflightSample
 from healthd.samples.source import SourceReading
-from healthd.second_witness import SecondWitness
+from healthd.second_witness import NOT_ATTESTED, NodeDevices, SecondWitness, record_only
 from healthd.source_watch import SourceWatch
 from healthd.sources import Check, Source
 from healthd.telemetry_ring import TelemetryRing
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 from vocabulary.wire import RankStatus
+
+_NAME_A_GPU = ("xid", "sxid")  # checks whose lines act at once only if they name a device of this node
 
 
 class Watch:
@@ -50,6 +53,7 @@ class Watch:
         self._beacons = BeaconCheck(*(_named_by(ledger, f"beacon/{code}") for code in ("corrupt", "owners")))
         self._trainings = trainings
         self.ranks: tuple[RankStatus, ...] = ()
+        self._on_bus: set[str] = set()
         self.kernel_records = 0
         self.telemetry = TelemetryRing()
         self.hour = HourRing()
@@ -63,13 +67,29 @@ class Watch:
             fact = self._xids.judge(record, self.gpus.by_pci)
             if fact is not None:
                 evidence = True
-                self.ledger.apply([fact])
-                self.second.saw_line(fact, now)
+                self.ledger.apply([self._weighed(fact, record, now)])
             elif (message := self._messages.judge(record, self.gpus.by_pci)) is not None:
-                self.ledger.apply([message])
                 evidence = evidence or _about_gpu(message)
+                self.ledger.apply([self._weighed(message, record, now)])
         self.ledger.apply(kernel_log.judge_gap(gap) for gap in gaps)
         return evidence
+
+    def _weighed(self, fact: Fact, record: KernelRecord, now: Moment) -> Fact:
+        """What a line says, as far as it may be believed without a second witness."""
+        if isinstance(fact, Clear):
+            return fact
+        if fact.check in _NAME_A_GPU or (fact.check == NVIDIA.check and not record.attested):
+            return self.second.weigh_line(fact, self._devices(), now, attested=record.attested)
+        if record.attested or fact.injected or fact.severity is Severity.INFO:
+            return fact
+        return record_only(fact, NOT_ATTESTED)
+
+    def _devices(self) -> NodeDevices:
+        gpus = self.gpus
+        present = {gpu.pci for gpu in gpus.present}
+        lost = {state.gpu.pci for state in gpus.states.values() if state.read.lost}
+        vanished = {gpu.pci for gpu in gpus.expected if present and gpu.pci not in present}
+        return NodeDevices(gpus.by_pci.keys() | self._on_bus, lost | vanished, bool(gpus.trouble))
 
     def take_garbage(self, problems: Iterable[str], at: float) -> None:
         """Bytes from the kernel log that are no record."""
@@ -78,7 +98,7 @@ class Watch:
     def take_nvml(self, sample: NvmlSample, now: Moment) -> None:
         """A message of the NVML child, or word of its silence."""
         if isinstance(sample, XidEvent):
-            self.second.heard_event(sample, self.gpus.by_index, now)
+            self.ledger.apply(self.second.heard_event(sample, self.gpus.by_index, self._devices(), now))
         else:
             self.gpus.take(sample, now)
         if isinstance(sample, Sweep):
@@ -86,13 +106,17 @@ class Watch:
             self.hour.take_sweep(sample, self.gpus.by_index, now)
 
     def take_late_events(self, now: Moment) -> None:
-        """Xids of which only NVML has told. Call about once a second."""
+        """Xids of which only NVML has told, and lines that something has confirmed. Call about once a second."""
+        if self.second.wants_state:
+            self.ledger.apply(self.second.confirm_by_state(self._devices(), now))
         for record in self.second.records_due(now):
             fact = self._xids.judge(record, self.gpus.by_pci)
             self.ledger.apply([fact] if fact is not None else [])
 
     def take_source(self, reading: SourceReading, now: Moment) -> None:
         """One look at one source."""
+        if isinstance(reading.sample, PcieSample):  # a device that fell off the bus stays one of this node's
+            self._on_bus |= {hop.pci for hop in reading.sample.hops if hop.kind in ("gpu", "nvswitch")}
         self.telemetry.take_source(reading, now)
         self.hour.take_source(reading, now)
         self.sources.take(reading, now)

@@ -29,7 +29,9 @@ class Witness:
     def hear(self, record: KernelRecord) -> Testimony | None:
         """The record's words; None if they count for nothing here."""
         text = record.text
-        if MARK in text and (marked := unmark(text)) is not None:
+        # The kernel repeats names that users choose: a mark inside its own record must not hide that record.
+        may_be_marked = text.startswith(MARK) if record.facility == 0 else MARK in text
+        if may_be_marked and (marked := unmark(text)) is not None:
             believed = self._accept_injected and marked.node == self._node
             return Testimony(marked.text, injected=True) if believed else None
         return Testimony(text, injected=False) if record.facility == 0 else None

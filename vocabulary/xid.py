@@ -1,8 +1,12 @@
-"""The grammar of the GPU driver's kernel messages: Xid, SXid, and a GPU that fell off the bus.
+r"""The live grammar of the GPU driver's kernel records: Xid, SXid, and a GPU that fell off the bus.
 
-Twenty years of drivers print the same fact in a dozen ways; this reads them all, left to right from a fixed prefix,
-because the process name inside is chosen by a user and may hold anything, even another Xid. Who wrote the record is
-judged by `vocabulary.log_author` where the line says so; a reader of ``/dev/kmsg`` must check the facility itself.
+healthd acts on what this module reads, so it reads only shapes that the driver prints today, and only at the start of
+a record. The kernel prints names that users choose: a task's name holds 15 bytes and may be ``NVRM: Xid: 79, ``.
+Every form here therefore begins with driver text that a name of 15 bytes cannot complete, whatever the kernel prints
+behind the name; `tests/adversary/test_user_names_in_kernel_records.py` proves it for every form.
+
+Older shapes and log files with prefixes are read by `healthctl.kernel_log.offline_xid`, which healthd cannot import.
+A reader of ``/dev/kmsg`` must check the record's facility itself.
 """
 
 from __future__ import annotations
@@ -13,8 +17,6 @@ import re
 import msgspec
 
 from vocabulary.identity import canonical_pci
-from vocabulary.log_author import kernel_text
-from vocabulary.quotation import is_quotation
 
 NAME_BYTES_MAX = 15  # of a task's name in the kernel
 NAME_CHARS_MAX = 4 * NAME_BYTES_MAX  # kmsg shows a byte it dislikes as \xNN
@@ -49,27 +51,27 @@ class KernelEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     link: int | None = None
 
 
-_XID = re.compile(
-    r"NVRM:[ ]{1,4}Xid[ ]{0,2}\("
-    r"(?P<address>[^()\s]{1,40})(?P<mig>(?:[ ]GPU-[IC]{1,2}:\d{1,3}){0,2})"
-    r"\):[ ]{0,2}(?P<code>\d{1,5})(?:,|(?=\s|$))(?P<rest>.*)",
+_ADDRESS = r"(?P<address>(?:PCI:)?[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)"
+# What dev_printk puts in front: newer drivers print some messages that way.
+_DEVICE = r"(?:nvidia [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: )?"
+_LIVE_XID = re.compile(
+    rf"{_DEVICE}NVRM: Xid \({_ADDRESS}(?P<mig>(?: GPU-[IC]{{1,2}}:\d{{1,3}}){{0,2}})\): "
+    r"(?P<code>\d{1,5})(?:,|(?=\s|$))(?P<rest>.*)",
     re.DOTALL,
 )
-_XID_OF_2005 = re.compile(r"NVRM:[ ]{1,4}Xid:[ ]{1,2}(?P<code>\d{1,5}),(?P<rest>[ ].*)", re.DOTALL)  # of no address
-_SXID = re.compile(
-    r"(?:nvidia-nvswitch(?P<switch>\d{1,4}):?[ ]{1,4}|^)SXid[ ]{0,2}\((?P<address>[^()\s]{1,40})\):[ ]{0,2}"
-    r"(?P<code>\d{1,7})(?:,|(?=\s|$))(?P<rest>.*)",
+_LIVE_SXID = re.compile(
+    rf"nvidia-nvswitch(?P<switch>\d{{1,4}}): SXid \({_ADDRESS}\): (?P<code>\d{{1,7}})(?:,|(?=\s|$))(?P<rest>.*)",
     re.DOTALL,
 )
-_FALLEN = re.compile(  # drivers before about 2017 said "GPU at 0000:01:00.0 has fallen"
-    r"NVRM:[ ]{1,4}GPU (?:(?:at )?(?:PCI:)?(?P<address>[0-9A-Fa-f:.]{5,18}) )?(?:GPU )?has fallen off the bus\b"
+_LIVE_FALLEN = re.compile(  # drivers before about 2017 said "GPU at 0000:01:00.0 has fallen"
+    rf"{_DEVICE}NVRM: (?:GPU (?:at )?{_ADDRESS}:? )?(?:GPU )?has fallen off the bus\b"
 )
-_FALLEN_AT_PROBE = re.compile(
-    r"NVRM:[ ]{1,4}The NVIDIA GPU (?P<address>[0-9A-Fa-f:.]{5,16})\b.{0,400}?fallen off the bus and is not responding",
-    re.DOTALL,
+_LIVE_FALLEN_AT_PROBE = re.compile(
+    rf"{_DEVICE}NVRM: The NVIDIA GPU {_ADDRESS}\b.{{0,400}}?fallen off the bus and is not responding", re.DOTALL
 )
-_FALLEN_SOMEWHERE = re.compile(  # the last of the lines into which a log cut that record
-    r"NVRM:[ ]{1,4}(?:(?!NVRM)[\w().:,]{1,20}[ ]){0,10}?fallen off the bus and is not responding to commands"
+_LIVE_FALLEN_SOMEWHERE = re.compile(  # the last of the lines into which a log cuts that record
+    r"NVRM: (?:\(PCI ID: [0-9a-f]{4}:[0-9a-f]{4}\) )?(?:installed in this system has )?"
+    r"fallen off the bus and is not responding to commands"
 )
 
 _PID = re.compile(r"\s*pid=(?P<quote>'?)(?P<pid>\d{1,10}|<unknown>|)(?P=quote)(?:,|$)")
@@ -80,29 +82,24 @@ _TWO_PART = re.compile(r"(?P<bus>[0-9A-Fa-f]{1,4}):(?P<device>[0-9A-Fa-f]{1,2})(
 _SXID_HEAD = re.compile(r"\s*(?P<word>Fatal|Non-fatal)\b(?:,?\s*Link (?P<link>\d{1,4})\b)?", re.IGNORECASE)
 
 
-def parse_line(text: str) -> KernelEvent | None:
-    """Read one kernel record, bare or as a log shows it. None if it is not a message of this grammar.
+def parse_live_record(record: str) -> KernelEvent | None:
+    """Read one kernel record without any prefix. None unless it begins with a message of the driver.
 
-    >>> event = parse_line("NVRM: Xid (PCI:0000:3b:00): 79, pid=42, name=python3, GPU has fallen off the bus.")
+    >>> event = parse_live_record("NVRM: Xid (PCI:0000:3b:00): 79, pid=42, name=python3, GPU has fallen off the bus.")
     >>> event.code, event.pci, event.pid, event.process, event.detail
     (79, '0000:3b:00.0', 42, 'python3', 'GPU has fallen off the bus.')
+    >>> parse_live_record("NVRM: Xid: 79,  invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0") is None
+    True
     """
-    record = kernel_text(text)
-    found = None if record is None else find_event(record)
-    return found[0] if found else None
-
-
-def find_event(record: str) -> tuple[KernelEvent, str] | None:
-    """The driver's message in a record without its transport's prefix, and what stands before it; None if it has none."""
-    for pattern, read in _READERS:
-        match = pattern.search(record)
+    for pattern, read in LIVE_FORMS:
+        match = pattern.match(record)
         if match is not None:
-            return None if is_quotation(record, match.start()) else (read(match), record[: match.start()])
+            return read(match)
     return None
 
 
 def format_xid(code: int, pci: str, *, pid: int | None = None, process: str = "", detail: str = "") -> str:
-    """The line a present driver prints for this Xid; the inverse of `parse_line`.
+    """The line a present driver prints for this Xid; the inverse of `parse_live_record`.
 
     Raises:
         ValueError: `pci` is no PCI address.
@@ -112,7 +109,8 @@ def format_xid(code: int, pci: str, *, pid: int | None = None, process: str = ""
     return f"NVRM: Xid (PCI:{address}): {code}, {client}{detail}"
 
 
-def _read_xid(match: re.Match[str]) -> KernelEvent:
+def read_xid_match(match: re.Match[str]) -> KernelEvent:
+    """The event of a match with the groups `code` and `rest`, and perhaps `address` and `mig`."""
     rest = match["rest"].rstrip()  # a file from another system ends its lines with CR
     pid, process = None, ""
     if found := _PID.match(rest):
@@ -137,7 +135,8 @@ def _read_xid(match: re.Match[str]) -> KernelEvent:
     )
 
 
-def _read_sxid(match: re.Match[str]) -> KernelEvent:
+def read_sxid_match(match: re.Match[str]) -> KernelEvent:
+    """The event of a match with the groups `switch`, `address`, `code` and `rest`."""
     head = _SXID_HEAD.match(match["rest"])
     return KernelEvent(
         kind=KernelEventKind.SXID,
@@ -150,18 +149,18 @@ def _read_sxid(match: re.Match[str]) -> KernelEvent:
     )
 
 
-def _read_fallen(match: re.Match[str]) -> KernelEvent:
+def read_fallen_match(match: re.Match[str]) -> KernelEvent:
+    """The event of a match that perhaps has the group `address`."""
     address = match.groupdict().get("address") or ""
     return KernelEvent(kind=KernelEventKind.FALLEN_OFF_BUS, pci=_pci(address), detail=" ".join(match[0].split()))
 
 
-_READERS = (
-    (_XID, _read_xid),
-    (_XID_OF_2005, _read_xid),
-    (_SXID, _read_sxid),
-    (_FALLEN, _read_fallen),
-    (_FALLEN_AT_PROBE, _read_fallen),
-    (_FALLEN_SOMEWHERE, _read_fallen),
+LIVE_FORMS = (
+    (_LIVE_XID, read_xid_match),
+    (_LIVE_SXID, read_sxid_match),
+    (_LIVE_FALLEN, read_fallen_match),
+    (_LIVE_FALLEN_AT_PROBE, read_fallen_match),
+    (_LIVE_FALLEN_SOMEWHERE, read_fallen_match),
 )
 
 

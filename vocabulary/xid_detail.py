@@ -73,8 +73,8 @@ _NUMBERS = frozenset(
 def decode(event: KernelEvent) -> Detail:
     """What the text of this Xid says, by name; empty where nothing is known of its layout.
 
-    >>> from vocabulary.xid import parse_line
-    >>> event = parse_line("NVRM: Xid (PCI:0000:07:00): 74, NVLink: fatal error detected on link 11(0x10000, 0x0)")
+    >>> from vocabulary.xid import parse_live_record
+    >>> event = parse_live_record("NVRM: Xid (PCI:0000:07:00): 74, NVLink: fatal error detected on link 11(0x10000, 0x0)")
     >>> decode(event)
     {'nvlink': 11, 'registers': '0x10000, 0x0'}
     """

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from healthctl.kernel_log.quotation import is_quotation
 from vocabulary.identity import canonical_pci
-from vocabulary.quotation import is_quotation
 
 
 class Classed(NamedTuple):

@@ -9,10 +9,11 @@ from itertools import tee
 import msgspec
 
 from healthctl.kernel_log.kinds import classify
+from healthctl.kernel_log.offline_xid import find_offline_event
 from healthctl.kernel_log.transport import Heard, hear
 from vocabulary.fabric_manager import switch_error
 from vocabulary.fabric_manager_line import is_own_line
-from vocabulary.xid import KernelEvent, KernelEventKind, find_event
+from vocabulary.xid import KernelEvent, KernelEventKind
 
 PROBE_LINES = 3  # the driver's probe message names the GPU on its first line and the fault on its last
 
@@ -65,13 +66,13 @@ def parse_lines(lines: Iterable[str]) -> Iterator[ParsedLine]:
         if found.kind == "fallen_off_bus" and not found.pci and line_no - named_at < PROBE_LINES:
             found = msgspec.structs.replace(found, pci=named)
         elif found.kind == "none" and (match := _NAMED_GPU.match(heard.text.lstrip())):
-            event = find_event(f"NVRM: GPU {match['address']}: GPU has fallen off the bus.")
+            event = find_offline_event(f"NVRM: GPU {match['address']}: GPU has fallen off the bus.")
             named_at, named = line_no, event[0].pci if event else ""
         yield found
 
 
 def _judge(line_no: int, text: str, heard: Heard) -> ParsedLine:
-    if ("NVRM" in text or "SXid" in text) and (found := find_event(text)):
+    if ("NVRM" in text or "SXid" in text) and (found := find_offline_event(text)):
         event, before = found
         return _of_event(line_no, event, heard) if _is_spoken(before, heard) else ParsedLine(line_no)
     classed = classify(text.strip(), by_name=heard.by_name)

@@ -1,6 +1,6 @@
 """Lines of a log → what the kernel said in each. Knows every form in which a kernel record reaches a file or a pipe.
 
-Most forms are one line for one record, which `vocabulary.log_author` undresses. The journal's longer ones (verbose,
+Most forms are one line for one record, which `healthctl.kernel_log.log_author` undresses. The journal's longer ones (verbose,
 export, JSON) say the author in fields of their own, some behind the message: those records are collected first.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from healthctl.kernel_log.journal_record import Fields, is_kernels, message_of, of_json, of_lines
+from healthctl.kernel_log.log_author import Author, undress
 from vocabulary.injection import MARK, unmark
-from vocabulary.log_author import Author, undress
 
 LINES_OF_RECORD_MAX = 2000  # a journal record has some twenty fields; what never ends is no record
 TEXT_CHARS_MAX = 64 << 10

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from healthd.facts import Clear, Fact, Raise, gpu_component
-from healthd.grammar.form import Family, Form
+from healthd.grammar.form import Family, Form, match_form
 from healthd.samples.kernel import KernelRecord
 from healthd.witness import Testimony, Witness
 from vocabulary.finding import Evidence
 from vocabulary.identity import Component, canonical_pci
-from vocabulary.log_author import kernel_text
-from vocabulary.quotation import is_quotation
 from vocabulary.wire import Gpu
 
 LINE_CHARS_MAX = 500
@@ -36,14 +34,12 @@ class KernelMessageCheck:
 
     def _read(self, family: Family, record: KernelRecord, gpus: Mapping[str, Gpu]) -> Fact | None:
         heard = self._witness.hear(record)
-        text = None if heard is None else kernel_text(heard.text[:LINE_CHARS_MAX])
-        if heard is None or text is None:
+        if heard is None:
             return None
-        for form in family.forms:
-            match = form.pattern.search(text)
-            if match is not None and not is_quotation(text, match.start()):
-                return _fact(family, form, match.groupdict(), heard, record, gpus)
-        return None
+        form, match = match_form(family, heard.text[:LINE_CHARS_MAX])
+        if form is None or match is None:
+            return None
+        return _fact(family, form, match.groupdict(), heard, record, gpus)
 
 
 def _fact(

@@ -13,7 +13,7 @@ from vocabulary.catalogue import Catalogue, said_by_switch
 from vocabulary.finding import Evidence, Severity
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.wire import Gpu
-from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
+from vocabulary.xid import KernelEvent, KernelEventKind, parse_live_record
 from vocabulary.xid_detail import decode
 
 LINE_CHARS_MAX = 500
@@ -28,22 +28,16 @@ class XidCheck:
         self._catalogue = catalogue
         self._bursts = Bursts()
         self._switch_words = SwitchWords()
-        self._last_at = -1  # position of the last record that was evidence: its continuation is not another
 
     def judge(self, record: KernelRecord, gpus: Mapping[str, Gpu]) -> Raise | None:
         """What one record says; None if it is no evidence. `gpus` maps PCI addresses to the GPUs that are known."""
         text = record.text
-        if "Xid" not in text and "NVRM" not in text and not record.before:  # SXid lines hold "Xid" too
+        if "Xid" not in text and "NVRM" not in text:  # SXid lines hold "Xid" too
             return None
         heard = self._witness.hear(record)
-        if heard is None:
+        event = None if heard is None else parse_live_record(heard.text)
+        if heard is None or event is None:
             return None
-        event = parse_line(heard.text)
-        if event is None and record.before and self._last_at != record.position - 1:
-            event = parse_line(record.before + heard.text)  # a line that was written in two pieces
-        if event is None:
-            return None
-        self._last_at = record.position
         return self._fact(event, record, gpus, injected=heard.injected)
 
     def _fact(self, event: KernelEvent, record: KernelRecord, gpus: Mapping[str, Gpu], *, injected: bool) -> Raise:

@@ -12,7 +12,7 @@ import subprocess
 from typing import IO
 
 from healthd.collectors.journal_entry import JournalError, parse_entry
-from healthd.collectors.kernel_batch import KernelBatch
+from healthd.collectors.kernel_batch import KernelBatch, UnfinishedNames
 from healthd.samples.kernel import Cursor, KernelRecord
 
 COMMAND = (
@@ -43,6 +43,7 @@ class Journal:
         )
         os.set_blocking(self.fileno(), False)
         self._cursor = cursor
+        self._names = UnfinishedNames()
         self._data = b""
         self._skipping = False  # the rest of a line that was too long
 
@@ -102,4 +103,7 @@ class Journal:
         if self._cursor is not None and entry.source == self._cursor.source and entry.position <= self._cursor.position:
             return
         self._cursor = Cursor(entry.source, entry.position)
-        batch.records.append(KernelRecord(entry.source, entry.position, entry.at, entry.facility, entry.text))
+        attested = not self._names.may_follow(entry.text, entry.facility)  # the journal drops the continuation flag
+        batch.records.append(
+            KernelRecord(entry.source, entry.position, entry.at, entry.facility, entry.text, attested=attested)
+        )

@@ -10,13 +10,12 @@ import errno
 import os
 from pathlib import Path
 
-from healthd.collectors.kernel_batch import KernelBatch
+from healthd.collectors.kernel_batch import KernelBatch, UnfinishedNames
 from healthd.collectors.kmsg_record import KmsgError, KmsgRecord, parse_record
 from healthd.samples.kernel import Cursor, KernelGap, KernelRecord
 from vocabulary.clock import Clock
 
 RECORD_BYTES_MAX = 8192  # what the kernel itself allots for one record
-BEFORE_CHARS_MAX = 500
 
 
 class Kmsg:
@@ -34,7 +33,7 @@ class Kmsg:
         self._cursor = cursor if resumes else None
         self._resuming = resumes
         self._overrun = False
-        self._previous: KmsgRecord | None = None
+        self._names = UnfinishedNames()
 
     def fileno(self) -> int:
         """For a selector: readable when there is a record."""
@@ -80,16 +79,11 @@ class Kmsg:
             batch.gaps.append(KernelGap(self._boot_id, record.seq, at, record.seq - last - 1))
         self._overrun = self._resuming = False
         self._cursor = batch.cursor = Cursor(self._boot_id, record.seq)
-        before = self._before(record)
-        batch.records.append(KernelRecord(self._boot_id, record.seq, at, record.facility, record.text, before))
-        self._previous = record
-
-    def _before(self, record: KmsgRecord) -> str:
-        """The fragment that this one may continue: the record just before it, by the same writer."""
-        previous = self._previous
-        if record.flags == "-" or previous is None or previous.seq != record.seq - 1:
-            return ""
-        return previous.text[-BEFORE_CHARS_MAX:] if previous.facility == record.facility else ""
+        may_be_a_name = self._names.may_follow(record.text, record.facility)
+        attested = record.flags == "-" or not may_be_a_name
+        batch.records.append(
+            KernelRecord(self._boot_id, record.seq, at, record.facility, record.text, attested=attested)
+        )
 
     def _written_at(self, record: KmsgRecord) -> float:
         """Wall time of a record: the kernel stamps since boot, on a clock that monotonic time follows closely."""

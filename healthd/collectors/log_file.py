@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from healthd.collectors.kernel_batch import KernelBatch
+from healthd.collectors.log_line import parse_log_line
 from healthd.samples.kernel import Cursor, KernelRecord
 from vocabulary.clock import Clock
-from vocabulary.log_author import host_of
 
 POLL_S = 0.05
 LINE_BYTES_MAX = 8192
@@ -69,8 +69,8 @@ class LogFile:
         used = 0
         while len(batch.records) < limit and (end := data.find(b"\n", used)) >= 0:
             text = data[used:end][:LINE_BYTES_MAX].decode(errors="replace")
-            if self._is_ours(text):
-                batch.records.append(KernelRecord(cursor.source, cursor.position + used, self._clock.wall(), 0, text))
+            if record := self._record(text, Cursor(cursor.source, cursor.position + used)):
+                batch.records.append(record)
             used = end + 1
         if not used and len(data) == _READ_BYTES:
             batch.garbage.append(f"{self._path}: no line end within {len(data)} bytes; skipped")
@@ -79,9 +79,16 @@ class LogFile:
         batch.more = len(batch.records) >= limit or len(data) == _READ_BYTES
         return batch
 
-    def _is_ours(self, text: str) -> bool:
-        host = host_of(text) if self._hosts else None
-        return host is None or _short(host) in self._hosts
+    def _record(self, text: str, at: Cursor) -> KernelRecord | None:
+        """One line as a record; None if it is another host's. It is never attested.
+
+        Whoever reaches the syslog daemon may get a line into the file, and a daemon that reads /proc/kmsg begins a new
+        line where a file name that the kernel prints holds a line break.
+        """
+        line = parse_log_line(text)
+        if line.host and self._hosts and _short(line.host) not in self._hosts:
+            return None
+        return KernelRecord(at.source, at.position, self._clock.wall(), line.facility, line.text, attested=False)
 
     def _is_rotated(self, source: str) -> bool:
         """Whether the path names another file by now; ours is read to its end."""

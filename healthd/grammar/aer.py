@@ -10,6 +10,7 @@ from healthd.grammar.form import PCI, Family, form
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 
+_DEVICE = rf"[\w.-]{{1,40}} {PCI}: "  # dev_printk: driver and address
 _TYPE = r", type=(?P<layer>[A-Za-z ]{1,40})"
 
 AER = Family(
@@ -21,43 +22,46 @@ AER = Family(
             "corrected",
             Severity.INFO,
             "PCIe error, corrected",
-            rf"{PCI}: (?:AER: )?PCIe Bus Error: severity=Correct(?:ed|able){_TYPE}",
+            rf"{_DEVICE}(?:AER: )?PCIe Bus Error: severity=Correct(?:ed|able){_TYPE}",
         ),
         form(
             "nonfatal",
             Severity.WARNING,
             "PCIe error that could not be corrected",
-            rf"{PCI}: (?:AER: )?PCIe Bus Error: severity=Uncorrect(?:ed|able) \(Non-Fatal\){_TYPE}",
+            rf"{_DEVICE}(?:AER: )?PCIe Bus Error: severity=Uncorrect(?:ed|able) \(Non-Fatal\){_TYPE}",
         ),
         form(
             "fatal",
             Severity.ERROR,
             "fatal PCIe error: the link was reset",
-            rf"{PCI}: (?:AER: )?PCIe Bus Error: severity=Uncorrect(?:ed|able) \(Fatal\){_TYPE}",
+            rf"{_DEVICE}(?:AER: )?PCIe Bus Error: severity=Uncorrect(?:ed|able) \(Fatal\){_TYPE}",
         ),
         form(
-            "unrecovered", Severity.ERROR, "a PCIe device did not come back", rf"{PCI}: AER: [Dd]evice recovery failed"
+            "unrecovered",
+            Severity.ERROR,
+            "a PCIe device did not come back",
+            rf"{_DEVICE}AER: [Dd]evice recovery failed",
         ),
         form(
-            "contained", Severity.ERROR, "a PCIe port was shut to contain an error", rf"{PCI}: DPC: containment event"
+            "contained", Severity.ERROR, "a PCIe port was shut to contain an error", rf"{_DEVICE}DPC: containment event"
         ),
         form(
             "link_down",
             Severity.WARNING,
             "a PCIe slot lost its link",
-            rf"{PCI}: pciehp: Slot\((?P<slot>[\w-]{{1,20}})\): Link Down",
+            rf"{_DEVICE}pciehp: Slot\((?P<slot>[\w-]{{1,20}})\): Link Down",
         ),
         form(
             "removed",
             Severity.WARNING,
             "a PCIe card is gone",
-            rf"{PCI}: pciehp: Slot\((?P<slot>[\w-]{{1,20}})\): Card not present",
+            rf"{_DEVICE}pciehp: Slot\((?P<slot>[\w-]{{1,20}})\): Card not present",
         ),
         form(
             "inaccessible",
             Severity.ERROR,
             "a PCIe device does not answer",
-            rf"{PCI}: Unable to change power state from \S{{1,12}} to D0, device inaccessible",
+            rf"{_DEVICE}Unable to change power state from \S{{1,12}} to D0, device inaccessible",
         ),
     ),
 )

@@ -9,6 +9,7 @@ from healthd.grammar.memory import MEMORY
 from healthd.grammar.mlx5 import MLX5
 from healthd.grammar.nvidia import NVIDIA
 from healthd.grammar.nvme import NVME
+from healthd.grammar.programs import PROGRAMS
 from healthd.grammar.scheduling import CPU, LOCKUP, OOM
 
-FAMILIES: tuple[Family, ...] = (NVIDIA, AER, MEMORY, MLX5, NVME, FILESYSTEM, LOCKUP, OOM, CPU)
+FAMILIES: tuple[Family, ...] = (NVIDIA, AER, MEMORY, MLX5, NVME, FILESYSTEM, LOCKUP, OOM, CPU, PROGRAMS)

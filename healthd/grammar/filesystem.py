@@ -7,12 +7,14 @@ from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 
 _DEVICE = r"(?P<place>[\w.:-]{1,60})"
+_BLOCK = r"(?:(?:blk_update_request|print_req_error|end_request): )?"  # which function spoke, in older kernels
 
 FILESYSTEM = Family(
     check="filesystem",
     kind=ComponentKind.HOST,
     words=(
         "EXT4-fs",
+        "JBD2",
         "XFS (",
         "BTRFS",
         "I/O error",
@@ -29,19 +31,26 @@ FILESYSTEM = Family(
             "read_only",
             Severity.ERROR,
             "a file system went read-only",
-            rf"(?:EXT4-fs|BTRFS info|BTRFS:? error) \((?:device )?{_DEVICE}(?: state \w{{1,8}})?\).{{0,120}}?(?:Remounting filesystem read-only|forced readonly)",
+            rf"(?:EXT4-fs|BTRFS info|BTRFS:? error) \((?:device )?{_DEVICE}(?: state \w{{1,8}})?\): (?:Remounting filesystem read-only|forced readonly)",
         ),
         form(
             "shut_down",
             Severity.ERROR,
             "a file system was shut down",
-            rf"XFS \({_DEVICE}\): .{{0,160}}?(?:[Ss]hutting down filesystem|has been shut down|log I/O error)",
+            rf"XFS \({_DEVICE}\): (?:(?:[Mm]etadata I/O [Ee]rror|[Ll]og I/O [Ee]rror|I/O [Ee]rror|User initiated shutdown|[Cc]orruption of |Device failure)"
+            r"[^\n]{0,160}?[Ss]hutting down filesystem|[Ff]ilesystem has been shut down|log I/O error)",
         ),
         form(
             "corrupt",
             Severity.ERROR,
             "a file system is damaged",
-            rf"(?:EXT4-fs error \(device |XFS \(){_DEVICE}\): (?:.{{0,80}}?(?:[Cc]orruption|metadata I/O error|checksum|bad )|\w{{1,60}}:\d)",
+            rf"EXT4-fs error \(device {_DEVICE}\): (?:.{{0,80}}?(?:[Cc]orruption|checksum|bad )|\w{{1,60}}:\d)",
+        ),
+        form(
+            "corrupt",
+            Severity.ERROR,
+            "a file system is damaged",
+            rf"XFS \({_DEVICE}\): (?:[Mm]etadata (?:I/O error|[Cc]orruption|CRC error)|[Cc]orruption (?:detected|warning|of))",
         ),
         form(
             "btrfs",
@@ -55,13 +64,42 @@ FILESYSTEM = Family(
             "a file system gave up its journal",
             r"Aborting journal on device (?P<place>[\w.:-]{1,60}?)(?:-\d{1,3})?\.",
         ),
-        form("medium", Severity.ERROR, "a disk cannot read its own data", rf"critical medium error, dev {_DEVICE}"),
-        form("io_error", Severity.WARNING, "a disk met an error", rf"I/O error,? (?:on )?dev {_DEVICE},"),
+        form(
+            "medium",
+            Severity.ERROR,
+            "a disk cannot read its own data",
+            rf"{_BLOCK}critical medium error, dev {_DEVICE},",
+        ),
+        form("io_error", Severity.WARNING, "a disk met an error", rf"{_BLOCK}I/O error, dev {_DEVICE}, sector \d"),
+        form(
+            "io_error",
+            Severity.WARNING,
+            "a disk met an error",
+            rf"Buffer I/O error on dev(?:ice)? {_DEVICE}, (?:logical )?block",
+        ),
+        form(
+            "superblock",
+            Severity.ERROR,
+            "a file system cannot write its superblock",
+            rf"EXT4-fs \({_DEVICE}\): (?:I/O error while writing superblock|previous I/O error to superblock detected)",
+        ),
+        form(
+            "superblock",
+            Severity.ERROR,
+            "a file system cannot write its superblock",
+            r"JBD2: (?:I/O error|Error -?\d{1,5} detected) when updating journal superblock for (?P<place>[\w.:-]{1,60}?)(?:-\d{1,3})?\.",
+        ),
         form(
             "raid",
             Severity.WARNING,
             "a disk of an array has failed",
-            rf"(?:md/raid\S{{0,4}}:{_DEVICE}: |md: )?Disk failure on (?P<disk>[\w.-]{{1,40}}), disabling device",
+            rf"(?:md/raid\d{{0,3}}:{_DEVICE}: |md: )Disk failure on (?P<disk>[\w.-]{{1,40}}), disabling device",
+        ),
+        form(
+            "array_failed",
+            Severity.ERROR,
+            "an array without redundancy lost a disk and has failed",
+            rf"md/(?:raid0|linear):?{_DEVICE}: Disk failure on (?P<disk>[\w.-]{{1,40}}) detected, failing array",
         ),
         form(
             "server_silent",
@@ -80,7 +118,7 @@ FILESYSTEM = Family(
             "evicted",
             Severity.WARNING,
             "a file server threw this node out",
-            r"LustreError: .{0,160}?This client was evicted by (?P<place>[\w.-]{1,60})",
+            r"LustreError: [0-9a-f]{1,4}-[0-9a-f]{1,3}: [\w.-]{1,160}: This client was evicted by (?P<place>[\w.-]{1,60})",
         ),
         form(
             "connection_lost",

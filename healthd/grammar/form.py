@@ -26,17 +26,32 @@ class Form(NamedTuple):
 class Family(NamedTuple):
     """Lines of one part of the kernel. The check speaks as `check`; `words` are strings one of which every line has.
 
-    `kind` is what the lines are about, unless they name the PCI address of a GPU.
+    `kind` is what the lines are about, unless they name the PCI address of a GPU. `about_programs`: the lines begin
+    with the name of a user's program, so anybody can have them printed. All forms of such a family are of severity INFO.
     """
 
     check: str
     kind: ComponentKind
     words: tuple[str, ...]
     forms: tuple[Form, ...]
+    about_programs: bool = False
+
+
+def match_form(family: Family, record: str) -> tuple[Form, re.Match[str]] | tuple[None, None]:
+    """The first form of `family` that this record has, and its match."""
+    for one in family.forms:
+        match = one.pattern.match(record)
+        if match is not None:
+            return one, match
+    return None, None
 
 
 def form(code: str, severity: Severity, summary: str, pattern: str, *, clears: bool = False) -> Form:
-    """A form from its pattern's text, which is searched anywhere in a line."""
+    """A form from its pattern's text, which is matched at the start of a record.
+
+    The pattern begins with more driver text than a task's name can hold (15 bytes), before anything that may be a name
+    or any other text: `tests/adversary/test_user_names_in_kernel_records.py` tries every form.
+    """
     return Form(code, severity, summary, re.compile(pattern), clears)
 
 

@@ -6,7 +6,10 @@ from healthd.grammar.form import Family, form
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 
-_WHERE = r" on (?P<place>[^\s(]{1,80})"
+_HARDWARE = r"(?:mce: )?(?:\{\d{1,9}\})?\[Hardware Error\]: {1,2}"
+# edac_mc.c; the error's text holds words alone, since a task may be called "EDAC MC0: 1 UE "
+_EDAC = r"EDAC (?P<controller>MC\d{1,3}): (?P<errors>\d{1,9})"
+_WHERE = r"(?: (?P<error>[A-Za-z][\w /-]{0,80}?))? on (?P<place>[^\s(]{1,80}) \("
 
 MEMORY = Family(
     check="host_memory",
@@ -17,13 +20,13 @@ MEMORY = Family(
             "corrected",
             Severity.INFO,
             "memory error, corrected",
-            rf"EDAC (?P<controller>MC\d{{1,3}}): (?P<errors>\d{{1,9}}) CE(?: (?P<error>[^()]{{1,80}}?))?{_WHERE}",
+            rf"{_EDAC} CE{_WHERE}",
         ),
         form(
             "uncorrected",
             Severity.ERROR,
             "memory returned wrong data",
-            rf"EDAC (?P<controller>MC\d{{1,3}}): (?P<errors>\d{{1,9}}) UE(?: (?P<error>[^()]{{1,80}}?))?{_WHERE}",
+            rf"{_EDAC} UE{_WHERE}",
         ),
         form(
             "page_lost",
@@ -41,44 +44,49 @@ MEMORY = Family(
             "machine_check",
             Severity.ERROR,
             "a core stopped with a machine check",
-            r"CPU (?P<cpu>\d{1,5}): Machine Check Exception",
+            rf"(?:{_HARDWARE})?CPU (?P<cpu>\d{{1,5}}): Machine Check Exception",
         ),
         form(
             "core_uncorrected",
             Severity.ERROR,
             "a core met an error that could not be corrected",
-            r"\[Hardware Error\]: (?:System Fatal error|Uncorrected, software \w{1,20} error)\.",
+            rf"{_HARDWARE}(?:System Fatal error|Uncorrected, software \w{{1,20}} error)\.",
         ),
         form(
             "core_deferred",
             Severity.WARNING,
             "damaged data was found before a program used it",
-            r"\[Hardware Error\]: Deferred error, no action required",
+            rf"{_HARDWARE}Deferred error, no action required",
         ),
         form(
             "core_corrected",
             Severity.INFO,
             "a core met an error, corrected",
-            r"\[Hardware Error\]: Corrected error, no action required",
+            rf"{_HARDWARE}Corrected error, no action required",
         ),
-        form("machine_check_logged", Severity.INFO, "a machine check was logged", r"Machine check events logged"),
+        form(
+            "machine_check_logged",
+            Severity.INFO,
+            "a machine check was logged",
+            rf"(?:mce: )?(?:{_HARDWARE})?Machine check events logged",
+        ),
         form(
             "firmware_fatal",
             Severity.ERROR,
             "the firmware reports a fatal hardware error",
-            r"\[Hardware Error\]: event severity: fatal",
+            rf"{_HARDWARE}event severity: fatal",
         ),
         form(
             "firmware_recoverable",
             Severity.WARNING,
             "the firmware reports a hardware error that was survived",
-            r"\[Hardware Error\]: event severity: recoverable",
+            rf"{_HARDWARE}event severity: recoverable",
         ),
         form(
             "firmware_corrected",
             Severity.INFO,
             "the firmware reports a hardware error, corrected",
-            r"\[Hardware Error\]: event severity: corrected",
+            rf"{_HARDWARE}event severity: corrected",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""NVIDIA's network adapters (kernel drivers/net/ethernet/mellanox/mlx5/core: events.c, health.c, cmd.c, en_main.c).
+"""NVIDIA's network adapters (kernel drivers/net/ethernet/mellanox/mlx5/core: events.c, health.c, cmd.c, en_main.c, en/reporter_rx.c).
 
 A link or cable that goes is only recorded: ports that nobody uses say so at every boot. Whether one that was up is down
 is told by the sources `infiniband` and `ethernet`.
@@ -47,7 +47,7 @@ MLX5 = Family(
             "compromised",
             Severity.ERROR,
             "a network adapter's firmware does not work",
-            rf"{_DEVICE}.{{0,80}}?(?:device's health compromised|[Hh]ealth_care.{{0,40}}handling bad device|firmware internal error|health recovery flow aborted|Fatal error \d{{1,3}} detected|PCI slot is unavailable)",
+            rf"{_DEVICE}.{{0,80}}?(?:device's health compromised|[Hh]ealth_care.{{0,40}}handling bad device|firmware internal error|unrecoverable hardware error|irisc not responding|firmware CRC error|HW fatal error|health recovery flow aborted|Fatal error \d{{1,3}} detected|PCI slot is unavailable)",
         ),
         form(
             "health",
@@ -72,6 +72,12 @@ MLX5 = Family(
             Severity.WARNING,
             "a network adapter does not send",
             r"NETDEV WATCHDOG: (?P<place>[\w.-]{1,20}) \(mlx5_\w{1,20}\): transmit queue (?P<queue>\d{1,5}) timed out",
+        ),
+        form(
+            "rx_timeout",
+            Severity.WARNING,
+            "a network adapter does not receive",
+            rf"{_DEVICE} (?P<port>[\w.-]{{1,20}}): RX timeout on channel: (?P<channel>\d{{1,5}}),",
         ),
     ),
 )

@@ -8,6 +8,9 @@ from vocabulary.identity import ComponentKind
 
 _GPU = r"NVRM: (?:GPU )?(?:at )?(?:PCI:)?(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)"
 
+# The function that speaks. Its name is longer than what is left of a task's name behind "NVRM: ".
+_FUNCTION = r"NVRM: (?:GPU\d{1,3} )?(?:nvidia_open|\w{12,80}): "
+
 NVIDIA = Family(
     check="nvidia_driver",
     kind=ComponentKind.HOST,
@@ -34,13 +37,13 @@ NVIDIA = Family(
             r"NVRM: (?:RmInitAdapter failed! \((?P<error>[0-9a-fx:]{1,40})\)|rm_init_adapter failed)",
         ),
         form("lost", Severity.FATAL, "the GPU is lost", rf"{_GPU}: GPU (?:is|has been) lost"),
-        form("lost", Severity.FATAL, "a GPU is lost", r"NVRM: .{0,60}\bGPU (?:is|has been) lost\b"),
+        form("lost", Severity.FATAL, "a GPU is lost", rf"{_FUNCTION}GPU (?:is|has been) lost\b"),
         # Warning: it names no GPU, and NVML, which does, calls that one lost within a second.
         form(
             "unreachable",
             Severity.WARNING,
             "the driver reads nothing from a GPU",
-            r"NVRM: .{0,80}?(?:GPU lost from the bus|Check whether GPU is present on the bus|GPU_ATTACHED_SANITY_CHECK failed)",
+            rf"{_FUNCTION}.{{0,80}}?(?:GPU lost from the bus|Check whether GPU is present on the bus|GPU_ATTACHED_SANITY_CHECK failed)",
         ),
         form(
             "unmapped",
@@ -76,25 +79,26 @@ NVIDIA = Family(
             "gsp",
             Severity.WARNING,
             "the GPU's own processor answers late or not at all",
-            r"NVRM: (?!_kgspLogXid).{0,120}?(?:GSP .{0,40}?(?:[Tt]imed? ?out|TIMEOUT)|[Tt]imeout .{0,80}?\bGSP\b|GSP heartbeat|waiting for RPC response from GSP|[Hh]eartbeat timed out|rpcRecvPoll timed ?out)",
+            rf"(?!NVRM: _kgspLogXid){_FUNCTION}.{{0,120}}?(?:GSP .{{0,40}}?(?:[Tt]imed? ?out|TIMEOUT)|[Tt]imeout .{{0,80}}?\bGSP\b|GSP heartbeat|waiting for RPC response from GSP|[Hh]eartbeat timed out|rpcRecvPoll timed ?out)",
         ),
         form(
             "gsp",
             Severity.WARNING,
             "the firmware of the GPU's own processor has crashed",
-            r"NVRM: .{0,60}?\*{3,80} (?P<report>GSP-CrashCat|LibOS Task Watchdog) Report",
+            rf"{_FUNCTION}\*{{3,80}} (?P<report>GSP-CrashCat|LibOS Task Watchdog) Report",
         ),
         form(
             "nvlink",
             Severity.WARNING,
             "the driver could not set up NVLink",
-            r"(?:NVRM: (?:GPU\d{1,3} )?\w{0,40}[nN]vlink\w{0,60}: |nvidia-nvlink: )(?P<error>.{0,120}?(?:[Ff]ail|[Ee]rror|[Dd]egraded).{0,60})",
+            r"(?:NVRM: (?:GPU\d{1,3} )?(?=\w{12})\w{0,40}[nN]vlink\w{0,60}: |nvidia-nvlink: (?=[Ff]ailed|[Uu]nable|ERROR|[Nn]v[Ll]ink |NVLink |[Ll]ink \d))"
+            r"(?P<error>.{0,120}?(?:[Ff]ail|[Ee]rror|[Dd]egraded).{0,60})",
         ),
         form(
             "peermem",
             Severity.WARNING,
             "GPU memory could not be given to a network adapter",
-            r"(?:nvidia[-_]peermem|nv_peer_mem)\b(?!:? module verification):? ?(?P<error>.{0,120}?(?:[Ee]rror|ERROR|[Ff]ail|invalid|p2p_free_callback).{0,60})",
+            r"(?:nvidia[-_]peermem|nv_peer_mem):? (?P<error>\w{1,60}:\d{1,5} ERROR .{0,120})",
         ),
         form(
             "crash_dump",

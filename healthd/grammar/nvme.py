@@ -17,7 +17,7 @@ NVME = Family(
             "timeout",
             Severity.WARNING,
             "a disk does not answer",
-            rf"{_DISK}: I/O .{{1,100}}? timeout, (?P<then>[a-z ]{{1,40}})",
+            rf"{_DISK}: I/O (?:tag )?\d{{1,5}} [^\n]{{1,100}}? timeout, (?P<then>[a-z ]{{1,40}})",
         ),
         form(
             "down",
@@ -35,7 +35,7 @@ NVME = Family(
             "no_path",
             Severity.ERROR,
             "no path leads to a disk",
-            r"(?P<place>nvme\d{1,4}n\d{1,4}): no (?:available|usable) path",
+            r"(?:block )?(?P<place>nvme\d{1,4}n\d{1,4}): no (?:available|usable) path",
         ),
     ),
 )

@@ -7,6 +7,8 @@ from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 
 _TASK = r"(?P<process>.{1,60}?)"
+# Where a name stands within the first 15 bytes: no blanks or brackets, since a task may itself be called "INFO: task x".
+_NAME = r"(?P<process>[\w./:+@-]{1,60}?)"
 
 LOCKUP = Family(
     check="lockup",
@@ -20,6 +22,7 @@ LOCKUP = Family(
         "BUG:",
         "kernel BUG at",
         "Oops",
+        "Internal error:",
         "general protection fault",
     ),
     forms=(
@@ -27,33 +30,34 @@ LOCKUP = Family(
             "soft",
             Severity.WARNING,
             "a core did nothing but one task for long",
-            rf"soft lockup - CPU#(?P<cpu>\d{{1,5}}) stuck for (?P<seconds>\d{{1,9}})s! \[{_TASK}:(?P<pid>\d{{1,10}})\]",
+            rf"(?:(?:NMI )?watchdog: )?BUG: soft lockup - CPU#(?P<cpu>\d{{1,5}}) stuck for (?P<seconds>\d{{1,9}})s! \[{_TASK}:(?P<pid>\d{{1,10}})\]",
         ),
         form(
             "hard",
             Severity.ERROR,
             "a core does not even take interrupts",
-            r"[Ww]atchdog.{0,20} detected hard LOCKUP on cpu (?P<cpu>\d{1,5})",
+            r"(?:NMI )?watchdog: (?:CPU\d{1,5}: )?Watchdog detected hard LOCKUP on cpu (?P<cpu>\d{1,5})",
         ),
         form(
             "hung_task",
             Severity.INFO,
             "a process waits in the kernel for long",
-            rf"INFO: task {_TASK}:(?P<pid>\d{{1,10}}) blocked(?: in I/O wait)? for more than (?P<seconds>\d{{1,9}}) seconds",
+            rf"INFO: task {_NAME}:(?P<pid>\d{{1,10}}) blocked(?: in I/O wait)? for more than (?P<seconds>\d{{1,9}}) seconds",
         ),
         form(
             "rcu_stall",
             Severity.WARNING,
             "a core holds up the kernel",
-            r"INFO: rcu\w{1,30} (?:self-)?detected (?:expedited )?stalls?",
+            r"(?:rcu: )?INFO: rcu\w{1,30} (?:self-)?detected (?:expedited )?stalls?",
         ),
         form("panic", Severity.FATAL, "the kernel gave up", r"Kernel panic - not syncing: (?P<reason>[^\n]{1,120})"),
         form(
             "oops",
             Severity.ERROR,
             "the kernel met a fault of its own",
-            r"^(?:BUG: (?:unable to handle|kernel NULL pointer)|kernel BUG at (?P<where>[^\s:]{1,80}:\d{1,6})"
-            r"|(?:Internal error: |Oops: ){1,2}.{0,160}\[#\d{1,6}\]|general protection fault[,:] )",
+            r"(?:BUG: (?:unable to handle|kernel NULL pointer)|kernel BUG at (?P<where>[\w./-]{1,80}:\d{1,6})!"
+            r"|(?:Oops: ){1,2}(?:[a-z][\w ,:-]{6,100}: )?[0-9a-f]{4} \[#\d{1,6}\] (?:PREEMPT|SMP)|(?:Oops: )?general protection fault[,:] "
+            r"|Internal error: [\w :,-]{1,100}: [0-9a-f]{1,16} \[#\d{1,6}\] (?:PREEMPT|SMP))",
         ),
         form(
             "workers",
@@ -93,13 +97,13 @@ OOM = Family(
 CPU = Family(
     check="cpu",
     kind=ComponentKind.HOST,
-    words=("temperature above threshold", "temperature/speed normal"),
+    words=("above threshold",),
     forms=(
         form(
             "hot",
             Severity.INFO,
             "a core was slowed down for heat",
-            r"(?:CPU|Core|Package)\S{0,8}:? .{0,20}temperature above threshold",
+            r"(?:mce: )?CPU\d{1,5}: (?:Core|Package) temperature (?:is )?above threshold, cpu clock",
         ),
     ),
 )

@@ -15,7 +15,8 @@ class Cursor(msgspec.Struct, frozen=True):
 class KernelRecord(msgspec.Struct, frozen=True):
     """One record of the kernel log. Facility 0 is the kernel itself; whatever a process writes has another.
 
-    `before` is the text of the record that this one may continue: the kernel parts lines that are written piecewise.
+    `attested`: the transport proves that the kernel began the record with this text. A line of a plain file proves
+    nothing, and a continuation record may begin with a name that a user chose.
     """
 
     source: str
@@ -23,7 +24,7 @@ class KernelRecord(msgspec.Struct, frozen=True):
     at: float
     facility: int
     text: str
-    before: str = ""
+    attested: bool = True
 
     @property
     def origin(self) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from healthctl.kernel_log.quotation import is_quotation
 from tests.fuzz.target import Target, text
 from vocabulary.catalogue_file import load_catalogue
-from vocabulary.quotation import is_quotation
 from vocabulary.xid import KernelEventKind, format_xid, parse_line
 from vocabulary.xid_detail import decode
 

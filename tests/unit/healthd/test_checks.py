@@ -59,18 +59,6 @@ def test_the_kernel_is_a_witness() -> None:
     }
 
 
-def test_a_line_that_the_kernel_parted_is_read_as_one_and_counted_once() -> None:
-    check = XidCheck(Witness("n1", accept_injected=False), CATALOGUE)
-    first, second = LINE[:20], LINE[20:]
-    records = [KernelRecord("boot", 7, 1.0, 0, first), KernelRecord("boot", 8, 1.0, 0, second, first)]
-    facts = [fact for record in records if (fact := check.judge(record, BY_PCI))]
-    assert [fact.code for fact in facts] == ["79"]
-    first, second = LINE[:60], LINE[60:]
-    records = [KernelRecord("boot", 9, 1.0, 0, first), KernelRecord("boot", 10, 1.0, 0, second, first)]
-    facts = [fact for record in records if (fact := check.judge(record, BY_PCI))]
-    assert [fact.code for fact in facts] == ["79"], "the first piece was evidence already"
-
-
 @pytest.mark.parametrize("facility", [1, 3, 16])
 def test_a_process_is_none_whatever_it_writes(facility: int) -> None:
     assert judge(LINE, facility) is None
@@ -95,7 +83,6 @@ def test_a_marked_fault_counts_only_where_allowed_and_meant_and_stays_marked() -
             "sxid/20034",
             Severity.FATAL,
         ),
-        ("NVRM: Xid (PCI:nonsense): 79, x", "xid/79", Severity.FATAL),
     ],
 )
 def test_other_words_of_the_driver(text: str, kind: str, severity: Severity) -> None:
@@ -104,7 +91,10 @@ def test_other_words_of_the_driver(text: str, kind: str, severity: Severity) -> 
     assert (f"{fact.check}/{fact.code}", fact.severity) == (kind, severity)
 
 
-@pytest.mark.parametrize("text", ["", "usb 1-1: new device", "NVRM: loading NVIDIA UNIX Kernel Module", "Xid"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "usb 1-1: new device", "NVRM: loading NVIDIA UNIX Kernel Module", "Xid", "NVRM: Xid (PCI:nonsense): 79, x"],
+)
 def test_everything_else_is_no_evidence(text: str) -> None:
     assert judge(text) is None
 

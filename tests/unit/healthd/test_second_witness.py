@@ -1,19 +1,32 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.checks.xid import XidCheck
-from healthd.facts import Moment, Raise
+from healthd.facts import Moment, Raise, gpu_component
 from healthd.samples.kernel import KernelRecord
 from healthd.samples.nvml import XidEvent
-from healthd.second_witness import WAIT_S, WAITING_MAX, SecondWitness
+from healthd.second_witness import (
+    CONFIRM_WITHIN_S,
+    DETAIL,
+    UNCONFIRMED_MAX,
+    WAIT_S,
+    WAITING_MAX,
+    NodeDevices,
+    SecondWitness,
+)
 from healthd.witness import Witness
 from vocabulary.catalogue_file import load_catalogue
+from vocabulary.finding import Severity
+from vocabulary.injection import mark
 from vocabulary.wire import Gpu
 from vocabulary.xid import format_xid
 
 GPU = Gpu(3, "GPU-3", "0000:3b:00.0")
+OURS = NodeDevices(known={GPU.pci})
+ELSEWHERE = "0000:99:00.0"
 CHECK = XidCheck(Witness("n1", accept_injected=True), load_catalogue())
 
 
@@ -21,10 +34,16 @@ def moment(at: float) -> Moment:
     return Moment(1_700_000_000.0 + at, at)
 
 
-def line(code: int) -> Raise:
-    fact = CHECK.judge(KernelRecord("b", 7, 1.0, 0, format_xid(code, GPU.pci)), {GPU.pci: GPU})
+def line(code: int, pci: str = GPU.pci) -> Raise:
+    fact = CHECK.judge(KernelRecord("b", 7, 1.0, 0, format_xid(code, pci)), {GPU.pci: GPU})
     assert fact is not None
     return fact
+
+
+def take_line(witness: SecondWitness, code: int, at: float) -> None:
+    """A line about this node's GPU, as the kernel wrote it, acts by itself."""
+    fact = line(code)
+    assert witness.weigh_line(fact, OURS, moment(at), attested=True) is fact
 
 
 def event(code: int, at: float, index: int | None = 3) -> XidEvent:
@@ -33,24 +52,24 @@ def event(code: int, at: float, index: int | None = 3) -> XidEvent:
 
 def test_an_event_that_follows_its_line_adds_nothing() -> None:
     witness = SecondWitness("b")
-    witness.saw_line(line(79), moment(5.0))
-    witness.heard_event(event(79, 5.02), {3: GPU}, moment(5.02))
+    take_line(witness, 79, 5.0)
+    witness.heard_event(event(79, 5.02), {3: GPU}, OURS, moment(5.02))
     assert witness.records_due(moment(60)) == []
     assert (witness.heard, witness.alone) == (1, 0)
 
 
 def test_an_event_whose_line_comes_a_little_later_adds_nothing() -> None:
     witness = SecondWitness("b")
-    witness.heard_event(event(79, 5.0), {3: GPU}, moment(5.0))
+    witness.heard_event(event(79, 5.0), {3: GPU}, OURS, moment(5.0))
     assert witness.records_due(moment(5.0 + WAIT_S / 2)) == []
-    witness.saw_line(line(79), moment(5.0 + WAIT_S / 2))
+    take_line(witness, 79, 5.0 + WAIT_S / 2)
     assert witness.records_due(moment(60)) == []
 
 
 def test_an_event_without_a_line_is_evidence_by_itself() -> None:
     witness = SecondWitness("b")
-    witness.saw_line(line(31), moment(5.0))
-    witness.heard_event(event(79, 5.0), {3: GPU}, moment(5.0))
+    take_line(witness, 31, 5.0)
+    witness.heard_event(event(79, 5.0), {3: GPU}, OURS, moment(5.0))
     (record,) = witness.records_due(moment(7.0))
     fact = CHECK.judge(record, {GPU.pci: GPU})
     assert fact is not None
@@ -64,14 +83,14 @@ def test_a_test_fault_in_the_log_is_no_line_of_the_driver() -> None:
     marked = KernelRecord("b", 7, 1.0, 1, f"gpu-healthd-inject node=n1: {format_xid(79, GPU.pci)}")
     injected = CHECK.judge(marked, {GPU.pci: GPU})
     assert injected is not None
-    witness.saw_line(injected, moment(5.0))
-    witness.heard_event(event(79, 5.0), {3: GPU}, moment(5.0))
+    witness.weigh_line(injected, OURS, moment(5.0), attested=True)
+    witness.heard_event(event(79, 5.0), {3: GPU}, OURS, moment(5.0))
     assert len(witness.records_due(moment(60))) == 1
 
 
 def test_an_event_of_a_gpu_nobody_knows_is_only_counted() -> None:
     witness = SecondWitness("b")
-    witness.heard_event(event(79, 5.0, index=None), {3: GPU}, moment(5.0))
+    witness.heard_event(event(79, 5.0, index=None), {3: GPU}, OURS, moment(5.0))
     assert witness.records_due(moment(60)) == []
     assert witness.heard == 1
 
@@ -83,9 +102,9 @@ def test_in_any_order_each_event_is_met_by_a_line_or_told_once(story: list[tuple
     for is_line, code, pause in story:
         at += pause
         if is_line:
-            witness.saw_line(line(code), moment(at))
+            take_line(witness, code, at)
         else:
-            witness.heard_event(event(code, at), {3: GPU}, moment(at))
+            witness.heard_event(event(code, at), {3: GPU}, OURS, moment(at))
         told += len(witness.records_due(moment(at)))
     told += len(witness.records_due(moment(at + 60)))
     assert told == witness.alone <= witness.heard
@@ -94,6 +113,109 @@ def test_in_any_order_each_event_is_met_by_a_line_or_told_once(story: list[tuple
 def test_a_storm_of_events_is_bounded() -> None:
     witness = SecondWitness("b")
     for number in range(2 * WAITING_MAX):
-        witness.heard_event(event(number, 1.0), {3: GPU}, moment(1.0))
-        witness.saw_line(line(number), moment(1.0))
+        witness.heard_event(event(number, 1.0), {3: GPU}, OURS, moment(1.0))
+        take_line(witness, number, 1.0)
     assert len(witness.records_due(moment(60))) <= WAITING_MAX
+
+
+def weigh(witness: SecondWitness, fact: Raise, devices: NodeDevices = OURS, *, attested: bool = True) -> Raise:
+    return witness.weigh_line(fact, devices, moment(5.0), attested=attested)
+
+
+@pytest.mark.parametrize(("pci", "attested"), [(ELSEWHERE, True), (GPU.pci, False)])
+def test_a_line_that_does_not_prove_itself_is_recorded_and_does_not_act(pci: str, *, attested: bool) -> None:
+    witness = SecondWitness("b")
+    fact = weigh(witness, line(79, pci), attested=attested)
+    assert (fact.severity, fact.event, fact.code) == (Severity.INFO, True, "79")
+    assert fact.evidence["unconfirmed"]
+    assert "recorded only" in fact.summary
+    assert witness.confirm_by_state(OURS, moment(6.0)) == [], "the GPU is well"
+
+
+@pytest.mark.parametrize(("pci", "attested"), [(ELSEWHERE, True), (GPU.pci, False)])
+def test_the_drivers_event_confirms_it_once_and_about_the_gpu_that_it_names(pci: str, *, attested: bool) -> None:
+    witness = SecondWitness("b")
+    weigh(witness, line(79, pci), attested=attested)
+    assert witness.heard_event(event(31, 5.1), {3: GPU}, OURS, moment(5.1)) == [], "another Xid says nothing of it"
+    (fact,) = witness.heard_event(event(79, 5.2), {3: GPU}, OURS, moment(5.2))
+    assert (fact.severity, fact.component, fact.event) == (Severity.FATAL, gpu_component(GPU), False)
+    assert fact.origin != line(79, pci).origin
+    assert witness.heard_event(event(79, 5.3), {3: GPU}, OURS, moment(5.3)) == []
+    assert [record.text for record in witness.records_due(moment(60))] == [format_xid(31, GPU.pci, detail=DETAIL)]
+
+
+def test_an_event_of_another_gpu_confirms_no_line_of_a_gpu_of_ours() -> None:
+    witness, other = SecondWitness("b"), Gpu(4, "GPU-4", "0000:4c:00.0")
+    devices = NodeDevices(known={GPU.pci, other.pci})
+    weigh(witness, line(79), devices, attested=False)
+    assert witness.heard_event(event(79, 5.2, index=4), {3: GPU, 4: other}, devices, moment(5.2)) == []
+
+
+def test_an_event_just_before_the_line_confirms_it_too() -> None:
+    witness = SecondWitness("b")
+    witness.heard_event(event(79, 4.9), {3: GPU}, OURS, moment(4.9))
+    assert weigh(witness, line(79, ELSEWHERE)).severity is Severity.FATAL
+    assert weigh(witness, line(31, ELSEWHERE)).severity is Severity.INFO
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        NodeDevices(known={GPU.pci}, driver_silent=True),
+        NodeDevices(known={GPU.pci}, troubled={GPU.pci}),
+    ],
+)
+def test_a_gpu_in_trouble_confirms_it_before_or_after(devices: NodeDevices) -> None:
+    witness = SecondWitness("b")
+    assert weigh(witness, line(79, ELSEWHERE), devices).severity is Severity.FATAL
+    assert weigh(witness, line(79, ELSEWHERE)).severity is Severity.INFO
+    (fact,) = witness.confirm_by_state(devices, moment(40.0))
+    assert (fact.severity, fact.event, fact.provable) == (Severity.FATAL, False, True)
+    assert not witness.wants_state
+
+
+def test_a_gpu_fell_off_the_bus_and_the_line_does_not_say_which() -> None:
+    witness = SecondWitness("b")
+    record = KernelRecord("b", 7, 1.0, 0, "NVRM: GPU has fallen off the bus.")
+    fact = CHECK.judge(record, {GPU.pci: GPU})
+    assert fact is not None
+    assert weigh(witness, fact).severity is Severity.INFO
+    (confirmed,) = witness.heard_event(event(79, 5.2), {3: GPU}, OURS, moment(5.2))
+    assert (confirmed.code, confirmed.severity, confirmed.component) == (
+        "fallen_off_bus",
+        Severity.FATAL,
+        gpu_component(GPU),
+    )
+
+
+def test_trouble_of_another_gpu_and_a_node_without_gpus_confirm_nothing() -> None:
+    witness = SecondWitness("b")
+    assert weigh(witness, line(79), NodeDevices({GPU.pci, ELSEWHERE}, {ELSEWHERE}), attested=False).severity is (
+        Severity.INFO
+    )
+    assert weigh(witness, line(79, ELSEWHERE), NodeDevices(driver_silent=True)).severity is Severity.INFO
+
+
+def test_a_device_that_is_found_later_confirms_an_attested_line_only() -> None:
+    witness, found = SecondWitness("b"), NodeDevices(known={GPU.pci, ELSEWHERE})
+    weigh(witness, line(79, ELSEWHERE), attested=True)
+    weigh(witness, line(62, ELSEWHERE), attested=False)
+    assert [fact.code for fact in witness.confirm_by_state(found, moment(7.0))] == ["79"]
+
+
+def test_what_nothing_confirms_is_forgotten_in_time_and_in_number() -> None:
+    witness = SecondWitness("b")
+    for _ in range(2 * UNCONFIRMED_MAX):
+        weigh(witness, line(79, ELSEWHERE))
+    late = NodeDevices(known={GPU.pci}, driver_silent=True)
+    assert len(witness.confirm_by_state(late, moment(6.0))) == UNCONFIRMED_MAX
+    weigh(witness, line(79, ELSEWHERE))
+    assert witness.confirm_by_state(OURS, moment(6.0 + CONFIRM_WITHIN_S)) == []
+    assert witness.confirm_by_state(late, moment(7.0 + CONFIRM_WITHIN_S)) == []
+
+
+def test_a_drill_needs_no_second_witness() -> None:
+    marked = KernelRecord("b", 7, 1.0, 1, mark("n1", format_xid(79, ELSEWHERE)))
+    fact = CHECK.judge(marked, {GPU.pci: GPU})
+    assert fact is not None
+    assert weigh(SecondWitness("b"), fact, attested=False) == fact

@@ -8,7 +8,7 @@ from vocabulary.catalogue import Catalogue
 from vocabulary.catalogue_entry import Advice, Cause
 from vocabulary.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
-from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
+from vocabulary.xid import KernelEvent, KernelEventKind, parse_live_record
 
 SHIPPED = Path(__file__).parents[3] / "playbooks" / "catalogue" / "xid.yaml"
 
@@ -110,7 +110,7 @@ def test_the_likeliest_cause_is_one_of_the_causes(catalogue: Catalogue) -> None:
     ],
 )
 def test_severity_of_a_line(catalogue: Catalogue, line: str, severity: Severity) -> None:
-    event = parse_line(line)
+    event = parse_live_record(line)
     assert event is not None
     assert catalogue.severity_of(event) is severity
 

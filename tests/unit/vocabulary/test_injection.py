@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vocabulary.injection import Injected, mark, unmark
-from vocabulary.xid import parse_line
+from vocabulary.xid import parse_live_record
 
 node_names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,40}[A-Za-z0-9])?", fullmatch=True)
 
@@ -16,7 +16,8 @@ def test_what_is_marked_is_recognised(node: str, text: str) -> None:
 
 
 def test_a_marked_line_is_still_a_driver_message() -> None:
-    event = parse_line(mark("n1", "NVRM: Xid (PCI:0000:07:00): 79, GPU has fallen off the bus."))
+    marked = unmark(mark("n1", "NVRM: Xid (PCI:0000:07:00): 79, GPU has fallen off the bus."))
+    event = parse_live_record(marked.text) if marked else None
     assert event is not None
     assert event.code == 79
 

@@ -11,7 +11,7 @@ from vocabulary.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
 from vocabulary.nvlink_decode import nvlink_reading
 from vocabulary.reading import Basis
-from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
+from vocabulary.xid import KernelEvent, KernelEventKind, parse_live_record
 
 CATALOGUE = load_catalogue()
 TABLES = CATALOGUE.nvlink
@@ -19,7 +19,7 @@ WORD = st.integers(0, 0xFFFF_FFFF)
 
 
 def event(code: int, text: str) -> KernelEvent:
-    found = parse_line(f"NVRM: Xid (PCI:0000:07:00): {code}, pid=1, name=x, {text}")
+    found = parse_live_record(f"NVRM: Xid (PCI:0000:07:00): {code}, pid=1, name=x, {text}")
     assert found is not None
     return found
 

@@ -12,7 +12,7 @@ from vocabulary.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
 from vocabulary.reading import Basis, Reading
 from vocabulary.reading_rules import read_by_rules
-from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
+from vocabulary.xid import KernelEvent, KernelEventKind, parse_live_record
 
 CATALOGUE = load_catalogue()
 CORPUS = (Path(__file__).parents[2] / "golden" / "xid" / "lines.log").read_text().splitlines()
@@ -63,7 +63,7 @@ LINES = {
 
 
 def event(code: int, text: str) -> KernelEvent:
-    found = parse_line(f"NVRM: Xid (PCI:0000:07:00): {code}, pid=1, name=x, {text}")
+    found = parse_live_record(f"NVRM: Xid (PCI:0000:07:00): {code}, pid=1, name=x, {text}")
     assert found is not None
     return found
 
@@ -156,7 +156,7 @@ def test_the_value_of_154_decides_and_a_fallen_gpu_is_79() -> None:
     ],
 )
 def test_a_line_of_a_switch(text: str, severity: Severity, action: Advice, basis: Basis) -> None:
-    found = parse_line(f"nvidia-nvswitch3: SXid (PCI:0000:85:00.0): {text}")
+    found = parse_live_record(f"nvidia-nvswitch3: SXid (PCI:0000:85:00.0): {text}")
     assert found is not None
     reading = CATALOGUE.reading(found)
     assert (reading.severity, reading.action, reading.basis) == (severity, action, basis)
@@ -169,7 +169,7 @@ def test_what_a_user_named_a_process_is_never_a_template() -> None:
 
 @given(st.sampled_from([*(line for line in CORPUS if "id" in line)]), st.integers(0, 400))
 def test_the_quick_answer_and_the_long_one_agree_on_lines_that_were_cut(line: str, at: int) -> None:
-    found = parse_line(line[:at])
+    found = parse_live_record(line[:at])
     if found is not None:
         assert CATALOGUE.reading(found).severity is CATALOGUE.severity_of(found)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabulary.xid import KernelEvent, KernelEventKind, parse_line
+from vocabulary.xid import KernelEvent, KernelEventKind, parse_live_record
 from vocabulary.xid_detail import decode
 
 FAULT = (
@@ -17,7 +17,7 @@ CORPUS = (Path(__file__).parents[2] / "golden" / "xid" / "lines.log").read_text(
 
 
 def detail(code: int, text: str) -> dict[str, str | int]:
-    event = parse_line(f"NVRM: Xid (PCI:0000:07:00): {code}, pid=1, name=x, {text}")
+    event = parse_live_record(f"NVRM: Xid (PCI:0000:07:00): {code}, pid=1, name=x, {text}")
     assert event is not None
     return decode(event)
 
@@ -171,7 +171,7 @@ def test_the_drivers_words_are_taken_apart(code: int, text: str, found: dict[str
     ],
 )
 def test_the_lines_of_a_switch_are_taken_apart(text: str, found: dict[str, str | int]) -> None:
-    event = parse_line(f"nvidia-nvswitch3: SXid (PCI:0000:85:00.0): {text}")
+    event = parse_live_record(f"nvidia-nvswitch3: SXid (PCI:0000:85:00.0): {text}")
     assert event is not None
     assert decode(event) == found
 
@@ -197,6 +197,6 @@ def test_however_long_a_line_is_each_part_of_it_stays_short(code: int, text: str
 
 @given(st.sampled_from([line for line in CORPUS if "Xid" in line]), st.integers(0, 400))
 def test_a_line_that_was_cut_does_no_harm(line: str, at: int) -> None:
-    event = parse_line(line[:at])
+    event = parse_live_record(line[:at])
     if event is not None:
         decode(event)

@@ -179,21 +179,3 @@ def kernel_text(line: str) -> str | None:
     """
     undressed = undress(line)
     return None if undressed.author is Author.OTHER else undressed.text
-
-
-_DAY = r"\S{1,12}\s{1,2}\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d{1,9})?"
-_ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_LOGGED = re.compile(
-    rf"(?:{_DAY}|{_ISO})\s+(?P<host>[^\s:\[\]]{{1,255}})\s+(?:[^\s:\[\]]{{1,64}})(?:\[\d{{1,10}}\])?:\s?"
-)
-
-
-def host_of(line: str) -> str | None:
-    """The host that a syslog line names; None if it names none.
-
-    >>> host_of("Mar  4 12:00:00 n1 kernel: [  117.984502] NVRM: loading")
-    'n1'
-    """
-    priority = _SYSLOG_PRIORITY.match(line)
-    match = _LOGGED.match(line, priority.end() if priority else 0)
-    return match["host"] if match else None

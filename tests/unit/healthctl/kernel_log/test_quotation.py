@@ -4,8 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vocabulary.quotation import is_quotation
-from vocabulary.xid import format_xid, parse_line
+from healthctl.kernel_log.offline_xid import parse_offline_line
+from healthctl.kernel_log.quotation import is_quotation
+from vocabulary.xid import format_xid
 
 WORDS = "NVRM: Xid (PCI:0000:07:00): 79, x"
 comms = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=15)
@@ -35,7 +36,7 @@ def test_nothing_after_a_quote_is_believed(quote: str, rest: str) -> None:
 @pytest.mark.parametrize("name", ["", "a ", "a, b "])
 def test_no_name_of_a_control_group_is_the_kernels_own_word(name: str) -> None:
     before = f"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset={name}"
-    assert parse_line(f"{before}{WORDS},mems_allowed=0,global_oom,task=a,pid=7,uid=0") is None
+    assert parse_offline_line(f"{before}{WORDS},mems_allowed=0,global_oom,task=a,pid=7,uid=0") is None
 
 
 @given(comms)
@@ -43,4 +44,6 @@ def test_no_name_of_a_control_group_is_the_kernels_own_word(name: str) -> None:
 @example("/x")
 @example("' in ")
 def test_no_name_of_a_program_hides_its_xid(name: str) -> None:
-    assert parse_line(format_xid(31, "0000:07:00.0", pid=7, process=name[:15], detail="Ch 00000002")) is not None
+    assert (
+        parse_offline_line(format_xid(31, "0000:07:00.0", pid=7, process=name[:15], detail="Ch 00000002")) is not None
+    )

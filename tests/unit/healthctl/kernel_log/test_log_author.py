@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabulary.log_author import Author, Undressed, host_of, kernel_text, undress
-from vocabulary.xid import KernelEventKind, parse_line
+from healthctl.kernel_log.log_author import Author, Undressed, kernel_text, undress
+from healthctl.kernel_log.offline_xid import parse_offline_line
+from vocabulary.xid import KernelEventKind
 
 TEXT = "NVRM: Xid (PCI:0000:07:00): 79, GPU has fallen off the bus."
 
@@ -126,7 +127,7 @@ def prefixes(table: str) -> list[str]:
 @pytest.mark.parametrize("prefix", prefixes(BY_THE_KERNEL))
 def test_the_kernels_name_is_known_in_every_dress(prefix: str) -> None:
     assert undress(prefix + TEXT) == Undressed(TEXT, Author.KERNEL)
-    event = parse_line(prefix + TEXT)
+    event = parse_offline_line(prefix + TEXT)
     assert event is not None
     assert (event.kind, event.code) == (KernelEventKind.XID, 79)
 
@@ -135,7 +136,7 @@ def test_the_kernels_name_is_known_in_every_dress(prefix: str) -> None:
 def test_another_author_is_no_witness(prefix: str) -> None:
     assert undress(prefix + TEXT).author is Author.OTHER
     assert kernel_text(prefix + TEXT) is None
-    assert parse_line(prefix + TEXT) is None
+    assert parse_offline_line(prefix + TEXT) is None
 
 
 @pytest.mark.parametrize("prefix", UNNAMED)
@@ -164,11 +165,6 @@ def test_devices_are_no_host_and_program() -> None:
         assert kernel_text("2025-03-04T12:00:00,123456+00:00 " + text) == text
         assert kernel_text("Mar  4 12:00:00 " + text) == text
         assert kernel_text("[    1.234567] " + text) == text
-
-
-def test_the_host_is_told_where_it_is_named() -> None:
-    assert host_of("<4>2025-03-04T12:00:00+00:00 n1 kernel: x") == "n1"
-    assert host_of("[ 1.234567] x") is None
 
 
 @given(st.text(max_size=300))
