@@ -91,8 +91,15 @@ NVIDIA = Family(
             "nvlink",
             Severity.WARNING,
             "the driver could not set up NVLink",
-            r"(?:NVRM: (?:GPU\d{1,3} )?(?=\w{12})\w{0,40}[nN]vlink\w{0,60}: |nvidia-nvlink: (?=[Ff]ailed|[Uu]nable|ERROR|[Nn]v[Ll]ink |NVLink |[Ll]ink \d))"
+            r"NVRM: (?:GPU\d{1,3} )?(?:\w{5,40}[nN]vlink\w{0,60}|\w{0,4}[nN]vlink\w{5,60}): "
             r"(?P<error>.{0,120}?(?:[Ff]ail|[Ee]rror|[Dd]egraded).{0,60})",
+        ),
+        form(
+            "nvlink",
+            Severity.WARNING,
+            "the driver could not set up NVLink",
+            r"nvidia-nvlink: (?P<error>(?:[Ff]ailed|[Uu]nable|ERROR"
+            r"|(?:[Nn]v[Ll]ink |NVLink |[Ll]ink \d).{0,120}?(?:[Ff]ail|[Ee]rror|[Dd]egraded)).{0,60})",
         ),
         form(
             "peermem",

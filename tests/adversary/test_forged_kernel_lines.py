@@ -10,7 +10,7 @@ from healthd.collectors.kmsg_record import KmsgError, parse_record
 from healthd.samples.kernel import KernelRecord
 from healthd.witness import Witness
 from vocabulary.injection import mark
-from vocabulary.xid import KernelEvent, parse_line
+from vocabulary.xid import KernelEvent, parse_live_record
 
 LINE = b"NVRM: Xid (PCI:0000:3b:00): 79, pid=42, name=python3, GPU has fallen off the bus."
 USER = 1 << 3 | 4
@@ -24,7 +24,7 @@ def believed(data: bytes, *, accept_injected: bool = False) -> KernelEvent | Non
         return None
     sample = KernelRecord("boot", record.seq, 1.0, record.facility, record.text)
     testimony = Witness("n1", accept_injected=accept_injected).hear(sample)
-    return parse_line(testimony.text) if testimony is not None else None
+    return parse_live_record(testimony.text) if testimony is not None else None
 
 
 def test_the_kernel_is_believed() -> None:
