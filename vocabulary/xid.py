@@ -70,7 +70,7 @@ _LIVE_FALLEN_AT_PROBE = re.compile(
     rf"{_DEVICE}NVRM: The NVIDIA GPU {_ADDRESS}\b.{{0,400}}?fallen off the bus and is not responding", re.DOTALL
 )
 _LIVE_FALLEN_SOMEWHERE = re.compile(  # the last of the lines into which a log cuts that record
-    r"NVRM: (?:\(PCI ID: [0-9a-f]{4}:[0-9a-f]{4}\) )?(?:installed in this system has )?"
+    r"NVRM: (?:\(PCI ID: [0-9a-f]{4}:[0-9a-f]{4}\) )?(?:(?:installed in this )?system has )?"
     r"fallen off the bus and is not responding to commands"
 )
 

@@ -54,10 +54,14 @@ def explain(screen: Screen, what: tuple[str, ...], catalogue: Path | None) -> No
 @xid.command(epilog="Example: healthctl xid parse /var/log/kern.log")
 @click.argument("file", metavar="FILE|-", type=click.Path(allow_dash=True, readable=False))
 def parse(file: str) -> None:
-    """Say what the kernel reports in each line of a log. One JSON object for each line, also for those that are nothing.
+    """Say what the kernel reports in each line of a log. Prints one JSON object for each line, also for uneventful ones.
 
-    FILE may be what dmesg or journalctl printed, a syslog file or raw kmsg records; '-' is standard input.
-    Lines that a program other than the kernel wrote don't count, except marked test faults.
+    FILE may be what dmesg or journalctl printed, a syslog file or raw kmsg records; '-' is standard input. Lines that
+    another program than the kernel wrote do not count, except marked test faults.
+
+    `live` names the finding that healthd raises when the kernel log holds such a record. It is empty for shapes that
+    are only read here, such as an Xid without a PCI address. healthd acts on an Xid at once only if it names a GPU of
+    its own node; any other needs NVML as a second witness.
     """
     from healthctl.kernel_log.parse import parse_lines
 

@@ -1,6 +1,6 @@
-"""The wide net: every line of a class, not only the one that `healthd` raises a finding on.
+"""The wide net over some classes of lines: every line of a class, not only the one that `healthd` raises a finding on.
 
-A class's lines come in bunches (an AER error prints four to ten), and a reader of a log wants them all marked. What the
+The other classes are healthd's own families, which `parse` asks as well. A class's lines come in bunches (an AER error prints four to ten), and a reader of a log wants them all marked. What the
 same drivers print when they load is of no class. Forms: Linux 2.6 to 6.x (drivers/pci/pcie, drivers/edac, drivers/acpi/
 apei, arch/x86/kernel/cpu/mce, mm/oom_kill.c, drivers/net/ethernet/mellanox, drivers/infiniband).
 """
@@ -174,7 +174,7 @@ def classify(text: str, *, by_name: bool) -> Classed | None:
         match = forms.search(text) if by_name else forms.match(text)
         if match is None or not _BEFORE.fullmatch(text[: match.start()]) or is_quotation(text, match.start()):
             continue
-        return _oom(text) if kind == "oom" else Classed(kind, _pci(text))
+        return _oom(text) if kind == "oom" else Classed(kind, printed_pci(text))
     return None
 
 
@@ -186,7 +186,7 @@ def _oom(text: str) -> Classed:
     return Classed("oom")
 
 
-def _pci(text: str) -> str:
+def printed_pci(text: str) -> str:
     """The device at fault if the line names it, else the one that speaks."""
     match = _SOURCE.search(text) or _PRINTED.search(text)
     return canonical_pci(match["pci"]) if match else ""

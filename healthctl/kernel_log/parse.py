@@ -8,20 +8,24 @@ from itertools import tee
 
 import msgspec
 
-from healthctl.kernel_log.kinds import classify
+from healthctl.kernel_log.kinds import classify, printed_pci
 from healthctl.kernel_log.offline_xid import find_offline_event
 from healthctl.kernel_log.transport import Heard, hear
+from healthd.grammar.families import FAMILIES
+from healthd.grammar.form import Form, match_form
 from vocabulary.fabric_manager import switch_error
 from vocabulary.fabric_manager_line import is_own_line
-from vocabulary.xid import KernelEvent, KernelEventKind
+from vocabulary.xid import KernelEvent, KernelEventKind, parse_live_record
 
 PROBE_LINES = 3  # the driver's probe message names the GPU on its first line and the fault on its last
 
 
 class ParsedLine(msgspec.Struct, frozen=True):
-    """One line of a log. `kind`: xid, sxid, fallen_off_bus, aer, ecc, ib, mce, oom or none.
+    """One line of a log. `kind` is one of `KINDS`.
 
-    What the line does not say is null (numbers and addresses) or empty (texts).
+    What the line does not say is null (numbers and addresses) or empty (texts). `meaning` is what healthd would say of
+    it. `live` names the finding (check/code) that healthd raises where the kernel log holds this record; empty if it
+    raises none, because the line's shape is read offline only.
     """
 
     line_no: int
@@ -36,7 +40,42 @@ class ParsedLine(msgspec.Struct, frozen=True):
     mig: str = ""
     caused_by: int | None = None
     recovery_action: int | None = None
+    meaning: str = ""
+    live: str = ""
 
+
+# What healthd's families of lines are called here, where the wider net of `kinds` has no class for them.
+_KIND_OF_CHECK = {
+    "nvidia_driver": "nvidia_driver",
+    "pcie_aer": "aer",
+    "host_memory": "mce",
+    "mlx5": "ib",
+    "nvme_log": "nvme",
+    "filesystem": "filesystem",
+    "lockup": "lockup",
+    "oom": "oom",
+    "cpu": "cpu",
+    "program_crash": "program_crash",
+}
+_KIND_OF_FINDING = {"filesystem/raid": "raid", "filesystem/array_failed": "raid", "lockup/panic": "panic"}
+KINDS = tuple(
+    dict.fromkeys(
+        (
+            "xid",
+            "sxid",
+            "fallen_off_bus",
+            "aer",
+            "ecc",
+            "ib",
+            "mce",
+            "oom",
+            *_KIND_OF_CHECK.values(),
+            "raid",
+            "panic",
+            "none",
+        )
+    )
+)
 
 _NAMED_GPU = re.compile(r"NVRM:[ ]{1,4}The NVIDIA GPU (?P<address>[0-9A-Fa-f:.]{5,16})")
 _PCI_DEVICE = r"[\w.-]{1,40} [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]: "
@@ -75,18 +114,34 @@ def _judge(line_no: int, text: str, heard: Heard) -> ParsedLine:
     if ("NVRM" in text or "SXid" in text) and (found := find_offline_event(text)):
         event, before = found
         return _of_event(line_no, event, heard) if _is_spoken(before, heard) else ParsedLine(line_no)
-    classed = classify(text.strip(), by_name=heard.by_name)
-    if classed is None:
+    text = text.strip()
+    check, form = _live_form(text)
+    classed = classify(text, by_name=heard.by_name)
+    if classed is None and form is None:
         return ParsedLine(line_no)
+    finding = f"{check}/{form.code}" if form else ""
+    kind = classed.kind if classed else _KIND_OF_FINDING.get(finding) or _KIND_OF_CHECK[check]
     return ParsedLine(
         line_no,
-        kind=classed.kind,
-        pci=classed.pci or None,
-        pid=classed.pid,
-        process=classed.process,
-        detail=text.strip(),
+        kind=kind,
+        pci=(classed.pci if classed else printed_pci(text)) or None,
+        pid=classed.pid if classed else None,
+        process=classed.process if classed else "",
+        detail=text,
         injected=heard.injected,
+        meaning=form.summary if form else "",
+        live=finding,
     )
+
+
+def _live_form(text: str) -> tuple[str, Form | None]:
+    """The form by which healthd knows this record, and the check that speaks of it."""
+    for family in FAMILIES:
+        if any(word in text for word in family.words):
+            form, _ = match_form(family, text)
+            if form is not None:
+                return family.check, form
+    return "", None
 
 
 def _is_spoken(before: str, heard: Heard) -> bool:
@@ -110,4 +165,14 @@ def _of_event(line_no: int, event: KernelEvent, heard: Heard) -> ParsedLine:
         mig=event.mig,
         caused_by=event.caused_by,
         recovery_action=event.recovery_action,
+        live=_live_kind(heard.text or ""),
     )
+
+
+def _live_kind(text: str) -> str:
+    """The finding that healthd raises of this record; empty if it reads no such shape."""
+    event = parse_live_record(text.strip())
+    if event is None:
+        return ""
+    check = "sxid" if event.kind is KernelEventKind.SXID else "xid"
+    return f"{check}/{event.kind.value if event.code is None else event.code}"

@@ -10,6 +10,7 @@ SHARES = {
     "kmsg_record": 8,
     "journal_entry": 8,
     "xid_line": 8,
+    "kernel_record": 8,
     "kernel_log_file": 4,
     "report": 4,
     "orders": 4,

@@ -1,29 +1,33 @@
-"""One line of the driver's, from its grammar to what it asks for."""
+"""One line of the driver's, from both grammars to what it asks for."""
 
 from __future__ import annotations
 
-from healthctl.kernel_log.quotation import is_quotation
+from healthctl.kernel_log.offline_xid import find_offline_event, parse_offline_line
 from tests.fuzz.target import Target, text
 from vocabulary.catalogue_file import load_catalogue
-from vocabulary.xid import KernelEventKind, format_xid, parse_line
+from vocabulary.xid import KernelEventKind, format_xid, parse_live_record
 from vocabulary.xid_detail import decode
 
 CATALOGUE = load_catalogue()
 
 
 def judge(data: bytes) -> None:
-    """Never an error; what was read can be written and read again."""
-    event = parse_line(text(data))
-    if event is None:
-        return
-    decode(event)
-    CATALOGUE.reading(event)
-    if event.kind is not KernelEventKind.XID or not event.pci or event.code is None:
-        return
-    written = format_xid(event.code, event.pci, pid=event.pid, process="x")
-    again = parse_line(written)
-    if again is None or (again.code, again.pid) != (event.code, event.pid) or is_quotation(written, 0):
-        raise AssertionError(f"{written!r} is read as {again}")
+    """Never an error; what is live is read offline as well; what was read can be written and read again."""
+    line = text(data)
+    live, event = parse_live_record(line), parse_offline_line(line)
+    if live is not None and find_offline_event(line) is None:
+        raise AssertionError(f"{line!r} is read live and not offline")
+    for found in (live, event):
+        if found is None:
+            continue
+        decode(found)
+        CATALOGUE.reading(found)
+        if found.kind is not KernelEventKind.XID or not found.pci or found.code is None:
+            continue
+        written = format_xid(found.code, found.pci, pid=found.pid, process="x")
+        again = parse_live_record(written)
+        if again is None or (again.code, again.pid) != (found.code, found.pid):
+            raise AssertionError(f"{written!r} is read as {again}")
 
 
 TARGET = Target(

@@ -12,12 +12,16 @@ from healthd.ledger import Ledger
 from healthd.pretended_gpus import PretendedGpus
 from healthd.samples.beacons import Beacons
 from healthd.samples.kernel import KernelRecord
+from healthd.samples.nvml import NvmlUnavailable, XidEvent
+from healthd.samples.pcie import Hop, PcieSample
 from healthd.samples.rank_steps import RankSteps, StepFacts
+from healthd.samples.source import SourceReading, SourceState
 from healthd.second_witness import SecondWitness
 from healthd.thresholds import load_thresholds
 from healthd.watch import Watch
 from healthd.witness import Witness
 from vocabulary.catalogue_file import load_catalogue
+from vocabulary.finding import Severity
 from vocabulary.wire import Gpu
 
 NOW = Moment(1_700_000_000.0, 5.0)
@@ -59,6 +63,77 @@ def test_a_line_is_judged_by_one_check_and_those_about_gpus_call_for_a_look(
     watch = make_watch()
     assert hear(watch, line) is look
     assert [f"{finding.check}/{finding.code}" for finding in watch.ledger.active] == found
+
+
+def hear_record(watch: Watch, text: str, *, attested: bool = True, now: Moment = NOW) -> None:
+    watch.take_kernel([KernelRecord("b", 1, now.wall, 0, text, attested=attested)], [], now)
+
+
+def kinds(watch: Watch) -> list[str]:
+    return [f"{finding.check}/{finding.code}" for finding in watch.ledger.active]
+
+
+ELSEWHERE = "NVRM: Xid (PCI:0000:99:00): 79, GPU has fallen off the bus."
+OURS = "NVRM: Xid (PCI:0000:13:00): 79, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    ("text", "attested"),
+    [
+        (ELSEWHERE, True),
+        ("NVRM: GPU has fallen off the bus.", True),
+        ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", True),
+        (OURS, False),
+        ("NVRM: GPU 0000:13:00.0: RmInitAdapter failed! (0x26:0x56:1463)", False),
+        ("Kernel panic - not syncing: Fatal exception", False),
+        ("EXT4-fs (sda1): Remounting filesystem read-only", False),
+    ],
+)
+def test_what_does_not_prove_itself_is_counted_and_shown_and_does_not_act(text: str, *, attested: bool) -> None:
+    watch = make_watch()
+    hear_record(watch, text, attested=attested)
+    assert kinds(watch) == []
+    assert [count.count for count in watch.ledger.events.rows] == [1]
+    (finding,) = watch.ledger.changed.values()
+    assert (finding.severity, finding.active) == (Severity.INFO, False)
+    assert "recorded only" in finding.summary
+
+
+def test_the_drivers_event_makes_it_act_about_the_gpu_that_it_names() -> None:
+    watch = make_watch()
+    hear_record(watch, ELSEWHERE)
+    watch.take_nvml(XidEvent(at=NOW.wall, index=3, code=79), NOW)
+    (finding,) = watch.ledger.active
+    assert (finding.kind, finding.severity, finding.component.name) == ("xid/79", Severity.FATAL, "GPU-3")
+    later = Moment(NOW.wall + 60, NOW.monotonic + 60)
+    watch.take_late_events(later)
+    assert len(watch.ledger.active) == 1, "the event says nothing a second time"
+    assert [count.count for count in watch.ledger.events.rows] == [1]
+
+
+@pytest.mark.parametrize("text", [ELSEWHERE, "NVRM: GPU has fallen off the bus."])
+def test_a_driver_that_does_not_answer_makes_it_act(text: str) -> None:
+    watch = make_watch()
+    hear_record(watch, text)
+    watch.take_nvml(NvmlUnavailable(NOW.wall, "Driver Not Loaded"), NOW)
+    watch.take_late_events(NOW)
+    assert "fatal" in {finding.severity.value for finding in watch.ledger.active if finding.check == "xid"}
+
+
+def test_a_gpu_on_the_bus_is_this_nodes_although_the_driver_never_came_up() -> None:
+    watch = make_watch()
+    hear_record(watch, ELSEWHERE)
+    hop = Hop("0000:99:00.0", "gpu", 16, 16, 32.0, 32.0, 0, 0, 0)
+    reading = SourceReading(
+        source="pcie", state=SourceState.PRESENT, at=NOW.wall, sample=PcieSample((hop,), (("0000:99:00.0",),))
+    )
+    watch.take_source(reading, NOW)
+    watch.take_late_events(NOW)
+    assert kinds(watch) == ["xid/79"]
+    second = make_watch()
+    second.take_source(reading, NOW)
+    hear_record(second, ELSEWHERE)
+    assert kinds(second) == ["xid/79"]
 
 
 def test_a_flood_is_one_finding_with_a_count_and_the_evidence_of_its_first_line() -> None:

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from healthctl.kernel_log.parse import ParsedLine, parse_lines
+from healthctl.kernel_log.parse import KINDS, ParsedLine, parse_lines
+from healthd.checks.kernel_messages import KernelMessageCheck
+from healthd.checks.xid import XidCheck
+from healthd.grammar.families import FAMILIES
+from healthd.samples.kernel import KernelRecord
+from healthd.witness import Witness
+from vocabulary.catalogue_file import load_catalogue
 
 CORPUS = Path(__file__).parents[3] / "golden" / "xid"
 GPU_KINDS = ("xid", "sxid", "fallen_off_bus")
@@ -66,7 +72,7 @@ def shown(found: ParsedLine) -> str:
     """One record for a person's eye."""
     code = found.xid if found.xid is not None else found.sxid
     parts = (found.line_no, found.kind, code, found.pci, found.mig, found.pid, found.process, found.recovery_action)
-    test = " TEST" if found.injected else ""
+    test = f"{' TEST' if found.injected else ''} = {found.live or 'read offline only'}"
     return f"{' '.join(ascii(part)[1:-1] if isinstance(part, str) else str(part) for part in parts if part not in (None, ''))}{test} | {found.detail[:100]!a}"
 
 
@@ -77,6 +83,27 @@ def test_the_corpus_is_large() -> None:
 
 def test_what_is_read_of_each_text(golden: Callable[[str, str], None]) -> None:
     golden("xid/texts.txt", "\n".join(shown(found) for found in parse_lines([text for _, text in texts()])) + "\n")
+
+
+def test_it_reads_and_explains_whatever_healthd_raises_a_finding_on() -> None:
+    witness = Witness("n1", accept_injected=False)
+    checks = (XidCheck(witness, load_catalogue()), KernelMessageCheck(witness, FAMILIES))
+    lines = [line for line in (CORPUS.parent / "kernel" / "lines.log").read_text().splitlines() if line[:1] != "#"]
+    for line in [*lines, *(text for _, text in texts())]:
+        fact = next((fact for check in checks if (fact := check.judge(KernelRecord("b", 1, 1.0, 0, line), {}))), None)
+        found = parse(line)
+        if fact is not None:
+            assert found.kind in set(KINDS) - {"none"}, line
+            assert found.live == f"{fact.check}/{fact.code}", line
+            assert found.meaning or found.kind in GPU_KINDS, line
+        else:
+            assert found.live == "", line
+
+
+def test_what_is_read_offline_only_says_so() -> None:
+    for line in ("NVRM: Xid:  13, Channel 00000001", "a driver spoke, NVRM: Xid (PCI:0000:07:00): 79, x"):
+        found = parse(f"[ 1843.308145] {line}")
+        assert (found.kind, found.live) == ("xid", "")
 
 
 @pytest.mark.parametrize("name", LOGS)
