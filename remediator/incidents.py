@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from remediator import again
 from remediator.model.concluded import is_concluded
 from remediator.model.occurrence import Occurrence
-from remediator.model.records import Facts, Incident
+from remediator.model.records import Facts, Incident, IncidentState
 from remediator.model.rules import PRESENT_MAX_S, WINDOW_MAX_S
 from remediator.model.settled import COUNTS_S
 from remediator.state import CONTEXT_S, ClusterState
@@ -193,6 +193,9 @@ def _join(state: ClusterState, incident: Incident, finding: Finding, *, news: bo
     """`news`: the incident may know it, but not as grave as it is now; the decision in force has not answered that."""
     if len(incident.findings) >= _may_join(finding.severity) and not (news and finding.id in incident.findings):
         return  # recorded and counted all the same; an incident that is held back for weeks must stay readable
+    if news and incident.state is IncidentState.OPEN and incident.plan:  # what its plan told people is no longer the truth
+        incident = replace(incident, rule="", answer=None, plan=(), told=(), outcome="")
+        state.put_incident(incident)
     if news and finding.id in incident.findings[: incident.answered]:
         incident = replace(
             incident, findings=tuple(f for f in incident.findings if f != finding.id), answered=incident.answered - 1

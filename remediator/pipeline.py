@@ -11,7 +11,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from remediator import again, by_hand, hands_off, holds, incidents, people, silence, standing, verdicts
-from remediator.decide import breaker
+from remediator.decide import breaker, common_cause
 from remediator.decide.choose import decide, may_change
 from remediator.decide.lifecycle import IllegalTransition, move
 from remediator.decide.plan import advance, close, hand_over
@@ -47,7 +47,7 @@ from remediator.model.inputs import (
 from remediator.model.places import FILE, Places
 from remediator.model.records import OURSELVES, Action, ActionState, AuditEvent, Facts, IncidentState, NodeRecord
 from remediator.model.rules import NodeState
-from remediator.state import EARLIER, FOR_PEOPLE, SHOWN_S, ClusterState
+from remediator.state import EARLIER, FOR_PEOPLE, QUIET_S, SHOWN_S, ClusterState
 from vocabulary.architecture import architecture_of
 from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderKind, OrderState
@@ -137,7 +137,8 @@ def _node_says(
         if jobs == before.jobs:
             return {item.node}  # a new leader hears this of every node: all incidents anew each time would take minutes
         left_at = None if jobs else item.at if before.jobs else before.left_at
-        state.put_node(replace(before, jobs=jobs, left_at=left_at))
+        worlds = item.worlds if jobs == item.jobs else ()
+        state.put_node(replace(before, jobs=jobs, worlds=worlds, left_at=left_at))
         return {i.node for i in state.incidents.values()}  # an order under way may have to reach this node too
     _know(state, item.node, item.at)
     found = {kind for product in item.products if (kind := architecture_of(product)) is not None}
@@ -302,6 +303,8 @@ def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
     incidents.forget_old(state, item.at)
     state.suspects.forget(item.at)
     review(state, item.at)
+    common_cause.grow(state, settings.budget, item.at)
+    breaker.grow(state, item.at)
     state.history.forget(item.at)
     state.unheard.forget(item.at)
     incidents.open_missing(state, item.at)
@@ -330,7 +333,7 @@ def _nothing_ahead(state: ClusterState, now: float) -> None:
 
 
 def _close_if_moot(state: ClusterState, incident_id: str, now: float) -> None:
-    """An incident that never acted is over when nothing of it is asserted any more, and people had time to see it."""
+    """An incident without a plan under way is over when nothing of it is asserted any more, and people had time to see it."""
     incident = state.incidents.get(incident_id)
     if incident is None or incident.state is not IncidentState.OPEN or incident.kept_open:
         return
@@ -338,6 +341,7 @@ def _close_if_moot(state: ClusterState, incident_id: str, now: float) -> None:
     if any(f.active and f.severity is not Severity.INFO for f in findings):
         return
     only_info = all(f.severity is Severity.INFO for f in findings)
-    if only_info and incident.answer in FOR_PEOPLE and now - max(f.last_seen for f in findings) < SHOWN_S:
+    shown_s = SHOWN_S if incident.answer in FOR_PEOPLE else QUIET_S if incident.plan else 0.0
+    if only_info and now - max((f.last_seen for f in findings), default=0.0) < shown_s:
         return
     close(state, incident, "its findings cleared", now)

@@ -20,6 +20,7 @@ REMEMBERED_S = 86400.0
 _DEEDS = frozenset({Verb.CORDON.value, "resume", Verb.RESET_GPU.value, Verb.REBOOT.value, Verb.EXEC.value})
 _SAYS = frozenset({ActionState.SUCCEEDED, ActionState.FAILED, ActionState.EXPIRED})
 EVERYWHERE = ""  # the place of all suspects
+STORM = "cluster:failures"  # an incident above causes that overlap: it is about every place
 
 
 class _Seen:
@@ -45,6 +46,11 @@ class _Seen:
     def count(self, since: float) -> int:
         return len(self._times) - bisect_right(self._times, since)
 
+    def times(self, since: float) -> list[float]:
+        """The first and the last time after `since`, if there are any."""
+        first = bisect_right(self._times, since)
+        return [self._times[first], self._times[-1]] if first < len(self._times) else []
+
 
 class Suspects:
     """Which nodes became suspect at which place, and when last. A drill sees real faults; a real fault sees no drill."""
@@ -61,9 +67,10 @@ class Suspects:
 
     def over(self, place: str, *, drill: bool) -> None:
         """What was seen there so far was looked at, or it was a drill, which is over."""
-        self._drills.pop(place, None)
-        if not drill:
-            self._real.pop(place, None)
+        for seen in (self._drills,) if drill else (self._drills, self._real):
+            for over in [*seen] if place == STORM else [place]:
+                if over != EVERYWHERE:
+                    seen.pop(over, None)
 
     def at(self, place: str, since: float, *, drills: bool) -> set[str]:
         """Nodes that became suspect there after `since`."""
@@ -73,6 +80,16 @@ class Suspects:
         """How many nodes `at` would name."""
         found = self._of(place, drills=drills)
         return len(self.at(place, since, drills=drills)) if len(found) > 1 else sum(seen.count(since) for seen in found)
+
+    def count_of(self, place: str, nodes: Iterable[str], since: float, *, drills: bool) -> int:
+        """How many of these nodes `at` would name."""
+        found = [seen.last for seen in self._of(place, drills=drills)]
+        return sum(any(last.get(node, since) > since for last in found) for node in nodes)
+
+    def span_s(self, place: str, since: float, *, drills: bool) -> float:
+        """From the first that became suspect there after `since` to the last."""
+        times = [at for seen in self._of(place, drills=drills) for at in seen.times(since)]
+        return max(times) - min(times) if times else 0.0
 
     def others(self, place: str, node: str, since: float, *, drills: bool) -> bool:
         """Whether another node became suspect there after `since`; looks at the newest first, and mostly no further."""

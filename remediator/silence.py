@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from remediator import incidents
 from remediator.decide.plan import close
 from remediator.decide.settings import Silence
-from remediator.decide.wide import open_wide
+from remediator.decide.wide import SILENCE, all_of, has_doubled, named, open_wide, say
 from remediator.model.concluded import CENTRE
 from remediator.model.inputs import SilenceObserved
 from remediator.model.records import Incident, NodeRecord
@@ -24,10 +24,9 @@ from remediator.state import ClusterState
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
 
-RULE = "silence"
+RULE = SILENCE
 CHECK, CODE = "node", "silent"
 ORIGIN = f"{CENTRE}{RULE}"  # no node can say this of itself, and what one says under the same name is not meant
-NAMED_MAX = 10
 _CLUSTER = "cluster"
 _PLACES = ("rack", "switch")
 _HOST = Component(ComponentKind.HOST)
@@ -100,9 +99,11 @@ def _keep(state: ClusterState, groups: Mapping[str, list[str]], item: SilenceObs
     for place, nodes in groups.items():
         known = standing.get(f"{RULE}:{place}")
         if known is None:
-            open_wide(state, f"{RULE}:{place}", RULE, _why(state, place, nodes), nodes, item.at)
+            why = _why(state, place, nodes)
+            opened = open_wide(state, f"{RULE}:{place}", RULE, why, nodes, item.at)
+            say(state, opened, RULE, why, item.at)
         else:
-            _follow(state, known, nodes)
+            _follow(state, known, _why(state, place, nodes), nodes, item.at)
     for about, incident in standing.items():
         if about.removeprefix(f"{RULE}:") not in groups:
             close(state, incident, _ended(incident, groups, item), item.at)
@@ -118,16 +119,20 @@ def _ended(incident: Incident, groups: Mapping[str, list[str]], item: SilenceObs
     return "not silent as a whole any more; who still is, is told alone"
 
 
-def _follow(state: ClusterState, incident: Incident, nodes: Iterable[str]) -> None:
+def _follow(state: ClusterState, incident: Incident, why: str, nodes: Iterable[str], now: float) -> None:
+    """Its title says who is silent now, and people hear it as their number doubles."""
     if incident.members != tuple(nodes):
-        state.put_incident(replace(incident, members=tuple(nodes)))
+        incident = replace(incident, members=tuple(nodes), title=why)
+        state.put_incident(incident)
+    if has_doubled(incident, now):
+        say(state, incident, RULE, why, now)
 
 
 def _why(state: ClusterState, place: str, nodes: list[str]) -> str:
     known = len(state.index.in_cluster if place == _CLUSTER else state.index.members(place))
     where = "" if place == _CLUSTER else f" of {place.replace(':', ' ')}"
-    named = ", ".join(nodes[:NAMED_MAX]) + (", …" if len(nodes) > NAMED_MAX else "")
-    return f"{len(nodes)} of {known} nodes{where} are silent at once ({named}); that is the network or this centre, not they"
+    who = f"{all_of(len(nodes), known, 'node')}{where} are silent at once ({named(nodes)})"
+    return f"{who}; the cause is the network or this centre, not the nodes"
 
 
 def _finding(node: str, last_heard: float, now: float) -> Finding:

@@ -46,6 +46,7 @@ EJECT = "node/ejected"  # in history: its jobs were told to go on without a node
 EARLIER = ""  # the source of what earlier terms were told of places: every other counts more, the file's word ends it
 CONTEXT_S = 300.0  # what was seen so lately belongs to the present
 SHOWN_S = 86400.0  # for how long a decision stays with people that rests on what nothing asserts (info)
+QUIET_S = 900.0  # what is only seen and never asserted (info) counts as over once it was not seen for so long
 FOR_PEOPLE = {Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND}
 
 
@@ -206,8 +207,8 @@ class ClusterState:
         if incident.node == BREAKER:  # however a person closed it
             self.remember(Occurrence(incident.closed_at or 0.0, RESET, BREAKER, incident=incident.id))
         elif incident.wide:
-            at, drill = incident.closed_at or 0.0, incident.injected
-            self.remember(Occurrence(at, CAUSE_OVER, incident.node, incident=incident.id, injected=drill))
+            at, drill, word = incident.closed_at or 0.0, incident.injected, incident.ended_by
+            self.remember(Occurrence(at, CAUSE_OVER, incident.node, word, incident=incident.id, injected=drill))
 
     def put_standing(self, name: str, said: Standing | None) -> None:
         """Store what a person said of the whole cluster; None: it does not count any more."""

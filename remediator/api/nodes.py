@@ -158,7 +158,8 @@ def _hand_in(service: Service, message: Report, before: Entry | None, entry: Ent
     moved = current and (before is None or before.jobs != entry.jobs)
     _charge(service, message, asserted, moved=moved)
     if moved:
-        submit(service, PlacementChanged(at=now, node=message.node, jobs=entry.jobs))
+        worlds = tuple(share.world for share in entry.shares)
+        submit(service, PlacementChanged(at=now, node=message.node, jobs=entry.jobs, worlds=worlds))
     if current and (before is None or _inventory(before, now) != _inventory(entry, now)):
         submit(service, _inventory(entry, now))
     if not message.changes and (not current or service.roster.knows(message.node, asserted)):

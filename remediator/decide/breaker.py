@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from math import ceil
 
+from msgspec.structs import replace
+
 from remediator.decide.budget import Budget
-from remediator.decide.wide import hold_back, open_wide
+from remediator.decide.wide import CAUSE, EXPLAINING, has_doubled, hold_back, open_wide, say
 from remediator.model.records import BREAKER
 from remediator.model.rules import NodeState
+from remediator.recent import EVERYWHERE
 from remediator.state import ClusterState
 from vocabulary.counts import counted
 
 RULE = "breaker"
+LOOKED_BACK_S = 600.0  # what failed so shortly before it opened belongs to the same storm
+_BY_NOW = ". By now "
+_WAY_OUT = "Only a person closes it: healthctl breaker reset 'WHY'"
 
 
 def trip_level(budget: Budget, nodes_total: int) -> int:
@@ -45,7 +51,7 @@ def after_suspicion(state: ClusterState, budget: Budget, now: float) -> None:
 
 def _wanted(state: ClusterState) -> list[str]:
     """A drill is none, what an operator holds is theirs, and what a shared cause explains is told by that."""
-    explained = {name for wide in state.wide() if wide.node != BREAKER for name in wide.members}
+    explained = {name for wide in state.wide() if wide.rule in EXPLAINING for name in wide.members}
     asked = (i.node for i in state.incidents.values() if i.suspected and not i.injected and not i.wide)
     unexplained = [name for name in asked if name not in explained and name not in state.held]
     return [name for name in unexplained if state.nodes[name].state is not NodeState.OPERATOR_HELD]
@@ -60,7 +66,28 @@ def after_failures(state: ClusterState, budget: Budget, now: float) -> None:
             return
 
 
+def grow(state: ClusterState, now: float) -> None:
+    """An open breaker says how many nodes have failed by now, and people hear it as that doubles.
+
+    Where a shared cause is open, that one says so.
+    """
+    incident = state.incident_of(BREAKER)
+    if incident is None:
+        return
+    since = incident.opened_at - LOOKED_BACK_S
+    fleet = state.suspects.count(EVERYWHERE, since, drills=incident.injected)
+    if fleet > incident.fleet:
+        known = len(state.index.in_cluster)
+        title = f"{incident.title.partition(_BY_NOW)[0]}{_BY_NOW}{fleet} of {counted(known, 'node')} have failed"
+        incident = replace(incident, fleet=fleet, title=title)
+        state.put_incident(incident)
+    if has_doubled(incident, now) and not any(wide.rule == CAUSE for wide in state.wide()):
+        say(state, incident, RULE, f"{incident.title}. {_WAY_OUT}", now)
+
+
 def _open(state: ClusterState, why: str, now: float) -> None:
     if state.incident_of(BREAKER) is None:
-        incident = open_wide(state, BREAKER, RULE, f"nothing more is isolated: {why}", state.held, now)
+        opened = open_wide(state, BREAKER, RULE, f"nothing more is isolated: {why}", state.held, now)
+        fleet = state.suspects.count(EVERYWHERE, now - LOOKED_BACK_S, drills=opened.injected)
+        incident = say(state, replace(opened, fleet=fleet), RULE, f"{opened.title}. {_WAY_OUT}", now)
         state.note(now, "breaker_opened", why, incident=incident)

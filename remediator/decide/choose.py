@@ -97,6 +97,9 @@ def _stands(state: ClusterState, incident: Incident, found: Answered, policy: Po
         return True  # it is out for good until people give it back; no repair of something else brings it back
     if _changes_something(incident) and incident.rule not in policy.by_name:
         return True  # its rule is gone from the policy; what was begun is finished
+    if incident.state is IncidentState.OPEN and incident.plan and not found.rule.acts:
+        if found.finding.id in incident.findings[: incident.answered]:
+            return True  # the plan has ended, and people were told of this finding
     told = not found.rule.acts and found.rule.name in incident.told
     return told or found.rank >= policy.rank(incident.rule, incident.told)
 

@@ -9,6 +9,7 @@ nobody. Members that are out already stay as they are. It ends when people resol
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import ceil
 
 import msgspec
 from msgspec.structs import replace
@@ -17,16 +18,29 @@ from remediator.decide import breaker
 from remediator.decide.budget import Budget
 from remediator.decide.chance import log10_chance
 from remediator.decide.plan import close
-from remediator.decide.wide import CAUSE, SLOW_CAUSE, join, open_wide, say
+from remediator.decide.wide import (
+    CAUSE,
+    EXPLAINING,
+    SLOW_CAUSE,
+    all_of,
+    consequences,
+    has_doubled,
+    join,
+    named,
+    open_wide,
+    part_of,
+    say,
+)
 from remediator.model.places import CAUSES
 from remediator.model.records import Incident, NodeRecord
-from remediator.recent import EVERYWHERE, REMEMBERED_S, SUSPECTED
+from remediator.recent import EVERYWHERE, REMEMBERED_S, STORM, SUSPECTED
 from remediator.state import ClusterState
+from vocabulary.counts import counted
 from vocabulary.finding import Finding
 from vocabulary.spans import period
 
-NAMED_MAX = 10
 CHANCE_MAX = -4.0  # log10: what comes more often by chance is nobody's fault
+_WHERE = {"rack": "in", "switch": "behind", "driver": "with", "image": "with"}
 _LASTING = ("rack:", "switch:")  # while these are in doubt, so is every later suspect in them
 
 
@@ -72,9 +86,11 @@ class _Look(msgspec.Struct, frozen=True):
         nodes = sorted(self.state.suspects.at(place.name, self.now - window, drills=self.drills))
         return [name for name in nodes if not self.drills or _is_drill(self.state.incident_of(name))]
 
-    def open_at(self, place: _Place) -> Incident | None:
-        """The open incident about it; what a drill opened is none to a real fault."""
-        known = self.state.incident_of(place.name)
+    def open_at(self, place: str) -> Incident | None:
+        """The open cause about it; what a drill opened is none to a real fault."""
+        known = self.state.incident_of(place)
+        if known is None or known.rule not in (CAUSE, SLOW_CAUSE):
+            return None  # a job's own fault is no cause of broken nodes
         return None if not self.drills and _is_drill(known) else known
 
 
@@ -96,88 +112,201 @@ def _window(budget: Budget) -> float:
     return max(budget.common_cause_slow_s, budget.common_cause_within_s)
 
 
+def grow(state: ClusterState, budget: Budget, now: float) -> None:
+    """The title of an open cause says how many there are by now, and people hear it as that doubles."""
+    for incident in state.wide():
+        if incident.rule not in (CAUSE, SLOW_CAUSE):
+            continue
+        fleet = _failed(state, incident, budget)
+        if fleet > incident.fleet:
+            incident = replace(incident, fleet=fleet)
+            incident = replace(incident, title=_title(state, incident, budget))
+            state.put_incident(incident)
+        if has_doubled(incident, now):
+            what = consequences(incident, incident.rule, budget.common_cause_nodes)
+            say(state, incident, incident.rule, f"{incident.title}. {what}", now)
+
+
 def _search(look: _Look, node: NodeRecord) -> None:
     state, least = look.state, look.budget.common_cause_nodes
+    storm = look.open_at(STORM)
+    if storm is not None and _burst(look, EVERYWHERE, node):
+        join(state, storm, node.node)
+        return
     places = _places(look, node)
     at_once = [place for place in places if place.at_once >= least and place.sudden]
     slowly = [place for place in places if place.slowly >= least and place.unusual]
     enough = at_once or slowly
     for place in places:
-        known = look.open_at(place)
-        if known is not None and (place.name.startswith(_LASTING) or (not enough and _burst(look, place, node))):
+        known = look.open_at(place.name)
+        if known is not None and (place.name.startswith(_LASTING) or (not enough and _burst(look, place.name, node))):
             join(state, known, node.node)
     if not enough:
         return
     best = min(enough, key=lambda place: place.rank)
-    known = look.open_at(best)
+    known = look.open_at(best.name)
     if known is None:
         _open(look, best, enough, at_once=best in at_once)
         return
-    join(state, known, node.node)
+    known = join(state, known, node.node)
     if best in at_once and known.rule == SLOW_CAUSE:
-        say(state, state.incidents[known.id], CAUSE, _why(look, best, enough, at_once=True), look.now)
-    within = [p for p in slowly if p.population < best.population and look.open_at(p) is None]
+        _tell(look, known, CAUSE, best, enough)
+    within = [p for p in slowly if p.population < best.population and look.open_at(p.name) is None]
     beside = [w for w in state.wide() if w.rule in (CAUSE, SLOW_CAUSE) and w.node != best.name]
     if within and len(beside) + 1 < least:  # more than the wider explains; but many narrow ones are no coincidence
         narrow = min(within, key=lambda place: place.rank)
-        _open(look, narrow, within, at_once=narrow in at_once)
+        _open(look, narrow, within, at_once=narrow in at_once, above=False)
 
 
-def _burst(look: _Look, place: _Place, node: NodeRecord) -> bool:
+def _burst(look: _Look, place: str, node: NodeRecord) -> bool:
     since = look.now - look.budget.common_cause_within_s
-    return look.state.suspects.others(place.name, node.node, since, drills=look.drills)
+    return look.state.suspects.others(place, node.node, since, drills=look.drills)
 
 
-def _open(look: _Look, cause: _Place, enough: Iterable[_Place], *, at_once: bool) -> None:
-    """One incident for them; what it explains better than another one that is open is no part of that any more."""
+def _open(look: _Look, cause: _Place, enough: list[_Place], *, at_once: bool, above: bool = True) -> None:
+    """One incident for them; what it explains better than another one that is open is no part of that any more.
+
+    `above`: where it is one of many that overlap, one incident above all of them is opened in its place.
+    """
     state, nodes = look.state, look.found(cause)
-    others = [w for w in state.wide() if w.rule in (CAUSE, SLOW_CAUSE) and not set(nodes).isdisjoint(w.members)]
+    causes = [w for w in state.wide() if w.rule in (CAUSE, SLOW_CAUSE)]
+    beside = [w for w in causes if not set(w.members) <= set(nodes) and _overlaps(look, w)]
+    together = len({*nodes, *(name for w in beside for name in w.members)})
+    parts = [w for w in beside if 2 * len(w.members) < together]  # what explains most of them is no part of anything
+    if at_once and above and len(parts) + 1 >= look.budget.common_cause_nodes:
+        _open_above(look, cause, enough, parts)
+        return
+    others = [w for w in causes if not set(nodes).isdisjoint(w.members)]
     held = at_once or any(other.rule == CAUSE for other in others)
-    why = _why(look, cause, enough, at_once=held)
-    drill = state.incident_of(cause.name)
-    if drill is not None:
-        close(state, drill, "what happens there now is no drill", look.now)
-    opened = open_wide(state, cause.name, CAUSE if held else SLOW_CAUSE, why, nodes, look.now)
-    for other in (w for w in others if w is not drill):
+    opened = _opened(look, cause.name, nodes, CAUSE if held else SLOW_CAUSE)
+    _tell(look, opened, opened.rule, cause, enough)
+    for other in (w for w in others if w.id in state.incidents and w.id != opened.id):
         left = tuple(name for name in other.members if name not in nodes)
         if left:
             state.put_incident(replace(other, members=left))
         else:
-            close(state, other, f"part of {opened.id}, {opened.node}, now", look.now)
+            close(state, other, part_of(opened), look.now)
 
 
-def _why(look: _Look, cause: _Place, enough: Iterable[_Place], *, at_once: bool) -> str:
-    nodes = look.found(cause)
-    quick = len(nodes) <= cause.at_once
-    window = look.budget.common_cause_within_s if quick else _window(look.budget)
-    named = ", ".join(nodes[:NAMED_MAX]) + (", …" if len(nodes) > NAMED_MAX else "")
-    also = ", ".join(str(place) for place in enough if place is not cause and place.slowly >= cause.slowly)
-    kind, _, name = cause.name.partition(":")
-    return (
-        f"{len(nodes)} of {cause.population} nodes of {kind} {name} became suspect within {period(window)} ({named})"
-        + ("" if quick else f", where {cause.usual:.1g} are usual")
-        + (f"; they also share {also}" if also else "")
-        + "; "
-        + (
-            "none of them is isolated until somebody has looked"
-            if at_once
-            else f"they are isolated within the budget until {look.budget.common_cause_nodes} of them are out"
-        )
-    )
+def _open_above(look: _Look, cause: _Place, enough: list[_Place], parts: list[Incident]) -> None:
+    """So many causes overlap that together they are a storm: one incident above all of them.
+
+    It is about the narrowest place that explains them all, or about the cluster.
+    """
+    state, since = look.state, look.now - look.budget.common_cause_within_s
+    nodes = {*look.found(cause), *(name for other in parts for name in other.members)}
+    wider = [place for place in enough if nodes <= set(look.found(place))]
+    above = min(wider, key=lambda place: place.population, default=None)
+    if above is not None:
+        nodes = set(look.found(above))
+    else:
+        apart = {name for w in state.wide() if w.rule in EXPLAINING and w not in parts for name in w.members}
+        nodes |= state.suspects.at(EVERYWHERE, since, drills=look.drills) - apart
+    opened = _opened(look, above.name if above is not None else STORM, sorted(nodes), CAUSE)
+    _tell(look, opened, CAUSE, above, enough)
+    for other in (w for w in parts if w.id in state.incidents and w.id != opened.id):
+        close(state, other, part_of(opened), look.now)
+
+
+def _overlaps(look: _Look, other: Incident) -> bool:
+    """Whether another cause belongs to what happens now: as real as that, and of the last minutes."""
+    return other.injected == look.drills and other.opened_at > look.now - look.budget.common_cause_within_s
+
+
+def _opened(look: _Look, about: str, nodes: list[str], rule: str) -> Incident:
+    """The incident, with its title. One about a job that fails by its own fault already is about this too, from now on."""
+    state, made = look.state, look.state.incident_of(about)
+    if made is not None and made.rule in (CAUSE, SLOW_CAUSE):
+        close(state, made, "what happens there now is no drill", look.now)
+        made = None
+    if made is None:
+        made = open_wide(state, about, rule, f"{counted(len(nodes), 'node')} {_where(about)} failed", nodes, look.now)
+    made = replace(made, rule=rule, members=tuple(sorted({*made.members, *nodes})))
+    made = replace(made, fleet=max(len(nodes), _failed(state, made, look.budget)))
+    made = replace(made, title=_title(state, made, look.budget))
+    state.put_incident(made)
+    return made
+
+
+def _tell(look: _Look, incident: Incident, rule: str, cause: _Place | None, enough: Iterable[_Place]) -> None:
+    """Say what is known of it now, and what follows."""
+    said = [incident.title]
+    if cause is not None:
+        also = [str(place) for place in enough if place is not cause and place.slowly >= cause.slowly]
+        said += [f"They also share {', '.join(also)}"] if also else []
+        if len(look.found(cause)) > cause.at_once:
+            said.append(f"In {period(_window(look.budget))}, {cause.usual:.1g} are usual there")
+    said.append(consequences(incident, rule, look.budget.common_cause_nodes))
+    say(look.state, incident, rule, ". ".join(said), look.now)
+
+
+def _failed(state: ClusterState, incident: Incident, budget: Budget) -> int:
+    """How many nodes of the whole cluster have failed since a cause began."""
+    return state.suspects.count(EVERYWHERE, _since(incident, budget), drills=incident.injected)
+
+
+def _since(incident: Incident, budget: Budget) -> float:
+    back_s = budget.common_cause_within_s if incident.rule == CAUSE else _window(budget)
+    return incident.opened_at - back_s
+
+
+def _title(state: ClusterState, incident: Incident, budget: Budget) -> str:
+    """The largest number first: so many failed, among them those that the cause explains."""
+    about, members, drills = incident.node, incident.members, incident.injected
+    total, since = len(state.index.in_cluster), _since(incident, budget)
+    in_fleet = _span(state.suspects.span_s(EVERYWHERE, since, drills=drills))
+    if about == STORM:
+        kind, places = _most_places(state, members)
+        where = f" in {counted(len(places), kind)} ({named(sorted(places))})" if places else f" ({named(members)})"
+        return f"{all_of(incident.fleet, total, 'node')} failed within {in_fleet}{where}. No single place explains them"
+    here = f"{all_of(len(members), max(_population(state, about), len(members)), 'node')} {_where(about)}"
+    if incident.fleet > len(members):
+        return f"{all_of(incident.fleet, total, 'node')} failed within {in_fleet}, among them {here} ({named(members)})"
+    return f"{here} failed within {_span(state.suspects.span_s(about, since, drills=drills))} ({named(members)})"
+
+
+def _span(seconds: float) -> str:
+    """How long a burst took, as coarse as people say it."""
+    return period(max(1.0, ceil(seconds)) if seconds < 600 else 60.0 * ceil(seconds / 60))
+
+
+def _where(about: str) -> str:
+    kind, _, name = about.partition(":")
+    return f"{_WHERE.get(kind, 'of')} {kind} {name}"
+
+
+def _most_places(state: ClusterState, members: Iterable[str]) -> tuple[str, set[str]]:
+    """In which racks the nodes are, or, where nobody knows racks, behind which switches, or of which jobs."""
+    records = [state.nodes[name] for name in members if name in state.nodes]
+    for kind in ("rack", "switch"):
+        if found := {name for record in records for name in record.places.of(kind)}:
+            return kind, found
+    return "job", {ref.job for record in records for ref in record.jobs}
 
 
 def _places(look: _Look, node: NodeRecord) -> list[_Place]:
-    """All places of a node. Usual is what the fleet sees otherwise: by the books, before, and in the rest of wider places."""
+    """All places of a node. Usual is what the fleet sees otherwise: by the books, before, and in the rest of wider places.
+
+    Nodes that a wider cause explains, one that this node has no part in, say nothing about their rack.
+    """
     state, budget, drills = look.state, look.budget, look.drills
     window = _window(budget)
 
+    names = list(_names(node))
+    elsewhere = [w for w in state.wide() if w.rule in (CAUSE, SLOW_CAUSE) and w.node not in names and w.node != STORM]
+
     def count(place: str, within_s: float) -> int:
-        return state.suspects.count(place, look.now - within_s, drills=drills)
+        since = look.now - within_s
+        wider = [w for w in elsewhere if place and _population(state, w.node) > _population(state, place)]
+        explained = {name for w in wider if drills or not w.injected for name in w.members if name != node.node}
+        return state.suspects.count(place, since, drills=drills) - state.suspects.count_of(
+            place, explained, since, drills=drills
+        )
 
     total, everywhere = max(1, len(state.index.in_cluster)), count(EVERYWHERE, window)
     before = (count(EVERYWHERE, REMEMBERED_S) - everywhere) / total / max(1.0, REMEMBERED_S - window)
     rate = max(before, 1 / (budget.common_cause_usual_h * 3600.0)) * window
-    slowly = {name: count(name, window) for name in _names(node)}
+    slowly = {name: count(name, window) for name in names}
     size = {name: max(_population(state, name), slowly[name]) for name in slowly}
     wider = [(total, everywhere), *((size[name], slowly[name]) for name in slowly)]
     found = []

@@ -14,13 +14,15 @@ from remediator.decide.hands import end, hold_again
 from remediator.decide.lifecycle import move
 from remediator.decide.steps import HANDS_OFF_EXEMPT, STEPS
 from remediator.decide.withheld import withheld
-from remediator.model.plan import PASSED_OVER, StepRun, StepState, Verb
+from remediator.model.plan import ONLY_TELLING, PASSED_OVER, StepRun, StepState, Verb
 from remediator.model.records import FOR_REPLACEMENT, Action, ActionState, Incident, IncidentState
 from remediator.model.rules import THEIRS, NodeState
-from remediator.state import ClusterState
+from remediator.state import QUIET_S, ClusterState
+from vocabulary.finding import Severity
 from vocabulary.spans import period
 
 ALERT_S = 86400.0  # for how long it is tried to tell people that it is their turn
+ENDED = "its plan has ended, and its findings are still asserted"
 _OVER = {StepState.SUCCEEDED, StepState.FAILED}
 
 
@@ -67,10 +69,29 @@ def _finish(state: ClusterState, incident: Incident, now: float) -> None:
         hand_over(state, incident, "the plan has ended and the node is still out of service", now)
         return
     returned = node.state is NodeState.PROBATION
+    if not returned and _keeps_on(state, incident, now):
+        state.put_incident(replace(incident, state=IncidentState.OPEN, outcome=ENDED))
+        state.note(now, "plan_ended", f"{incident.id} on {incident.node}: {ENDED}", incident=incident)
+        return
     close(state, incident, "returned to service" if returned else "done", now)
     for finding_id in incident.findings[incident.answered :]:
         if finding_id in state.findings and state.findings[finding_id].active:
             state.settled.pop(finding_id, None)
+
+
+def _keeps_on(state: ClusterState, incident: Incident, now: float) -> bool:
+    """Whether the fault goes on although the plan has ended: telling people, or a hook, mends nothing.
+
+    A plan that watched has judged for itself what was only seen. What joined a plan that acts, and was not answered by it, is
+    left to an incident of its own.
+    """
+    verbs = {run.step.verb for stage in incident.plan for run in stage}
+    findings = state.findings_of(incident)
+    if any(f.active and f.severity is not Severity.INFO for f in findings):
+        unanswered = (state.findings.get(each) for each in incident.findings[incident.answered :])
+        return verbs <= ONLY_TELLING or not any(f is not None and f.active for f in unanswered)
+    seen_at = max((f.last_seen for f in findings), default=0.0)
+    return verbs <= ONLY_TELLING - {Verb.WATCH} and now - seen_at < QUIET_S
 
 
 def close(state: ClusterState, incident: Incident, outcome: str, now: float, ended_by: str = "") -> None:

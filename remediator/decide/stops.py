@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from remediator.decide.guards import Guarded
-from remediator.decide.wide import SLOW_CAUSE
+from remediator.decide.wide import EXPLAINING, SLOW_CAUSE
 from remediator.model.records import BREAKER, NodeRecord
 from remediator.state import ClusterState
 
 
 def stops(state: ClusterState, node: NodeRecord) -> tuple[Guarded, ...]:
-    """The answers of the breaker, and of every open incident about more than one node that names this one.
+    """The answers of the breaker, and of every open incident about a shared cause or silence that names this node.
 
-    A slow cause holds nobody back by itself, and says so.
+    A slow cause holds nobody back by itself, and says so. A job's own fault is no reason to keep a broken node.
     """
     breaker = state.incident_of(BREAKER)
     first = Guarded("breaker", breaker is None, "closed" if breaker is None else f"open: {breaker.id}, {breaker.title}")
-    shared = [i for i in state.wide_of(node.node) if i.node != BREAKER]
+    shared = [i for i in state.wide_of(node.node) if i.rule in EXPLAINING]
     return (first, *(Guarded(i.rule, i.rule == SLOW_CAUSE, f"{i.id}: {i.title}") for i in shared))

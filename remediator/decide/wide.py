@@ -1,6 +1,7 @@
-"""Incidents about more than one node: a place they share, the breaker, silence. They act on nothing; people are told.
+"""Incidents about more than one node: a place they share, a job, the breaker, silence. They act on nothing; people are told.
 
 They stand beside the nodes' own incidents. `node` holds what they are about, ``rack:r12``, which no node can be called.
+People are told when one opens, and again as it doubles: the later messages belong to the same matter.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from remediator.model.plan import Verb
-from remediator.model.records import Action, Answer, Decision, Incident, IncidentState
+from remediator.model.records import Action, Answer, Decision, Facts, Incident, IncidentState
 from remediator.state import ClusterState
 from vocabulary.counts import counted
 from vocabulary.finding import Severity
@@ -20,31 +21,34 @@ BUILT_IN = "built-in"  # in place of a policy's digest: no playbook can change t
 EVIDENCE_MAX = 100
 ALERT_S = 86400.0
 CAUSE, SLOW_CAUSE = "common-cause", "slow-cause"  # the second holds nobody back
+SILENCE = "silence"
+EXPLAINING = frozenset({CAUSE, SLOW_CAUSE, SILENCE})  # say why a node fails; a job's own fault explains no broken node
 GRAVE = Severity.ERROR  # at least: each of them says that one node's own incident is not the whole truth
+RETELL_S = 30.0  # at least, between two messages about the same matter
 
 
 def open_wide(state: ClusterState, about: str, rule: str, why: str, members: Iterable[str], now: float) -> Incident:
-    """Open an incident about `about`, write its decision down, and tell people. Returns it.
+    """Open an incident about `about`. Returns it; its decision and its message are left to `say`.
 
     Args:
         state: everything known; has no open incident about it yet.
         about: ``KIND:NAME``.
         rule: what of ours opened it.
-        why: one sentence with figures.
+        why: one sentence with figures, its title.
         members: the nodes it concerns.
         now: UTC seconds.
     """
     named = tuple(sorted(members))
     evidence = [f for node in named if (i := state.incident_of(node)) is not None for f in i.findings]
     known = tuple(f for f in dict.fromkeys(evidence) if f in state.findings)[:EVIDENCE_MAX]
-    cause = hashlib.sha256(f"{about}\x1f{now!r}\x1f{why}".encode()).hexdigest()  # another reason is another incident
     incident = Incident(
-        id=f"inc-{cause[:12]}",
+        id=id_of(about, why, now),
         node=about,
         title=why,
         opened_at=now,
         state=IncidentState.WAITING,
         findings=known,
+        rule=rule,
         answer=Answer.WATCH,
         policy=BUILT_IN,
         answered=len(known),
@@ -54,25 +58,36 @@ def open_wide(state: ClusterState, about: str, rule: str, why: str, members: Ite
     )
     state.put_incident(incident)
     state.note(now, "incident_opened", f"{incident.id} on {about}: {why}", incident=incident)
-    return say(state, incident, rule, why, now)
+    return incident
+
+
+def id_of(about: str, why: str, now: float) -> str:
+    """The id of an incident about `about` that opens now: another reason is another incident."""
+    cause = hashlib.sha256(f"{about}\x1f{now!r}\x1f{why}".encode()).hexdigest()
+    return f"inc-{cause[:12]}"
 
 
 def say(state: ClusterState, incident: Incident, rule: str, why: str, now: float) -> Incident:
-    """From now on it stands under `rule`: one more decision, and people are told. Returns the incident as it is then."""
-    said = replace(incident, rule=rule, outcome=why, decisions=incident.decisions + 1)
+    """From now on it stands under `rule`: one more decision, and people are told `why`. Returns the incident as it is then."""
+    update = incident.decisions > 0
+    said = replace(
+        incident, rule=rule, outcome=why, decisions=incident.decisions + 1, told_size=size(incident), told_at=now
+    )
     decision = Decision(
         id=said.decision,
         incident=said.id,
         node=said.node,
         at=now,
-        answer=Answer.WATCH,
+        answer=said.answer or Answer.WATCH,
         rule=rule,
         reason=why,
-        policy=BUILT_IN,
+        policy=said.policy,
         findings=said.findings,
     )
     state.put_decision(decision)
     state.put_incident(said)
+    built_in = said.policy == BUILT_IN or rule in EXPLAINING
+    data: Facts = {"how": why} | ({"severity": GRAVE.value} if built_in else {}) | ({"update": True} if update else {})
     alert = Action(
         id=f"{decision.id}.tells.{Verb.ALERT.value}",
         incident=said.id,
@@ -82,10 +97,22 @@ def say(state: ClusterState, incident: Incident, rule: str, why: str, now: float
         planned_at=now,
         deadline=now + ALERT_S,
         reason=f"{said.id} {rule}",
-        data={"how": why, "severity": GRAVE.value},
+        data=data,
     )
     state.put_action(alert)
     return said
+
+
+def consequences(incident: Incident, rule: str, out_max: int) -> str:
+    """What follows for the nodes of a shared cause, and what a person can do about it."""
+    if rule == SLOW_CAUSE:
+        return f"Its nodes are isolated within the budget until {out_max} of them are out. After that, no more are."
+    return (
+        "No node of this group is isolated while this incident is open. This is by design: isolating nodes does not mend what "
+        "they share. For the same reason the breaker stays closed, and nodes outside the group are isolated within the budget "
+        "as usual. To have each of these nodes handled on its own instead: "
+        f"healthctl incidents resolve {incident.id} 'WHY'"
+    )
 
 
 def hold_back(state: ClusterState, out_max: int, now: float) -> None:
@@ -93,11 +120,47 @@ def hold_back(state: ClusterState, out_max: int, now: float) -> None:
     for incident in state.wide():
         out = [name for name in incident.members if name in state.held]
         if incident.rule == SLOW_CAUSE and len(out) >= out_max:
-            why = f"{len(out)} of its {counted(len(incident.members), 'node')} are out; no more of them is isolated until somebody has looked"
-            say(state, incident, CAUSE, f"{incident.title}: {why}", now)
+            why = f"{incident.title}. {len(out)} of these {counted(len(incident.members), 'node')} are out. "
+            say(state, incident, CAUSE, why + consequences(incident, CAUSE, out_max), now)
 
 
-def join(state: ClusterState, incident: Incident, node: str) -> None:
-    """One more node belongs to it."""
+def size(incident: Incident) -> int:
+    """How many nodes it speaks of."""
+    return max(len(incident.members), incident.fleet)
+
+
+def has_doubled(incident: Incident, now: float) -> bool:
+    """Whether people ought to hear of it again: it is twice what they were told, and they were not told a moment ago."""
+    return size(incident) >= 2 * max(1, incident.told_size) and now - incident.told_at >= RETELL_S
+
+
+def join(state: ClusterState, incident: Incident, node: str) -> Incident:
+    """One more node belongs to it. Returns the incident as it is then."""
     if node not in incident.members:
-        state.put_incident(replace(incident, members=tuple(sorted((*incident.members, node)))))
+        incident = replace(incident, members=tuple(sorted((*incident.members, node))))
+        state.put_incident(incident)
+    return incident
+
+
+def part_of(above: Incident) -> str:
+    """The outcome of an incident that another one takes in."""
+    return f"part of {above.id}, {above.node}, now"
+
+
+def named(nodes: Iterable[str], named_max: int = 10) -> str:
+    """The first of these nodes by name.
+
+    >>> named(["n1", "n2", "n3"], named_max=2)
+    'n1, n2, …'
+    """
+    known = list(nodes)
+    return ", ".join(known[:named_max]) + (", …" if len(known) > named_max else "")
+
+
+def all_of(count: int, total: int, noun: str) -> str:
+    """So many of so many.
+
+    >>> all_of(3, 30, "node"), all_of(30, 30, "node")
+    ('3 of 30 nodes', 'all 30 nodes')
+    """
+    return f"all {counted(total, noun)}" if count >= total else f"{count} of {counted(total, noun)}"

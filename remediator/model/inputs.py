@@ -33,11 +33,12 @@ class FindingsReported(Input, frozen=True, tag="findings"):
     active: tuple[Finding, ...] | None = None
 
 
-class PlacementChanged(Input, frozen=True, tag="placement"):
-    """The jobs that have ranks on a node are now these."""
+class PlacementChanged(Input, frozen=True, tag="placement", omit_defaults=True):
+    """The jobs that have ranks on a node are now these. `worlds`: how many ranks each has on all nodes, in the same order."""
 
     node: str
     jobs: tuple[JobRef, ...]
+    worlds: tuple[int, ...] = ()
 
 
 class InventoryChanged(Input, frozen=True, tag="inventory", omit_defaults=True):

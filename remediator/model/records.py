@@ -55,6 +55,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     isolated_at: float | None = None  # when we last took it out of service; kept after it came back
     hold_confirmed_at: float | None = None  # the scheduler said so
     jobs: tuple[JobRef, ...] = ()
+    worlds: tuple[int, ...] = ()  # of these jobs, in their order: ranks on all nodes; 0 or missing where nobody told
     left_at: float | None = None  # when the last rank was gone, until that is so long ago that no rule asks for it
     architectures: tuple[Architecture, ...] = ()  # of its GPUs
     places: Places = Places()
@@ -111,6 +112,10 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     suspected: bool = False  # a rule has asked to take its node out
     wide: bool = False  # about what `members` share; `node` says what that is, rack:r12
     members: tuple[str, ...] = ()
+    fleet: int = 0  # of one about failed nodes: how many failed in the whole cluster meanwhile
+    told_size: int = 0  # how many nodes people were last told of, in this incident or in the fleet, and when (UTC s)
+    told_at: float = 0.0
+    job_gone_at: float | None = None  # of one about a job: when no node had a rank of it any more
     acknowledged_by: str = ""
     acknowledged_at: float | None = None
     kept_open: bool = False  # a person opened it again, so a person closes it

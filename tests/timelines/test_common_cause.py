@@ -82,7 +82,8 @@ def test_the_narrowest_place_that_all_share_is_the_likeliest_cause() -> None:
     story = story_at(places)
     lose(story, 1, 2, 3)
     assert [i.node for i in wide(story)] == ["rack:r1"]
-    assert "they also share switch s1, driver 570" in wide(story)[0].title
+    assert wide(story)[0].title == "3 of 4 nodes in rack r1 failed within 1 s (n1, n2, n3)"
+    assert "They also share switch s1, driver 570." in wide(story)[0].outcome
 
 
 def test_a_place_that_more_of_them_share_is_likelier_than_a_narrow_one() -> None:
@@ -221,7 +222,7 @@ def test_the_held_decision_says_why() -> None:
     lose(story, 1, 2, 3)
     last = list(story.decisions.values())[-1]
     assert last.answer is Answer.HOLD
-    assert "3 of 3 nodes of rack r1 became suspect within 10 min (n1, n2, n3)" in last.reason
+    assert "all 3 nodes in rack r1 failed within 1 s (n1, n2, n3)" in last.reason
 
 
 def test_what_comes_one_by_one_is_told_and_held_back_once_three_are_out() -> None:
@@ -232,9 +233,9 @@ def test_what_comes_one_by_one_is_told_and_held_back_once_three_are_out() -> Non
     (incident,) = wide(story)
     assert (incident.node, incident.rule) == ("rack:r1", "common-cause"), "the third is out already"
     told = [a.data["how"] for a in story.actions.values() if a.node == "rack:r1" and a.verb == "alert"]
-    assert "3 of 7 nodes of rack r1 became suspect within 6 h (n1, n2, n3), where 0.0" in str(told[0])
-    assert "they are isolated within the budget until 3 of them are out" in str(told[0])
-    assert "3 of its 3 nodes are out; no more of them is isolated until somebody has looked" in str(told[1])
+    assert "3 of 7 nodes in rack r1 failed within 21 min (n1, n2, n3). In 6 h, 0.006 are usual there" in str(told[0])
+    assert "Its nodes are isolated within the budget until 3 of them are out" in str(told[0])
+    assert "3 of these 3 nodes are out. No node of this group is isolated" in str(told[1])
     one_by_one(story, 4, 5, 6)
     assert sorted(story.state.held) == ["n1", "n2", "n3"]
     assert wide(story)[0].members == ("n1", "n2", "n3", "n4", "n5", "n6")
