@@ -88,6 +88,18 @@ class History:
             return 0
         return sum(o.count for o in takewhile(lambda o: o.at > since, reversed(kept.all)))
 
+    def nodes_of(self, job: str, kind: str, since: float) -> set[str]:
+        """Nodes of a job on which something of exactly this kind happened after `since`, drills left out."""
+        log = self._by_job.get(job)
+        kept = log.kinds.get(kind) if log is not None else None
+        return set() if kept is None else {node for node, at in kept.latest[_NODE].items() if at > since}
+
+    def last(self, node: str, kind: str) -> Occurrence | None:
+        """The newest of this kind on a node, or of what an incident was about."""
+        log = self._by_node.get(node)
+        kept = log.kinds.get(kind) if log is not None else None
+        return kept.all[-1] if kept is not None and kept.all else None
+
     def incidents(self, job: str, kind: str, since: float) -> set[str]:
         """The incidents for which something of exactly this kind happened on nodes of a job after `since`."""
         log = self._by_job.get(job)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -34,6 +35,16 @@ JOINED_MAX, REACTING_JOINED_MAX, FATAL_JOINED_MAX = 200, 500, 1000
 Wanted = Callable[[Finding], bool]  # whether the policy has a plan for this finding
 
 
+class OfJobs(NamedTuple):
+    """What becomes of findings that are a job's own fault. `has`: an open incident about the job has it. `takes`: it has now."""
+
+    has: Callable[[Finding], bool]
+    takes: Callable[[Finding], bool]
+
+
+NOT_OF_JOBS = OfJobs(lambda _: False, lambda _: False)
+
+
 def absorb(
     state: ClusterState,
     finding: Finding,
@@ -42,19 +53,20 @@ def absorb(
     *,
     current: bool = False,
     again_after_s: float = COUNTS_S,
+    of_jobs: OfJobs = NOT_OF_JOBS,
 ) -> None:
     """Take in one finding as a node reported it: store it, audit what is new, and let it join or open an incident.
 
     `current`: the node asserts it now, whatever was said of it before. `again_after_s`: how long a person's word on it counts.
+    `of_jobs`: which findings are a matter of the job and not of the node.
     """
     before = state.findings.get(finding.id)
     if before is not None and before.node != finding.node:
         _refuse(state, finding.node, finding.id, before.node, now)
         return
-    if before is not None and before.cleared_at is not None and finding.active and not current:
-        return  # a late copy of something already cleared
-    if before == finding:
-        return
+    cleared = before is not None and before.cleared_at is not None
+    if before == finding or (cleared and finding.active and not current):
+        return  # nothing new, or a late copy of something already cleared
     state.put_finding(finding)
     incident = state.incident_of(finding.node)
     _audit(state, before, finding, now, incident)
@@ -64,19 +76,35 @@ def absorb(
         state.settled.pop(finding.id, None)
         return
     graver = before is not None and finding.severity.rank > before.severity.rank
-    word, since = state.settled.get(finding.id), ""
-    if word is not None and word.said and not graver:
-        since = again.since_the_word(state, word, before, finding, now, again_after_s)
-        if not since:
-            return
-        text = f"{finding.kind} on {finding.node}, {finding.component}, {since}"
-        state.note(now, "finding_again", text, node=finding.node, incident=incident, injected=finding.injected)
+    if not graver and of_jobs.has(finding):
+        return
+    since = "" if graver else _since_the_word(state, before, finding, now, again_after_s)
+    if since is None:
+        return
     if graver or since or (before is not None and info and repeated):
         state.settled.pop(finding.id, None)
+    if finding.id not in state.settled and of_jobs.takes(finding):
+        return
     if incident is not None:
         _join(state, incident, finding, news=graver or bool(since), since=since)
     elif finding.id not in state.settled and (not info or wanted(finding)):
         _open(state, finding, now, since)
+
+
+def _since_the_word(
+    state: ClusterState, before: Finding | None, finding: Finding, now: float, again_after_s: float
+) -> str | None:
+    """How long after a person's word on it a finding has come again; empty if nobody spoke of it, None if their word counts."""
+    word = state.settled.get(finding.id)
+    if word is None or not word.said:
+        return ""
+    since = again.since_the_word(state, word, before, finding, now, again_after_s)
+    if not since:
+        return None
+    text = f"{finding.kind} on {finding.node}, {finding.component}, {since}"
+    incident = state.incident_of(finding.node)
+    state.note(now, "finding_again", text, node=finding.node, incident=incident, injected=finding.injected)
+    return since
 
 
 def own(state: ClusterState, node: str, findings: Iterable[Finding], now: float) -> Iterator[Finding]:
@@ -193,7 +221,9 @@ def _join(state: ClusterState, incident: Incident, finding: Finding, *, news: bo
     """`news`: the incident may know it, but not as grave as it is now; the decision in force has not answered that."""
     if len(incident.findings) >= _may_join(finding.severity) and not (news and finding.id in incident.findings):
         return  # recorded and counted all the same; an incident that is held back for weeks must stay readable
-    if news and incident.state is IncidentState.OPEN and incident.plan:  # what its plan told people is no longer the truth
+    if (
+        news and incident.state is IncidentState.OPEN and incident.plan
+    ):  # what its plan told people is no longer the truth
         incident = replace(incident, rule="", answer=None, plan=(), told=(), outcome="")
         state.put_incident(incident)
     if news and finding.id in incident.findings[: incident.answered]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from remediator import again, by_hand, hands_off, holds, incidents, people, silence, standing, verdicts
-from remediator.decide import breaker, common_cause
+from remediator.decide import breaker, common_cause, job_faults
 from remediator.decide.choose import decide, may_change
 from remediator.decide.lifecycle import IllegalTransition, move
 from remediator.decide.plan import advance, close, hand_over
@@ -152,7 +152,8 @@ def _seen_from_here(
     state: ClusterState, item: TopologyObserved | SilenceObserved | HoldsObserved | VerdictsReached, settings: Settings
 ) -> set[str]:
     if isinstance(item, VerdictsReached):
-        return verdicts.observe(state, item, _wanted(state, settings, item.at), settings.again_after_s)
+        of_jobs = _of_jobs(state, settings, item.at)
+        return verdicts.observe(state, item, _wanted(state, settings, item.at), settings.again_after_s, of_jobs)
     if isinstance(item, SilenceObserved):
         return silence.observe(state, item, settings.silence)
     if isinstance(item, HoldsObserved):
@@ -182,17 +183,31 @@ def _wanted(state: ClusterState, settings: Settings, now: float) -> Callable[[Fi
     return wanted
 
 
+def _of_jobs(state: ClusterState, settings: Settings, now: float) -> incidents.OfJobs:
+    """Which findings the policy calls a job's own fault; the job's incident has them, not their node's."""
+    in_force = standing.in_force(state.standing, settings)
+
+    def takes(finding: Finding) -> bool:
+        rule = job_faults.rule_for(state, finding, settings.policy, now)
+        if rule is not None:
+            job_faults.take(state, finding, rule, in_force, now)
+        return rule is not None
+
+    return incidents.OfJobs(lambda finding: job_faults.holds(state, finding.id), takes)
+
+
 def _findings(state: ClusterState, item: FindingsReported, settings: Settings) -> None:
     _know(state, item.node, item.at)
     wanted = _wanted(state, settings, item.at)
+    of_jobs, after_s = _of_jobs(state, settings, item.at), settings.again_after_s
     for finding in incidents.own(state, item.node, item.changes, item.at):
-        incidents.absorb(state, finding, item.at, wanted, again_after_s=settings.again_after_s)
+        incidents.absorb(state, finding, item.at, wanted, again_after_s=after_s, of_jobs=of_jobs)
     if item.active is None:
         return
     for finding in incidents.own(state, item.node, item.active, item.at):
         known = state.findings.get(finding.id)
         if known is None or not known.active:
-            incidents.absorb(state, finding, item.at, wanted, current=True, again_after_s=settings.again_after_s)
+            incidents.absorb(state, finding, item.at, wanted, current=True, again_after_s=after_s, of_jobs=of_jobs)
     incidents.clear_unasserted(state, item.node, {f.id for f in item.active}, item.at)
 
 
@@ -304,6 +319,7 @@ def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
     state.suspects.forget(item.at)
     review(state, item.at)
     common_cause.grow(state, settings.budget, item.at)
+    job_faults.review(state, standing.in_force(state.standing, settings), item.at)
     breaker.grow(state, item.at)
     state.history.forget(item.at)
     state.unheard.forget(item.at)

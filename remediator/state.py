@@ -22,6 +22,7 @@ from remediator.model.occurrence import Occurrence
 from remediator.model.places import Places, merged
 from remediator.model.records import (
     BREAKER,
+    BUILT_IN,
     Action,
     Answer,
     AuditEvent,
@@ -183,7 +184,7 @@ class ClusterState:
 
     def put_incident(self, incident: Incident) -> None:
         """Store an incident; a closed one leaves the state, and its findings are settled."""
-        if incident.wide and incident.state is IncidentState.CLOSED:
+        if incident.wide and incident.policy == BUILT_IN and incident.state is IncidentState.CLOSED:
             incident = replace(incident, findings=())  # they are the nodes' own, which nobody has dealt with by this
         self.changes.incidents[incident.id] = incident
         if incident.state is not IncidentState.CLOSED:
@@ -331,9 +332,9 @@ class ClusterState:
         """Open incidents about more than one node, by id."""
         return [self.incidents[i] for i in sorted(self._wide)]
 
-    def width_of(self, job: str) -> int:
-        """Nodes with ranks of any attempt of a job."""
-        return len({node for ref, nodes in self._with_job.items() if ref.job == job for node in nodes})
+    def nodes_of_job(self, job: str) -> list[str]:
+        """Names of the nodes with ranks of any attempt of a job."""
+        return sorted({node for ref, nodes in self._with_job.items() if ref.job == job for node in nodes})
 
     @property
     def held(self) -> AbstractSet[str]:

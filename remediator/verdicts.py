@@ -17,7 +17,11 @@ PROVEN_BY_TEST = ("straggler", "hang")  # a lemon is what passes every test
 
 
 def observe(
-    state: ClusterState, item: VerdictsReached, wanted: Callable[[Finding], bool], again_after_s: float
+    state: ClusterState,
+    item: VerdictsReached,
+    wanted: Callable[[Finding], bool],
+    again_after_s: float,
+    of_jobs: incidents.OfJobs = incidents.NOT_OF_JOBS,
 ) -> set[str]:
     """Take in conclusions as they stand now; returns the nodes they concern. What is about a node nobody knows is passed over."""
     touched = set()
@@ -26,7 +30,9 @@ def observe(
             before = state.findings.get(finding.id)
             if before is not None and finding.active and not before.active:
                 state.settled.pop(finding.id, None)  # it is back: what was done about it before did not end it
-            incidents.absorb(state, finding, item.at, wanted, current=True, again_after_s=again_after_s)
+            incidents.absorb(
+                state, finding, item.at, wanted, current=True, again_after_s=again_after_s, of_jobs=of_jobs
+            )
             touched.add(finding.node)
     return touched
 

@@ -7,8 +7,7 @@ import hashlib
 from msgspec.structs import replace
 
 from remediator.decide.plan import hand_over
-from remediator.decide.wide import BUILT_IN
-from remediator.model.records import Answer, Decision, Incident, IncidentState
+from remediator.model.records import BUILT_IN, Answer, Decision, Incident, IncidentState
 from remediator.state import ClusterState
 from vocabulary.finding import Severity
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator.decide import common_cause
+from remediator.decide import common_cause, job_faults
 from remediator.decide.budget import isolation_guards
 from remediator.decide.guards import Guarded, ask
 from remediator.decide.hands import end
@@ -22,7 +22,7 @@ from remediator.decide.stops import stops
 from remediator.model.occurrence import Occurrence
 from remediator.model.plan import ONLY_TELLING, Mode, StepRun
 from remediator.model.records import ActionState, Answer, Decision, Incident, IncidentState
-from remediator.model.rules import JobScope, NodeState
+from remediator.model.rules import About, JobScope, NodeState
 from remediator.recent import DRILLED
 from remediator.state import ClusterState
 
@@ -45,6 +45,9 @@ def decide(state: ClusterState, incident: Incident, settings: Settings, now: flo
     findings = state.live_findings_of(incident, now)
     found = settings.policy.answer(findings, state, now, incident.told)
     if found is None or _stands(state, incident, found, settings.policy):
+        return
+    if found.rule.incident is About.JOB:  # it fits only since the finding came
+        job_faults.take(state, found.finding, found.rule, settings, now)
         return
     if found.rule.isolates and not incident.suspected:
         incident = replace(incident, suspected=True)
@@ -97,9 +100,9 @@ def _stands(state: ClusterState, incident: Incident, found: Answered, policy: Po
         return True  # it is out for good until people give it back; no repair of something else brings it back
     if _changes_something(incident) and incident.rule not in policy.by_name:
         return True  # its rule is gone from the policy; what was begun is finished
-    if incident.state is IncidentState.OPEN and incident.plan and not found.rule.acts:
-        if found.finding.id in incident.findings[: incident.answered]:
-            return True  # the plan has ended, and people were told of this finding
+    has_ended = incident.state is IncidentState.OPEN and bool(incident.plan)
+    if has_ended and not found.rule.acts and found.finding.id in incident.findings[: incident.answered]:
+        return True  # people were told of this finding
     told = not found.rule.acts and found.rule.name in incident.told
     return told or found.rank >= policy.rank(incident.rule, incident.told)
 

@@ -114,17 +114,16 @@ def _window(budget: Budget) -> float:
 
 def grow(state: ClusterState, budget: Budget, now: float) -> None:
     """The title of an open cause says how many there are by now, and people hear it as that doubles."""
-    for incident in state.wide():
-        if incident.rule not in (CAUSE, SLOW_CAUSE):
+    for known in state.wide():
+        if known.rule not in (CAUSE, SLOW_CAUSE):
             continue
-        fleet = _failed(state, incident, budget)
-        if fleet > incident.fleet:
-            incident = replace(incident, fleet=fleet)
-            incident = replace(incident, title=_title(state, incident, budget))
-            state.put_incident(incident)
-        if has_doubled(incident, now):
-            what = consequences(incident, incident.rule, budget.common_cause_nodes)
-            say(state, incident, incident.rule, f"{incident.title}. {what}", now)
+        grown = replace(known, fleet=max(known.fleet, _failed(state, known, budget)))
+        if grown.fleet > known.fleet:
+            grown = replace(grown, title=_title(state, grown, budget))
+            state.put_incident(grown)
+        if has_doubled(grown, now):
+            what = consequences(grown, grown.rule, budget.common_cause_nodes)
+            say(state, grown, grown.rule, f"{grown.title}. {what}", now)
 
 
 def _search(look: _Look, node: NodeRecord) -> None:
@@ -328,4 +327,4 @@ def _names(node: NodeRecord) -> Iterator[str]:
 
 def _population(state: ClusterState, place: str) -> int:
     kind, _, name = place.partition(":")
-    return state.width_of(name) if kind == "job" else len(state.index.members(place))
+    return len(state.nodes_of_job(name)) if kind == "job" else len(state.index.members(place))

@@ -14,7 +14,7 @@ import msgspec
 from remediator.decide.match import FITS, misfit, names
 from remediator.model.plan import ISOLATING, ONLY_TELLING, Mode, Step
 from remediator.model.records import Considered
-from remediator.model.rules import Guards, JobScope, Match
+from remediator.model.rules import About, Guards, JobScope, Match
 from remediator.state import ClusterState
 from vocabulary.finding import Finding
 
@@ -31,6 +31,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     stages: tuple[tuple[Step, ...], ...] = ()
     mode: Mode = Mode.ACT
     guards: Guards = Guards()
+    incident: About = About.NODE
     place: str = ""  # where it is written, FILE:LINE
 
     @cached_property
@@ -91,6 +92,13 @@ class Policy:
             if misfit(self.rules[place].match, finding, state, now) == FITS:
                 return self.rules[place]
         return None
+
+    def about_job(self, finding: Finding, state: ClusterState, now: float) -> Rule | None:
+        """The rule that answers one finding, if that makes it a matter of its job."""
+        if not any(self.rules[place].incident is About.JOB for place in self._speaking_of(finding.kind)):
+            return None
+        rule = self.first(finding, state, now)
+        return rule if rule is not None and rule.incident is About.JOB else None
 
     def answer(
         self, findings: Iterable[Finding], state: ClusterState, now: float, told: Collection[str] = ()

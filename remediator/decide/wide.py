@@ -12,12 +12,11 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from remediator.model.plan import Verb
-from remediator.model.records import Action, Answer, Decision, Facts, Incident, IncidentState
+from remediator.model.records import BUILT_IN, Action, Answer, Decision, Facts, Incident, IncidentState
 from remediator.state import ClusterState
 from vocabulary.counts import counted
 from vocabulary.finding import Severity
 
-BUILT_IN = "built-in"  # in place of a policy's digest: no playbook can change this
 EVIDENCE_MAX = 100
 ALERT_S = 86400.0
 CAUSE, SLOW_CAUSE = "common-cause", "slow-cause"  # the second holds nobody back

@@ -39,6 +39,13 @@ class Scope(str, enum.Enum):
     CLUSTER = "cluster"
 
 
+class About(str, enum.Enum):
+    """What the incident is about that a rule answers."""
+
+    NODE = "node"
+    JOB = "job"  # one incident about the job, however many of its nodes show the finding
+
+
 class Distinct(str, enum.Enum):
     """What is counted."""
 

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from remediator.decide.policy import Rule
 from remediator.model.plan import ISOLATING, Mode, Step, Verb
-from remediator.model.rules import DAY_S
+from remediator.model.rules import DAY_S, About, Guards, JobScope
 from remediator.playbook.document import PlaybookDocument, RuleDocument, Stage, StepDocument, Word
 from remediator.playbook.errors import PolicyError
 from remediator.playbook.text import Text
@@ -27,6 +27,7 @@ _DEFAULTS = {Verb.PREFLIGHT: "gate", Verb.WATCH: "0"}
 _NEED_DRAINED = frozenset({Verb.RESET_GPU, Verb.REBOOT})  # would kill what still runs
 _NEED_CORDONED = frozenset({Verb.PREFLIGHT, Verb.RETURN_TO_SERVICE, Verb.REPLACE}) | _NEED_DRAINED
 
+_TELLS_OF_A_JOB = frozenset({Verb.ALERT, Verb.TICKET})
 _NOT_LEFT_TO_PEOPLE = frozenset({Verb.PREFLIGHT, Verb.RETURN_TO_SERVICE, Verb.REPLACE})
 
 Place = tuple[str | int, ...]
@@ -38,15 +39,38 @@ def compiled(rule: RuleDocument, text: Text[PlaybookDocument], at: Place) -> Rul
     Raises:
         PolicyError: a step has no verb or several, or comes before what it needs.
     """
-    return Rule(
+    found = Rule(
         name=rule.name,
         why=" ".join(rule.why.split()),
         match=rule.match,
         stages=made_of(rule.steps, text, (*at, "steps")),
         mode=rule.mode,
         guards=rule.guards,
+        incident=rule.incident,
         place=text.place(*at),
     )
+    check_job_rule(found)
+    return found
+
+
+def check_job_rule(rule: Rule) -> None:
+    """An incident about a job has no node that could be acted upon.
+
+    Raises:
+        PolicyError: a rule with ``incident: job`` has other steps than alert and ticket, has guards, or does not want a job.
+    """
+    if rule.incident is not About.JOB:
+        return
+    where = f"{rule.place}: {rule.name}: a rule with 'incident: job'"
+    wrong = [step for step in rule.steps if step.verb not in _TELLS_OF_A_JOB]
+    if wrong or not rule.stages:
+        raise PolicyError(
+            f"{where} needs steps that are 'alert' or 'ticket'" + (f"; '{wrong[0]}' is neither" if wrong else "")
+        )
+    if rule.match.job is not JobScope.RUNNING:
+        raise PolicyError(f"{where} needs 'job: running' in 'match'")
+    if rule.guards != Guards() or any(step.guards != Guards() or step.mode is not Mode.ACT for step in rule.steps):
+        raise PolicyError(f"{where} takes no 'guards', and no 'mode' of single steps; put conditions into 'match'")
 
 
 def made_of(stages: Sequence[Stage], text: Text[PlaybookDocument], at: Place) -> tuple[tuple[Step, ...], ...]:

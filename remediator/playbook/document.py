@@ -24,7 +24,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from remediator.model.plan import Mode, Retry
-from remediator.model.rules import DAY_S, Guards, Match
+from remediator.model.rules import DAY_S, About, Guards, Match
 
 STEP_SECONDS_MAX = 30 * DAY_S
 
@@ -86,6 +86,12 @@ class RuleDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     match: Match = Match()
     mode: Mode = Mode.ACT
     guards: Guards = Guards()
+    incident: Annotated[
+        About,
+        Meta(
+            description="job: one incident about the job, whatever number of its nodes; its steps are alert and ticket."
+        ),
+    ] = About.NODE
     steps: list[Stage] = []
 
 

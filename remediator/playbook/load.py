@@ -18,7 +18,7 @@ from msgspec.structs import replace
 import playbooks
 from remediator.decide.policy import Policy, Rule
 from remediator.model.plan import Step, Verb
-from remediator.playbook.compile import compiled, made_of
+from remediator.playbook.compile import check_job_rule, compiled, made_of
 from remediator.playbook.document import OverrideDocument, PlaybookDocument
 from remediator.playbook.errors import PolicyError
 from remediator.playbook.text import Text, read_bytes
@@ -134,6 +134,7 @@ def _changed(rule: Rule, override: OverrideDocument, text: Text[PlaybookDocument
         changed = replace(changed, guards=override.guards)
     if override.steps is not None:
         changed = replace(changed, stages=made_of(override.steps, text, ("override", index, "steps")))
+    check_job_rule(changed)
     return changed
 
 

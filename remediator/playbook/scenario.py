@@ -27,6 +27,9 @@ from remediator.playbook.document import Name
 from vocabulary.finding import Severity
 
 NodeName = Annotated[str, Meta(pattern=r"^n[1-9][0-9]{0,3}$", description="n1, n2, ... up to the number of nodes.")]
+Subject = Annotated[
+    str, Meta(pattern=r"^(n[1-9][0-9]{0,3}|job:.+)$", description="A node, or job:NAME of an incident about a job.")
+]
 At = Annotated[float, Meta(ge=0, le=90 * DAY_S, description="Seconds since the scenario began.")]
 
 
@@ -57,7 +60,7 @@ class DecisionExpected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What must have come of it; what is not named is not looked at."""
 
-    decisions: dict[NodeName, tuple[Name | DecisionExpected, ...]] = {}  # all of them, in order
+    decisions: dict[Subject, tuple[Name | DecisionExpected, ...]] = {}  # all of them, in order
     steps: dict[NodeName, tuple[str, ...]] = {}  # every step that began, in order
     states: dict[NodeName, NodeState] = {}  # in the end
     untouched: tuple[NodeName, ...] = ()  # no rule acted there

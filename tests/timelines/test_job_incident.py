@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from remediator.decide.budget import Budget
 from remediator.model.inputs import IncidentWord, ModeSet, PersonSaid, PlacementChanged, TopologyObserved
 from remediator.model.places import Places
 from remediator.model.plan import Mode
@@ -34,6 +36,7 @@ def fail(found: Story, *nodes: str, severity: Severity = Severity.WARNING, every
     for node in nodes:
         found.now += every_s
         raised += [found.finding(kind, severity, node=node) for kind in ("xid/31", "xid/13")]
+    found.after(0)
     return raised
 
 
@@ -165,6 +168,7 @@ def test_two_jobs_are_two_incidents() -> None:
 
 def test_three_lost_gpus_of_the_same_job_make_it_a_common_cause_of_the_same_incident() -> None:
     found = story()
+    found.rules = replace(found.rules, budget=Budget())
     fail(found, "n1", "n2", "n3")
     before = the_job(found).id
     for node in ("n4", "n5", "n6"):

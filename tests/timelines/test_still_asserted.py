@@ -25,7 +25,9 @@ def story(tmp_path: Path, steps: str) -> Story:
     return Story(settings(policy=load_policy([path])))
 
 
-@pytest.mark.parametrize("steps", ["{alert: look}", "{ticket: look}", "[{alert: look}, {ticket: look}]", "{exec: hook}"])
+@pytest.mark.parametrize(
+    "steps", ["{alert: look}", "{ticket: look}", "[{alert: look}, {ticket: look}]", "{exec: hook}"]
+)
 def test_a_plan_that_only_tells_leaves_the_incident_open_until_its_findings_clear(tmp_path: Path, steps: str) -> None:
     found = story(tmp_path, steps)
     finding = found.finding("fan/x", Severity.ERROR)

@@ -1,0 +1,291 @@
+"""A fault that is the job's own: one incident about the job, however many of its nodes show it.
+
+A rule with ``incident: job`` asks for it. The findings belong to that incident and not to one of their node; an incident that
+a node has because of them alone becomes part of it. It takes no node out, and stays open until its findings are over or the
+job has ended.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from remediator.decide.match import FITS, misfit_of_finding
+from remediator.decide.plan import close
+from remediator.decide.policy import Policy, Rule
+from remediator.decide.settings import Settings
+from remediator.decide.wide import EXPLAINING, has_doubled, id_of, part_of, say
+from remediator.model.occurrence import Occurrence
+from remediator.model.plan import ONLY_TELLING, Mode, Verb
+from remediator.model.records import Action, Answer, Incident, IncidentState, JobRef
+from remediator.model.rules import About, Distinct, Scope
+from remediator.model.settled import Settled
+from remediator.recent import CAUSE_OVER
+from remediator.state import QUIET_S, ClusterState
+from vocabulary.counts import counted
+from vocabulary.finding import Finding, Severity
+
+WINDOW_S = 600.0  # what was only seen, and longer ago than that, is no part of a fault that begins now
+JOB_GONE_S = 900.0  # a job without a rank for so long has ended; one that starts again is back sooner
+FINDINGS_MAX = 500  # of one incident; more nodes still join
+KINDS_NAMED = 3
+ALL_CLEARED, QUIET, JOB_ENDED = "its findings have cleared", "its findings were not seen any more", "the job has ended"
+
+
+def rule_for(state: ClusterState, finding: Finding, policy: Policy, now: float) -> Rule | None:
+    """The rule that makes a finding a matter of its job: it fits, or an incident of its job is open by it already."""
+    found = policy.about_job(finding, state, now)
+    if found is not None:
+        return found
+    for job in state.jobs_on(finding.node):
+        incident = state.incident_of(f"job:{job}")
+        rule = policy.by_name.get(incident.rule) if incident is not None else None
+        if rule is not None and rule.incident is About.JOB and misfit_of_finding(rule.match, finding) == FITS:
+            return rule
+    return None
+
+
+def take(state: ClusterState, finding: Finding, rule: Rule, settings: Settings, now: float) -> None:
+    """A node of a job shows what a rule calls the job's own fault: it joins the job's incident, or opens it."""
+    job = _job_of(state, finding, rule, now)
+    known = state.incident_of(f"job:{job}")
+    if known is not None and known.injected and not finding.injected:
+        close(state, known, "what happens there now is no drill", now)
+        known = None
+    if known is None:
+        word = _word_on(state, job, settings.again_after_s, now)
+        if word is not None:
+            state.settle(finding.id, word)
+            return
+        found = [finding, *_companions(state, job, finding, settings.policy, now)]
+        known = _open(state, job, found, rule, settings, now)
+    elif any(other.kind == finding.kind for other in state.findings_of(known)):
+        found = [finding]
+    else:  # who showed this before had no company yet
+        found = [finding, *_companions(state, job, finding, settings.policy, now)]
+    _add(state, known, found, now)
+    if not known.decisions:
+        _tell(state, state.incidents[known.id], rule, settings, now)
+
+
+def holds(state: ClusterState, finding_id: str) -> bool:
+    """Whether an open incident about a job has this finding."""
+    by = state.settled.get(finding_id)
+    incident = state.incidents.get(by.incident) if by is not None else None
+    return incident is not None and incident.wide
+
+
+def review(state: ClusterState, settings: Settings, now: float) -> None:
+    """Close what is over, and tell of what grew."""
+    for known in state.wide():
+        if not known.node.startswith("job:") or known.rule in EXPLAINING:
+            continue
+        incident = _retitled(state, _gone(state, known, now))
+        outcome = _over(state, incident, now)
+        rule = settings.policy.by_name.get(incident.rule)
+        if outcome:
+            close(state, incident, outcome, now)
+        elif rule is not None and has_doubled(incident, now):
+            _tell(state, incident, rule, settings, now)
+
+
+def _job_of(state: ClusterState, finding: Finding, rule: Rule, now: float) -> str:
+    """The job that a finding speaks of; where it names none, the one on its node of which most nodes show the same."""
+    jobs = state.jobs_on(finding.node)
+    told = str(finding.evidence.get("job", ""))
+    if told in jobs:
+        return told
+    windows = [c.within_s for c in rule.match.history if c.scope is Scope.JOB and c.distinct is Distinct.NODES]
+    since = now - max(windows, default=WINDOW_S)
+    return max(jobs, key=lambda job: (len(state.history.nodes_of(job, finding.kind, since)), job))
+
+
+def _word_on(state: ClusterState, job: str, counts_s: float, now: float) -> Settled | None:
+    """A person's word that ended the last incident about the job, for as long as it counts."""
+    last = state.history.last(f"job:{job}", CAUSE_OVER)
+    if last is None or not last.component or now > last.at + counts_s:
+        return None
+    return Settled(last.incident, last.component, last.at)
+
+
+def _companions(state: ClusterState, job: str, first: Finding, policy: Policy, now: float) -> list[Finding]:
+    """What other nodes of the job, and this one, show of the same fault."""
+    found = []
+    for node in state.nodes_of_job(job):
+        for other in state.findings_on(node):
+            present = other.active or (other.severity is Severity.INFO and now - other.last_seen <= WINDOW_S)
+            if other.id == first.id or not present or (other.injected and not first.injected):
+                continue
+            if not holds(state, other.id) and policy.about_job(other, state, now) is not None:
+                found.append(other)
+    return sorted(found, key=lambda f: (f.first_seen, f.id))
+
+
+def _open(state: ClusterState, job: str, found: list[Finding], rule: Rule, settings: Settings, now: float) -> Incident:
+    about = f"job:{job}"
+    incident = Incident(
+        id=id_of(about, found[0].id, now),
+        node=about,
+        title=about,
+        opened_at=now,
+        state=IncidentState.WAITING,
+        rule=rule.name,
+        answer=Answer.OBSERVE if _only_looks_on(rule, settings) else Answer.ACT,
+        policy=settings.policy.digest,
+        injected=all(finding.injected for finding in found),
+        wide=True,
+    )
+    incident = replace(incident, title=_title(state, incident, found))
+    state.put_incident(incident)
+    state.note(now, "incident_opened", f"{incident.id} on {about}: {incident.title}", incident=incident)
+    first = found[0]
+    jobs, width = state.jobs_on(first.node), state.widest_job_on(first.node)
+    acted = Occurrence(
+        now,
+        f"rule/{rule.name}",
+        first.node,
+        first.component.key,
+        jobs,
+        width,
+        incident=incident.id,
+        injected=first.injected,
+    )
+    state.remember(acted)
+    return incident
+
+
+def _only_looks_on(rule: Rule, settings: Settings) -> bool:
+    return Mode.OBSERVE in (rule.mode, settings.mode)
+
+
+def _add(state: ClusterState, incident: Incident, found: Iterable[Finding], now: float) -> None:
+    """The findings are this incident's from now on, and their nodes its members."""
+    incident = state.incidents[incident.id]
+    ids = dict.fromkeys(incident.findings)
+    members = set(incident.members)
+    for finding in found:
+        if len(ids) < FINDINGS_MAX:
+            ids[finding.id] = None
+        if incident.rule not in EXPLAINING:  # else its members are those that lose their place by it
+            members.add(finding.node)
+    grown = replace(incident, findings=tuple(ids), answered=len(ids), members=tuple(sorted(members)))
+    state.put_incident(grown)
+    for node in dict.fromkeys(finding.node for finding in found):
+        _fold(state, grown, node, now)
+    for finding in found:
+        state.settle(finding.id, Settled(grown.id))
+
+
+def _fold(state: ClusterState, job: Incident, node: str, now: float) -> None:
+    """End a node's own incident, if nothing but the job's fault is in it and nothing was done about it."""
+    own = state.incident_of(node)
+    if own is None or own.kept_open or own.suspected or state.nodes[node].held:
+        return
+    if any(run.step.verb not in ONLY_TELLING for stage in own.plan for run in stage):
+        return
+    left = [f for f in state.findings_of(own) if f.id not in job.findings and f.severity is not Severity.INFO]
+    if not any(f.active for f in left):
+        close(state, own, part_of(job), now)
+
+
+def _title(state: ClusterState, incident: Incident, findings: Iterable[Finding]) -> str:
+    job = incident.node.removeprefix("job:")
+    kinds = Counter(finding.kind for finding in findings)
+    named = [_spoken(kind) for kind in sorted(kinds)[:KINDS_NAMED]]
+    more = [counted(len(kinds) - KINDS_NAMED, "other error")] if len(kinds) > KINDS_NAMED else []
+    what = " and ".join([", ".join([*named, *more][:-1]), [*named, *more][-1]]) if len(named) > 1 else "".join(named)
+    nodes, there = state.nodes_of_job(job), set(incident.members) or {finding.node for finding in findings}
+    where = _how_many(there, set(nodes))
+    known = [text for text in (_ranks(state, job), _partitions(state, there)) if text]
+    return f"Job {job} fails with {what} on {where}" + (f" ({', '.join(known)})" if known else "")
+
+
+def _retitled(state: ClusterState, incident: Incident) -> Incident:
+    title = _title(state, incident, state.findings_of(incident))
+    if title != incident.title:
+        incident = replace(incident, title=title)
+        state.put_incident(incident)
+    return incident
+
+
+def _how_many(failed: set[str], nodes: set[str]) -> str:
+    if not failed <= nodes:  # some are those of an attempt before
+        return counted(len(failed), "node")
+    if failed == nodes:
+        return f"all {len(nodes)} of its nodes" if len(nodes) > 1 else "its node"
+    return f"{len(failed)} of its {counted(len(nodes), 'node')}"
+
+
+def _spoken(kind: str) -> str:
+    """A finding's kind as people say it.
+
+    >>> _spoken("xid/31"), _spoken("training/stalled")
+    ('Xid 31', 'training/stalled')
+    """
+    check, _, code = kind.partition("/")
+    return f"Xid {code}" if check == "xid" and code.isdecimal() else kind
+
+
+def _ranks(state: ClusterState, job: str) -> str:
+    """How many ranks the newest attempt of the job has."""
+    newest: tuple[JobRef, int] | None = None
+    for node in state.nodes_of_job(job):
+        record = state.nodes[node]
+        for ref, world in zip(record.jobs, record.worlds, strict=False):
+            if ref.job == job and (newest is None or ref >= newest[0]):
+                newest = (ref, world)
+    return counted(newest[1], "rank") if newest is not None and newest[1] else ""
+
+
+def _partitions(state: ClusterState, nodes: Iterable[str]) -> str:
+    found = sorted({name for node in nodes for name in state.nodes[node].places.partitions})
+    return f"partition{'s' if len(found) > 1 else ''} {', '.join(found[:KINDS_NAMED])}" if found else ""
+
+
+def _tell(state: ClusterState, incident: Incident, rule: Rule, settings: Settings, now: float) -> None:
+    """A decision with its message, and, the first time, the tickets that the rule wants."""
+    if _only_looks_on(rule, settings):
+        return
+    first = not incident.decisions
+    alerts = [step.how for step in rule.steps if step.verb is Verb.ALERT and step.how]
+    tickets = [step for step in rule.steps if step.verb is Verb.TICKET]
+    why = ". ".join([incident.title, *alerts, f"Why it is the job: {rule.why}"])
+    incident = say(state, replace(incident, answer=Answer.ACT), incident.rule, why, now)
+    for number, step in enumerate(tickets if first else ()):
+        ticket = Action(
+            id=f"{incident.decision}.tells.{number}.{Verb.TICKET.value}",
+            incident=incident.id,
+            decision=incident.decision,
+            node=incident.node,
+            verb=Verb.TICKET.value,
+            planned_at=now,
+            deadline=now + step.timeout_s,
+            reason=f"{incident.id} {incident.rule}",
+            data={"how": step.how or why},
+        )
+        state.put_action(ticket)
+
+
+def _gone(state: ClusterState, incident: Incident, now: float) -> Incident:
+    """Since when no node has a rank of the job."""
+    runs = bool(state.nodes_of_job(incident.node.removeprefix("job:")))
+    if runs == (incident.job_gone_at is None):
+        return incident
+    incident = replace(incident, job_gone_at=None if runs else now)
+    state.put_incident(incident)
+    return incident
+
+
+def _over(state: ClusterState, incident: Incident, now: float) -> str:
+    """Why an incident about a job is over; empty: it is not."""
+    if incident.job_gone_at is not None and now - incident.job_gone_at >= JOB_GONE_S:
+        return JOB_ENDED
+    findings = state.findings_of(incident)
+    if any(f.active and f.severity is not Severity.INFO for f in findings):
+        return ""
+    seen_at = max((f.last_seen for f in findings if f.severity is Severity.INFO), default=None)
+    if seen_at is None:
+        return ALL_CLEARED
+    return QUIET if now - seen_at >= QUIET_S else ""
