@@ -10,7 +10,7 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -29,7 +29,7 @@ from remediator.model.delivery import Delivery
 from remediator.model.hold import REASON_PREFIX, NodeHold, Outcome, Result
 from remediator.model.inputs import ActionEnded, HoldsObserved
 from remediator.model.plan import Verb
-from remediator.model.records import Action, IncidentState
+from remediator.model.records import Action, Incident, IncidentState
 from remediator.model.standing import AlertSilence
 from remediator.scheduler_word import Spoken, word_on
 from remediator.standing import silenced, silences
@@ -89,6 +89,7 @@ class Performer:
                 is_open=lambda incident: incident in engine.snapshot.incidents,
                 is_taken_up=lambda incident: taken_up(engine.snapshot.incidents.get(incident)),
                 leads=lambda: engine.may_act() and not engine.trouble,
+                part_of=lambda incident: _above(engine.snapshot.incidents.values(), incident),
                 silence_of=self._silence_of,
             )
         )
@@ -267,6 +268,11 @@ class Performer:
             log.error("the engine's queue is full; %s will be looked at again", type(item).__name__)
             return False
         return True
+
+
+def _above(incidents: Iterable[Incident], part: str) -> str:
+    """The open incident that took in one that has ended, by id; empty: none did."""
+    return next((each.id for each in incidents if part in each.parts), "")
 
 
 def _in_play(known: Snapshot) -> set[str]:

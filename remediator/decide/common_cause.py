@@ -28,9 +28,9 @@ from remediator.decide.wide import (
     join,
     named,
     open_wide,
-    part_of,
     say,
 )
+from remediator.decide.wide_ends import take_in
 from remediator.model.places import CAUSES
 from remediator.model.records import Incident, NodeRecord
 from remediator.recent import EVERYWHERE, REMEMBERED_S, STORM, SUSPECTED
@@ -178,13 +178,13 @@ def _open(look: _Look, cause: _Place, enough: list[_Place], *, at_once: bool, ab
     others = [w for w in causes if not set(nodes).isdisjoint(w.members)]
     held = at_once or any(other.rule == CAUSE for other in others)
     opened = _opened(look, cause.name, nodes, CAUSE if held else SLOW_CAUSE)
-    _tell(look, opened, opened.rule, cause, enough)
+    opened = _tell(look, opened, opened.rule, cause, enough)
     for other in (w for w in others if w.id in state.incidents and w.id != opened.id):
         left = tuple(name for name in other.members if name not in nodes)
         if left:
             state.put_incident(replace(other, members=left))
         else:
-            close(state, other, part_of(opened), look.now)
+            opened = take_in(state, opened, other, look.now)
 
 
 def _open_above(look: _Look, cause: _Place, enough: list[_Place], parts: list[Incident]) -> None:
@@ -202,9 +202,9 @@ def _open_above(look: _Look, cause: _Place, enough: list[_Place], parts: list[In
         apart = {name for w in state.wide() if w.rule in EXPLAINING and w not in parts for name in w.members}
         nodes |= state.suspects.at(EVERYWHERE, since, drills=look.drills) - apart
     opened = _opened(look, above.name if above is not None else STORM, sorted(nodes), CAUSE)
-    _tell(look, opened, CAUSE, above, enough)
+    opened = _tell(look, opened, CAUSE, above, enough)
     for other in (w for w in parts if w.id in state.incidents and w.id != opened.id):
-        close(state, other, part_of(opened), look.now)
+        opened = take_in(state, opened, other, look.now)
 
 
 def _overlaps(look: _Look, other: Incident) -> bool:
@@ -227,8 +227,8 @@ def _opened(look: _Look, about: str, nodes: list[str], rule: str) -> Incident:
     return made
 
 
-def _tell(look: _Look, incident: Incident, rule: str, cause: _Place | None, enough: Iterable[_Place]) -> None:
-    """Say what is known of it now, and what follows."""
+def _tell(look: _Look, incident: Incident, rule: str, cause: _Place | None, enough: Iterable[_Place]) -> Incident:
+    """Say what is known of it now, and what follows. Returns the incident as it is then."""
     said = [incident.title]
     if cause is not None:
         also = [str(place) for place in enough if place is not cause and place.slowly >= cause.slowly]
@@ -236,7 +236,7 @@ def _tell(look: _Look, incident: Incident, rule: str, cause: _Place | None, enou
         if len(look.found(cause)) > cause.at_once:
             said.append(f"In {period(_window(look.budget))}, {cause.usual:.1g} are usual there")
     said.append(consequences(incident, rule, look.budget.common_cause_nodes))
-    say(look.state, incident, rule, ". ".join(said), look.now)
+    return say(look.state, incident, rule, ". ".join(said), look.now)
 
 
 def _failed(state: ClusterState, incident: Incident, budget: Budget) -> int:

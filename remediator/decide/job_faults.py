@@ -16,7 +16,8 @@ from remediator.decide.match import FITS, misfit_of_finding
 from remediator.decide.plan import close
 from remediator.decide.policy import Policy, Rule
 from remediator.decide.settings import Settings
-from remediator.decide.wide import EXPLAINING, has_doubled, id_of, part_of, say
+from remediator.decide.wide import EXPLAINING, has_doubled, id_of, say
+from remediator.decide.wide_ends import take_in
 from remediator.model.occurrence import Occurrence
 from remediator.model.plan import ONLY_TELLING, Mode, Verb
 from remediator.model.records import Action, Answer, Incident, IncidentState, JobRef
@@ -187,7 +188,7 @@ def _fold(state: ClusterState, job: Incident, node: str, now: float) -> None:
         return
     left = [f for f in state.findings_of(own) if f.id not in job.findings and f.severity is not Severity.INFO]
     if not any(f.active for f in left):
-        close(state, own, part_of(job), now)
+        take_in(state, state.incidents[job.id], own, now)
 
 
 def _title(state: ClusterState, incident: Incident, findings: Iterable[Finding]) -> str:

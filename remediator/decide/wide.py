@@ -141,11 +141,6 @@ def join(state: ClusterState, incident: Incident, node: str) -> Incident:
     return incident
 
 
-def part_of(above: Incident) -> str:
-    """The outcome of an incident that another one takes in."""
-    return f"part of {above.id}, {above.node}, now"
-
-
 def named(nodes: Iterable[str], named_max: int = 10) -> str:
     """The first of these nodes by name.
 

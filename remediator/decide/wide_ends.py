@@ -1,14 +1,25 @@
-"""How incidents about more than one node end: a person says so, or nothing is left of them."""
+"""How incidents about more than one node end: a person says so, nothing is left of them, or another one takes them in."""
 
 from __future__ import annotations
+
+from msgspec.structs import replace
 
 from remediator.decide.plan import close
 from remediator.decide.wide import CAUSE, SLOW_CAUSE
 from remediator.model.inputs import BreakerReset
-from remediator.model.records import BREAKER, AuditEvent
+from remediator.model.records import BREAKER, AuditEvent, Incident
 from remediator.state import ClusterState
 
+PARTS_MAX = 200  # that an incident remembers
 QUIET_S = 3600.0  # a slow cause may still go on although all that it met so far were repaired
+
+
+def take_in(state: ClusterState, above: Incident, part: Incident, now: float) -> Incident:
+    """End an incident that is part of another one, as that from now on. Returns the other one as it is then."""
+    grown = replace(above, parts=(*above.parts, part.id, *part.parts)[-PARTS_MAX:])
+    state.put_incident(grown)
+    close(state, part, f"part of {above.id}, {above.node}, now", now)
+    return grown
 
 
 def reset_breaker(state: ClusterState, item: BreakerReset) -> None:

@@ -10,7 +10,11 @@ from vocabulary.finding import Severity
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=False):
-    """What receivers and hooks are told. `id` is the same for a repetition; `at` is UTC seconds; `page` wakes people."""
+    """What receivers and hooks are told. `id` is the same for a repetition; `at` is UTC seconds; `page` wakes people.
+
+    `update`: an earlier message was about the same incident, which has grown. `part_of`: the open incident that this one,
+    which has ended, is a part of.
+    """
 
     id: str
     kind: str
@@ -26,6 +30,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=False):
     page: bool = False
     link: str = ""
     labels: dict[str, str] = {}
+    update: bool = False
+    part_of: str = ""
 
 
 class LeadLost(Exception):

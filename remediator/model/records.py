@@ -113,6 +113,7 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     suspected: bool = False  # a rule has asked to take its node out
     wide: bool = False  # about what `members` share; `node` says what that is, rack:r12
     members: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()  # incidents that this one took in, by id
     fleet: int = 0  # of one about failed nodes: how many failed in the whole cluster meanwhile
     told_size: int = 0  # how many nodes people were last told of, in this incident or in the fleet, and when (UTC s)
     told_at: float = 0.0

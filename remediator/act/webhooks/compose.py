@@ -45,6 +45,7 @@ def message_of(
         page=action.verb == "alert" and severity in telling.page,
         link=f"{telling.public_url.rstrip('/')}/incidents/{action.incident}" if telling.public_url else "",
         labels=labels,
+        update=bool(action.data.get("update", False)),
     )
 
 

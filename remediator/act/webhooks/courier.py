@@ -21,7 +21,7 @@ from remediator.act.webhooks.envelope import Answer
 from remediator.act.webhooks.follow_up import Standing, follow_ups
 from remediator.act.webhooks.pace import counts, plan, ripe, wait_s
 from remediator.act.webhooks.registry import AnyReceiver
-from remediator.model.delivery import Delivery, DeliveryState, LeadLost, Phase
+from remediator.model.delivery import Delivery, DeliveryState, LeadLost, Message, Phase
 from vocabulary.clock import Clock
 from vocabulary.counts import counted
 
@@ -162,10 +162,14 @@ class Courier:
         batch = "msg_" + hashlib.sha256("\n".join(item.id for item in piece).encode()).hexdigest()[:24]
         alone = len({item.message.incident for item in piece}) == 1
         claimed_at = now if counts(piece, receiver.pace) else 0.0
+        later = any(item.message.update for item in piece)
+        known = {each.message.incident: each.thread for each in self._way.store.told(self._way.name)} if later else {}
 
         def thread(item: Delivery) -> str:
             if receiver.REPEATS:
                 return item.message.id
+            if item.message.incident in known and (alone or not receiver.LIFE_CYCLE):
+                return known[item.message.incident]
             return item.message.incident if alone or not receiver.LIFE_CYCLE else batch
 
         named = tuple(
@@ -229,11 +233,22 @@ class Courier:
         if not told or self._shut() or self._way.clock.monotonic() < self._repeat_at:
             return
         self._repeat_at = self._way.clock.monotonic() + receiver.repeat_s
-        for first in range(0, len(told), REPEAT_MAX):
-            answer = receiver.repeat(told[first : first + REPEAT_MAX], now)
+        latest = newest(told)
+        for first in range(0, len(latest), REPEAT_MAX):
+            answer = receiver.repeat(latest[first : first + REPEAT_MAX], now)
             if not answer.taken:
                 log.warning("%s did not hear what is still so: %s", self._way.name, answer.words)
                 return
+
+
+def newest(told: Sequence[Delivery]) -> list[Delivery]:
+    """The last message of each matter: an earlier one would put its old words in the place of the new ones."""
+    last = {_matter(item.message): item for item in told}
+    return [item for item in told if last[_matter(item.message)] is item]
+
+
+def _matter(message: Message) -> tuple[str, ...]:
+    return (message.kind, message.node, message.incident, message.rule, message.severity.value)
 
 
 def _begun_pieces(waiting: Sequence[Delivery]) -> list[tuple[Delivery, ...]]:

@@ -17,12 +17,16 @@ from remediator.model.standing import AlertSilence
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What the centre knows now: whether an incident is open or taken up, whether we lead and decide, what is silenced."""
+    """What the centre knows now: whether an incident is open or taken up, whether we lead and decide, what is silenced.
+
+    `part_of`: the open incident that one which has ended is a part of, by id.
+    """
 
     epoch: Callable[[], int]
     is_open: Callable[[str], bool]
     is_taken_up: Callable[[str], bool]
     leads: Callable[[], bool]
+    part_of: Callable[[str], str] = lambda _incident: ""
     silence_of: Callable[[Delivery], AlertSilence | None] = lambda _item: None  # what keeps it from being told now
 
 
@@ -48,7 +52,8 @@ def follow_ups(
         if not any(standing.is_open(incident) for incident in incidents):
             page = any(item.message.page for item in items)
             waits = now if page or not receiver.quiet_hours else quiet_until(now)
-            changed.append(_next(items, Phase.RESOLVE, now, waits))
+            above = next(filter(None, map(standing.part_of, sorted(incidents))), "")
+            changed.append(_next(items, Phase.RESOLVE, now, waits, above))
             changed.extend(replace(item, settled=True) for item in items)
         elif _to_acknowledge(items, receiver) and any(standing.is_taken_up(incident) for incident in incidents):
             changed.append(_next(items, Phase.ACKNOWLEDGE, now, now))
@@ -60,13 +65,14 @@ def _to_acknowledge(items: Sequence[Delivery], receiver: AnyReceiver) -> bool:
     return receiver.LIFE_CYCLE and not any(item.acknowledged for item in items)
 
 
-def _next(items: Sequence[Delivery], phase: Phase, now: float, not_before: float) -> Delivery:
-    """The same matter, one phase on. Its id follows from the last message's, so that a repetition names the same."""
+def _next(items: Sequence[Delivery], phase: Phase, now: float, not_before: float, part_of: str = "") -> Delivery:
+    """The same matter, one phase on, under its latest title. Its id follows from the last message's: a repetition has the same."""
     first, last = items[0], items[-1]
+    latest = [item.message.title for item in items if item.message.incident == first.message.incident]
     return Delivery(
         id=f"{last.id}!{phase.value}",
         receiver=first.receiver,
-        message=replace(first.message, id=f"{last.message.id}!{phase.value}"),
+        message=replace(first.message, id=f"{last.message.id}!{phase.value}", title=latest[-1], part_of=part_of),
         phase=phase,
         created_at=now,
         not_before=not_before,

@@ -17,7 +17,6 @@ TITLE_MAX = 500
 TEXT_MAX = 20_000
 
 _environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-_SAYS = {Phase.FIRE: "", Phase.ACKNOWLEDGE: "taken up: ", Phase.RESOLVE: "resolved: "}
 
 
 def check_template(source: str) -> None:
@@ -68,7 +67,7 @@ def _view(item: Delivery) -> dict[str, Any]:
 def default_title(items: Sequence[Delivery]) -> str:
     """What is the matter, in one line."""
     if len(items) == 1:
-        return f"{_SAYS[items[0].phase]}{_headline(items[0].message)}"
+        return f"{_prefix(items[0])}{_headline(items[0].message)}"
     nodes = sorted({item.message.node for item in items})
     open_ones = sum(item.phase is Phase.FIRE for item in items)
     shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
@@ -93,11 +92,22 @@ def one_line(item: Delivery) -> str:
     """One message of many."""
     message = item.message
     said = f": {message.text}" if message.text else ""
-    return f"{_SAYS[item.phase]}{_headline(message)}{said} ({message.incident}){' ' + message.link if message.link else ''}"
+    return f"{_prefix(item)}{_headline(message)}{said} ({message.incident}){' ' + message.link if message.link else ''}"
+
+
+def _prefix(item: Delivery) -> str:
+    """Where the matter stands. What became part of another one is not over."""
+    if item.phase is Phase.ACKNOWLEDGE:
+        return "taken up: "
+    if item.phase is Phase.RESOLVE:
+        return f"now part of {item.message.part_of}: " if item.message.part_of else "resolved: "
+    return "update: " if item.message.update else ""
 
 
 def _headline(message: Message) -> str:
+    """The title of what concerns many nodes says itself what it is about."""
     drill = "[drill] " if message.injected else ""
     what = message.title or message.text or message.kind
     kind = "ticket: " if message.kind == "ticket" else ""
-    return f"{drill}{kind}{message.severity.value}: {message.node}: {what}"
+    where = "" if ":" in message.node and message.title else f"{message.node}: "
+    return f"{drill}{kind}{message.severity.value}: {where}{what}"

@@ -16,7 +16,7 @@ from remediator.act.webhooks.routes import receivers_of
 from remediator.act.webhooks.secret import SecretError, read_one
 from remediator.act.webhooks.telling import Telling
 from remediator.config import ConfigError, load_config
-from remediator.decide.wide import open_wide
+from remediator.decide.wide import open_wide, say
 from remediator.model.places import Places
 from remediator.model.records import Action, Incident, JobRef, NodeRecord
 from remediator.state import ClusterState
@@ -181,7 +181,8 @@ def test_what_concerns_many_nodes_wakes_people_and_goes_where_its_place_goes(
     about: str, labels: dict[str, str]
 ) -> None:
     state = ClusterState()
-    incident = open_wide(state, about, "breaker", "nothing more is isolated", (), AT)
+    why = "nothing more is isolated"
+    incident = say(state, open_wide(state, about, "breaker", why, (), AT), "breaker", why, AT)
     (alert,) = state.actions.values()
     said = message_of(alert, incident, (), None, telling(), "c")
     assert (said.severity, said.page, said.labels) == (Severity.ERROR, True, labels)
