@@ -221,6 +221,7 @@ class Daemon:
             if proof.whole_node:
                 self._watch.gpus.accept_present()
             self._recorder.prove(proof)
+            self._nvml.retry_left_out()
             self._nvml.look_now()
         while (sample := self._told.take()) is not None:
             self._watch.take_preflight(sample, now)

@@ -11,7 +11,7 @@ from healthd.gpus import GpuState, merge
 from healthd.ledger import Ledger
 from healthd.pretence import Pretence
 from healthd.pretended_gpus import PretendedGpus
-from healthd.samples.nvml import GpuConstants, Inventory, NvmlHang, NvmlUnavailable, Sweep
+from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, NvmlHang, NvmlUnavailable, Sweep
 from vocabulary.wire import Gpu
 
 
@@ -42,6 +42,7 @@ class GpuWatch:
         self.sweep_seconds: float | None = None
         self.sweeps = self.errors = self.hangs = 0
         self._first_hang: NvmlHang | None = None  # since the last whole sweep
+        self._hung: dict[int, NvmlHang] = {}  # the first hang on each GPU that no sweep has covered since
         self.trouble, self.hanging = "", False
         self._name(self.expected)
 
@@ -67,20 +68,37 @@ class GpuWatch:
         elif isinstance(sample, Inventory):
             self._take_inventory(sample, now)
         elif isinstance(sample, NvmlHang):
-            self._forget(f"{sample.call} has not answered for {sample.seconds:.0f} s", hanging=True)
-            self.hangs += 1
-            first = sample if sample.injected else self._first_hang or sample
-            self._first_hang = self._first_hang if sample.injected else first
-            self._ledger.apply([nvml_liveness.judge_hang(sample, self._by_index, first)])
+            self._take_hang(sample)
         else:
             self._forget(sample.reason)
             self._ledger.apply([nvml_liveness.judge_unavailable(sample)])
 
     def accept_present(self) -> None:
-        """A preflight passed with the GPUs that are there now: these are expected from now on."""
-        if self.present:
+        """A preflight passed with the GPUs that are there now: these are expected from now on.
+
+        While one of them has not said who it is, nobody knows which GPUs those are.
+        """
+        if self.inventory and self.inventory.count == len(self.present) > 0:
             self.expected = self.present
             self._name(self.present)
+
+    @property
+    def left_out(self) -> tuple[int, ...]:
+        """Indices of the GPUs that are not read, because the driver hangs on them: nothing is known about them."""
+        return self.inventory.left_out if self.inventory else ()
+
+    def _take_hang(self, hang: NvmlHang) -> None:
+        first = hang
+        if not hang.injected:
+            began = self._first_hang if hang.index is None else self._hung.get(hang.index)
+            first = began or hang
+            if hang.index is not None:
+                self._hung[hang.index] = first
+        if not hang.trial:
+            self._forget(f"{hang.call} has not answered for {hang.seconds:.0f} s", hanging=True)
+            self.hangs += 1
+            self._first_hang = self._first_hang or (None if hang.injected else hang)
+        self._ledger.apply([nvml_liveness.judge_hang(hang, self._by_index, first)])
 
     def _forget(self, trouble: str, *, hanging: bool = False) -> None:
         """What was read no longer says anything about now."""
@@ -93,6 +111,7 @@ class GpuWatch:
         self._first_hang = None
         self.trouble, self.hanging = "", False
         for reading in sweep.readings:
+            self._hung.pop(reading.index, None)
             self.errors += len(reading.errors)
             gpu = self._by_index.get(reading.index)
             if gpu is not None:
@@ -105,7 +124,7 @@ class GpuWatch:
         self._judge(now)
 
     def _judge(self, now: Moment) -> None:
-        states = [state for _, state in sorted(self.states.items())]
+        states = [state for _, state in sorted((self._unread() | self.states).items())]
         for name, check in self._checks.items():
             try:
                 facts = check.judge(states, now)
@@ -115,12 +134,22 @@ class GpuWatch:
             self._ledger.hold(name, facts, now.wall, "NVML: no longer so")
         self._pretended.judge(states, self.pretences, now)
 
+    def _unread(self) -> dict[int, GpuState]:
+        """The GPUs that are left out: what was found about them before neither holds nor has ended."""
+        unread = {}
+        for index in self.left_out:
+            if gpu := self._by_index.get(index):
+                nothing = GpuReading(index=index)
+                unread[index] = GpuState(gpu, GpuConstants(index=index), nothing, nothing)
+        return unread
+
     def _take_inventory(self, inventory: Inventory, now: Moment) -> None:
         self.inventory = inventory
         self.present = inventory.gpus
         self._constants = {constants.index: constants for constants in inventory.constants}
         self.states = {}
         places = {gpu.pci for gpu in inventory.gpus}
+        self._ledger.apply(nvml_liveness.judge_inventory(inventory, now.wall))
         self._ledger.apply(gpu_presence.judge_inventory(inventory, self.expected, now.wall))
         self.expected = tuple(gpu for gpu in self.expected if gpu.pci not in places) + inventory.gpus
         self._name(self.expected)

@@ -44,6 +44,7 @@ class Keeper:
         self._pause_s = PAUSE_S_MIN
         self._start_at = 0.0
         self.starts = 0
+        self.abandoned_max = ABANDONED_MAX
 
     @property
     def alive(self) -> bool:
@@ -68,7 +69,7 @@ class Keeper:
     def start_if_due(self) -> bool:
         """Start a child, unless one is there, or it is too early, or too many could not be ended; whether it did."""
         now = self._host.clock.monotonic()
-        if self._child is not None or now < self._start_at or self.abandoned >= ABANDONED_MAX:
+        if self._child is not None or now < self._start_at or self.abandoned >= self.abandoned_max:
             return False
         descriptor = os.memfd_create("slate", os.MFD_CLOEXEC)
         try:

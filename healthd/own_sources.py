@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from healthd.facts import Moment
 from healthd.gpu_watch import GpuWatch
 from healthd.samples.source import SourceReading, SourceState
@@ -20,17 +22,29 @@ def nvml(gpus: GpuWatch, patience_s: float, now: Moment) -> SourceReading:
     age_s = None if gpus.swept_at is None else now.monotonic - gpus.swept_at
     if age_s is not None and age_s <= patience_s:
         seconds = gpus.sweep_seconds or 0.0
-        return SourceReading(source=NVML, state=SourceState.PRESENT, at=now.wall - age_s, seconds=seconds)
+        at, reason = now.wall - age_s, unread(gpus.left_out)
+        return SourceReading(source=NVML, state=SourceState.PRESENT, at=at, seconds=seconds, reason=reason)
     reason = gpus.trouble or (f"no sweep for {age_s:.0f} s" if age_s is not None else "")
     state = SourceState.HUNG if gpus.hanging else SourceState.FAILING if reason else SourceState.WAITING
     return SourceReading(source=NVML, state=state, at=now.wall, reason=reason)
 
 
-def silence(*readings: SourceReading) -> tuple[str, ...]:
-    """Which of these say nothing now, in words: without them a node is unknown, never healthy."""
-    spoken = {KERNEL_LOG: "the kernel log", NVML: "NVML"}
-    return tuple(
-        spoken[reading.source] + (f" ({reading.reason})" if reading.reason else "")
-        for reading in readings
-        if reading.state is not SourceState.PRESENT
-    )
+def unread(left_out: Sequence[int]) -> str:
+    """The GPUs that are left out, in words; empty if none is."""
+    if not left_out:
+        return ""
+    numbers = ", ".join(map(str, left_out))
+    return f"GPU {numbers} does not answer" if len(left_out) == 1 else f"GPUs {numbers} do not answer"
+
+
+def silence(kernel_log: SourceReading, nvml: SourceReading) -> tuple[str, ...]:
+    """Which of these say nothing now, in words: without them a node is unknown, never healthy.
+
+    NVML says nothing about a GPU that is left out.
+    """
+    silent = []
+    if kernel_log.state is not SourceState.PRESENT:
+        silent.append("the kernel log" + (f" ({kernel_log.reason})" if kernel_log.reason else ""))
+    if nvml.state is not SourceState.PRESENT or nvml.reason:
+        silent.append("NVML" + (f" ({nvml.reason})" if nvml.reason else ""))
+    return tuple(silent)

@@ -1,7 +1,7 @@
 """Keeps an NVML child at work, and makes samples of what it says, and of its silence.
 
 A driver that lost a GPU may block its caller for ever. So the child has a deadline for each sweep; an overdue one is a
-sample of its own (`NvmlHang`), with the GPU and the call it hangs in.
+sample of its own (`NvmlHang`), with the GPU and the call it hangs in. The next child leaves that GPU out.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import IO, NamedTuple
 import msgspec
 
 from healthd.host import Host
-from healthd.keeper import Keeper
+from healthd.keeper import ABANDONED_MAX, Keeper
 from healthd.samples.nvml import GpusChanged, Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep, XidEvent
+from healthd.unresponsive_gpus import Trial, UnresponsiveGpus
 
 START_DEADLINE_S = 30.0  # initialising a driver without persistence takes seconds on eight GPUs
 RESTART_DEADLINE_S = 10.0  # after a hang: the driver is loaded, and what hangs once more is a GPU
@@ -33,11 +34,21 @@ class PretendedHang(NamedTuple):
 class NvmlCollector:
     """The parent's side of the child."""
 
-    def __init__(self, host: Host, interval_s: float, deadline_s: float) -> None:
+    def __init__(
+        self,
+        host: Host,
+        interval_s: float,
+        deadline_s: float,
+        start_deadline_s: float = START_DEADLINE_S,
+        restart_deadline_s: float = RESTART_DEADLINE_S,
+    ) -> None:
         self._host = host
+        self._start_deadline_s, self._restart_deadline_s = start_deadline_s, restart_deadline_s
+        self._interval_s = interval_s
         self._patience_s = interval_s + deadline_s
-        library = str(host.nvml_library or "")
-        self._keeper = Keeper(host, "healthd.nvml.child", lambda: [library, str(interval_s)])
+        self._keeper = Keeper(host, "healthd.nvml.child", self._arguments)
+        self._unresponsive = UnresponsiveGpus(host, restart_deadline_s)
+        self._count: int | None = None  # of GPUs, when they were last enumerated
         self._decoder = msgspec.json.Decoder(_Message)
         self._inventory_seen = False
         self._gave_up = False  # the child said why it will end
@@ -53,7 +64,7 @@ class NvmlCollector:
     @property
     def abandoned(self) -> int:
         """Killed children that are still there."""
-        return self._keeper.abandoned
+        return self._keeper.abandoned + self._unresponsive.abandoned
 
     @property
     def pipe(self) -> IO[bytes] | None:
@@ -67,20 +78,33 @@ class NvmlCollector:
     def rest(self) -> bool:
         """Let no child run, because a GPU is to be reset; whether none is left."""
         self._keeper.end()
-        return self._keeper.abandoned == 0
+        self._unresponsive.end_trial()
+        self._unresponsive.try_now()
+        return self.abandoned == 0
 
     def look_now(self) -> None:
         """Ask for a full sweep at once, because something happened to a GPU."""
         self._keeper.tell(b"!")
 
+    def retry_left_out(self) -> None:
+        """Try the GPUs that are left out at once, because something may have repaired them."""
+        self._unresponsive.try_now()
+
     def poll(self) -> list[NvmlSample]:
         """Whatever is new: call when the pipe is readable, and about once per interval."""
-        if not self._keeper.alive:
-            if self._keeper.start_if_due():
-                self._inventory_seen = self._gave_up = False
-                self._pretended = None
-                self._swept_at = self._host.clock.monotonic()
-            return []
+        trial = self._unresponsive.poll()
+        samples = [] if trial is None else self._take_trial(trial)
+        if self._keeper.alive:
+            return samples + self._hear()
+        # Each GPU may take one child with it that cannot be killed; the rest still need one.
+        self._keeper.abandoned_max = ABANDONED_MAX + len(self._unresponsive.left_out)
+        if self._keeper.start_if_due():
+            self._inventory_seen = self._gave_up = False
+            self._pretended = None
+            self._swept_at = self._host.clock.monotonic()
+        return samples
+
+    def _hear(self) -> list[NvmlSample]:
         lines, ended = self._keeper.hear()
         samples = [sample for line in lines if (sample := self._sample(line)) is not None]
         if ended:
@@ -99,8 +123,21 @@ class NvmlCollector:
             self._pretended = PretendedHang(gpu)
 
     def close(self) -> None:
-        """End the child."""
+        """End the children."""
         self._keeper.close()
+        self._unresponsive.close()
+
+    def _arguments(self) -> list[str]:
+        left_out = ",".join(map(str, self._unresponsive.left_out))
+        return [str(self._host.nvml_library or ""), str(self._interval_s), left_out]
+
+    def _take_trial(self, trial: Trial) -> list[NvmlSample]:
+        if trial.answered:
+            _log.warning("GPU %d answers again; NVML is initialised anew to read it with the others", trial.gpu)
+            self._keeper.end()
+            return []
+        wall = self._host.clock.wall()
+        return [NvmlHang(wall, trial.gpu, trial.call or "no call of its own", trial.seconds, trial=True)]
 
     def _sample(self, line: bytes) -> NvmlSample | None:
         try:
@@ -114,15 +151,27 @@ class NvmlCollector:
         if isinstance(sample, Sweep):
             self._keeper.worked()
             self._hung = False
+        if isinstance(sample, Inventory) and self._renumbered(sample):
+            return None
         if isinstance(sample, GpusChanged):
             _log.warning("%s; NVML is initialised anew", sample.reason)
             return None
         return sample
 
+    def _renumbered(self, inventory: Inventory) -> bool:
+        """Whether indices may mean other GPUs than when some were left out: then a new child asks all of them."""
+        before, self._count = self._count, inventory.count
+        if not inventory.left_out or before in (None, inventory.count):
+            return False
+        _log.warning("the driver has %d GPUs, and had %s; all are read again", inventory.count, before)
+        self._unresponsive.readmit_all()
+        self._keeper.end()
+        return True
+
     def _deadline_s(self) -> float:
         if self._inventory_seen:
             return self._patience_s
-        return RESTART_DEADLINE_S if self._hung else START_DEADLINE_S
+        return self._restart_deadline_s if self._hung else self._start_deadline_s
 
     def _overdue_s(self) -> float:
         return self._host.clock.monotonic() - self._swept_at
@@ -130,9 +179,13 @@ class NvmlCollector:
     def _hang(self) -> NvmlHang:
         index, call = self._keeper.slate()
         seconds = self._overdue_s()
-        self._keeper.replace()
         self._hung = True
         pretended, self._pretended = self._pretended, None
+        if pretended is not None or index is None:
+            self._keeper.replace()
+        else:
+            self._unresponsive.leave_out(index)
+            self._keeper.end()  # the others need not wait: this happens once for each GPU
         if pretended is not None:
             return NvmlHang(self._host.clock.wall(), pretended.gpu, "a pretended call", seconds, injected=True)
         return NvmlHang(self._host.clock.wall(), index, call or "no call of its own", seconds)

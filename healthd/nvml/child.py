@@ -1,6 +1,10 @@
 """The NVML child's main loop.
 
-    python -m healthd.nvml.child SLATE_FD LIBRARY INTERVAL_S        (LIBRARY "" lets pynvml find it)
+    python -m healthd.nvml.child SLATE_FD LIBRARY INTERVAL_S [LEFT_OUT]
+
+LIBRARY "" lets pynvml find it. LEFT_OUT are the indices, such as "3,5", of GPUs on which an earlier child hung: no call is
+made on them.
+
 
 Writes one JSON line for the inventory, then one for each sweep and each Xid the driver tells of: the messages of
 `healthd.samples.nvml`, which it does not import. Before every call it notes GPU and call on the slate, a shared page
@@ -34,23 +38,22 @@ _PR_SET_PDEATHSIG = 1
 def main(arguments: list[str]) -> int:
     """Sweep until the parent goes, or the GPUs are others. Returns 3 if NVML cannot be used."""
     slate, library, interval_s = Slate(int(arguments[0])), arguments[1], float(arguments[2])
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a hung call would never see the end of its input
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent to act upon
-    if os.getppid() != parent:
+    avoided = {int(index) for index in arguments[3].split(",") if index} if len(arguments) > 3 else set()
+    if not end_with_parent():
         return 0
     send = _sender(threading.Lock())
     try:
-        if library:  # pynvml loads by bare name; a library that is already there it takes as it is
-            pynvml.nvmlLib = ctypes.CDLL(library)
-        slate.write(None, "nvmlInit")
-        pynvml.nvmlInit()
-        devices = [Device(index, slate) for index in range(pynvml.nvmlDeviceGetCount())]
-        identities = Identities(devices, slate, time.monotonic())  # before the names: a GPU that wakes between is told
+        load_driver(library, slate)
+        count = pynvml.nvmlDeviceGetCount()
+        left_out = sorted(index for index in avoided if index < count)
+        devices = [Device(index, slate) for index in range(count) if index not in avoided]
+        identities = Identities(
+            devices, count, slate, time.monotonic()
+        )  # before the names: a GPU that wakes between is told
         names = [device.names() for device in devices]
         answering = [device for device, name in zip(devices, names, strict=True) if name is not None]
-        inventory: Message = {"type": "Inventory", "count": len(devices), "gpus": [name for name in names if name]}
-        inventory |= versions() | {"constants": [device.constants() for device in answering]}
+        inventory: Message = {"type": "Inventory", "count": count, "gpus": [name for name in names if name]}
+        inventory |= {"left_out": left_out} | versions() | {"constants": [device.constants() for device in answering]}
     except (pynvml.NVMLError, OSError, ValueError) as error:
         reason = f"{error}{'' if not library else f' ({library})'}"
         send({"type": "NvmlUnavailable", "at": time.time(), "reason": reason})
@@ -59,6 +62,27 @@ def main(arguments: list[str]) -> int:
     send(inventory)
     sweep_until_told(devices, identities, interval_s, slate, send)
     return 0
+
+
+def end_with_parent() -> bool:
+    """Let the kernel end this process when its parent dies; whether the parent is still there."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a hung call would never see the end of its input
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent to act upon
+    return os.getppid() == parent
+
+
+def load_driver(library: str, slate: Slate) -> None:
+    """Load the driver's library, the path given or the one that pynvml finds, and initialise it.
+
+    Raises:
+        NVMLError, OSError: it cannot be used.
+    """
+    if library:  # pynvml loads by bare name; a library that is already there it takes as it is
+        pynvml.nvmlLib = ctypes.CDLL(library)
+    slate.write(None, "nvmlInit")
+    pynvml.nvmlInit()
+    slate.write(None, "nvmlDeviceGetCount")
 
 
 def _sender(lock: threading.Lock) -> Callable[[Message], None]:

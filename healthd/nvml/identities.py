@@ -13,10 +13,11 @@ from healthd.slate import Slate
 
 
 class Identities:
-    """`began` is when the GPUs were enumerated (monotonic seconds)."""
+    """`count` GPUs were enumerated at `began` (monotonic seconds); `devices` are those that are not left out."""
 
-    def __init__(self, devices: Sequence[Device], slate: Slate, began: float) -> None:
+    def __init__(self, devices: Sequence[Device], count: int, slate: Slate, began: float) -> None:
         self._devices = devices
+        self._enumerated = count
         self._slate = slate
         self._known = [device.identity() for device in devices]
         turns = max(1, len(devices))  # the first GPU may appear where there was none
@@ -36,12 +37,12 @@ class Identities:
             count = pynvml.nvmlDeviceGetCount()
         except pynvml.NVMLError:
             return None
-        return None if count == len(self._devices) else f"the driver has {count} GPUs, and had {len(self._devices)}"
+        return None if count == self._enumerated else f"the driver has {count} GPUs, and had {self._enumerated}"
 
     def _other(self, number: int) -> str | None:
-        before, now = self._known[number], self._devices[number].identity()
+        before, now, index = self._known[number], self._devices[number].identity(), self._devices[number].index
         if now is None or now == before:
             return None
         if before is None:
-            return f"GPU {number} says now who it is: {now[0]}"
-        return f"GPU {number} is {' '.join((now[0], *now[1]))}, and was {' '.join((before[0], *before[1]))}"
+            return f"GPU {index} says now who it is: {now[0]}"
+        return f"GPU {index} is {' '.join((now[0], *now[1]))}, and was {' '.join((before[0], *before[1]))}"

@@ -111,7 +111,10 @@ class GpuConstants(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Inventory(msgspec.Struct, frozen=True, tag=True):
-    """What NVML enumerated when it was initialised. GPUs that would not answer are counted, but not listed."""
+    """What NVML enumerated when it was initialised.
+
+    GPUs that would not answer are counted, but not listed; neither are those at the indices `left_out`, which were not asked.
+    """
 
     driver: str
     count: int
@@ -119,6 +122,7 @@ class Inventory(msgspec.Struct, frozen=True, tag=True):
     constants: tuple[GpuConstants, ...] = ()
     nvml: str = ""
     cuda: str = ""
+    left_out: tuple[int, ...] = ()
 
 
 class Sweep(msgspec.Struct, frozen=True, tag=True):
@@ -152,13 +156,17 @@ class NvmlUnavailable(msgspec.Struct, frozen=True, tag=True):
 
 
 class NvmlHang(msgspec.Struct, frozen=True):
-    """A sweep that did not end. `index` is the GPU it hung on, None if on none in particular."""
+    """A sweep that did not end. `index` is the GPU it hung on, None if on none in particular.
+
+    A `trial` reads only that GPU, which is left out of the sweeps; its hang says nothing about the others.
+    """
 
     at: float
     index: int | None
     call: str
     seconds: float
     injected: bool = False
+    trial: bool = False
 
 
 NvmlSample = Inventory | Sweep | XidEvent | NvmlUnavailable | NvmlHang

@@ -1,4 +1,5 @@
 /* The scenario: a text file that steers the fake driver, read again whenever it changes. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,6 +103,14 @@ static void spend(const char *name) {
     while ((unsigned long long)((now.tv_sec - begun.tv_sec) * 1000000 + (now.tv_nsec - begun.tv_nsec) / 1000) < us);
 }
 
+/* A write to a frozen file system waits in the kernel, where no signal reaches. */
+static void blocked_write(const char *path) {
+    int file = path ? open(path, O_WRONLY | O_CLOEXEC) : -1;
+    if (file < 0) return;
+    if (write(file, "x", 1) < 0) perror(path);
+    close(file);
+}
+
 /* A hung GPU swallows the caller, a lost one says so, and a call may be told to fail: "error_NAME[.GPU] CODE". */
 int enter(Device *device, const char *name) {
     char index[16], key[WORD];
@@ -109,6 +118,7 @@ int enter(Device *device, const char *name) {
     snprintf(index, sizeof index, "%u", device->index);
     snprintf(key, sizeof key, "%s %s", index, name);
     while (listed("hang", index) || listed("hang", key)) pause();
+    blocked_write(word("writes", (int)device->index, NULL));
     if (listed("lost", index)) return LOST;
     spend(name);
     snprintf(key, sizeof key, "error_%s", name);

@@ -1,0 +1,39 @@
+"""Tries one GPU that is left out of the sweeps, because the driver hung on it.
+
+    python -m healthd.nvml.trial SLATE_FD LIBRARY INDEX
+
+Reads everything of this GPU once and writes one line: every call returned, whatever the driver said. It notes each call on
+the slate as the NVML child does; if it hangs, the parent ends it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pynvml
+
+from healthd.nvml.child import end_with_parent, load_driver
+from healthd.nvml.device import Device
+from healthd.slate import Slate
+
+
+def main(arguments: list[str]) -> int:
+    """Read the GPU once. Returns 3 if NVML cannot be used, which says nothing about the GPU."""
+    slate, library, index = Slate(int(arguments[0])), arguments[1], int(arguments[2])
+    if not end_with_parent():
+        return 0
+    try:
+        load_driver(library, slate)
+    except (pynvml.NVMLError, OSError):
+        return 3
+    device = Device(index, slate)
+    device.names()
+    device.constants()
+    device.read(often=True, grave=True, rarely=True)
+    os.write(1, b"answered\n")
+    return 0
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1:]))  # a regular end would wait for what the driver's library still does
