@@ -9,20 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from vocabulary.recovery_action import RECOVERY_REQUESTS
 from vocabulary.xid import KernelEvent, KernelEventKind
 
 Detail = dict[str, str | int]
 
-RECOVERY_ACTIONS = {
-    0: "none",
-    1: "reset_gpu",
-    2: "reboot",
-    3: "drain_p2p",
-    4: "drain_and_reset",
-    5: "recover_imex_domain",
-    6: "bus_reset",
-    7: "system_reboot",
-}
 READ_CHARS_MAX = 600  # no driver's line is longer; a longer one must not cost more
 _REASON_BITS, _REASON_MASK = 20, 0x3F  # of intrInfo, Xid 149: why a link went down
 
@@ -130,7 +121,10 @@ def _nvlink5(event: KernelEvent) -> Detail:
 
 def _recovery(event: KernelEvent) -> Detail:
     action = event.recovery_action
-    return {} if action is None else {"action": RECOVERY_ACTIONS.get(action, f"unknown ({action})")}
+    if action is None:
+        return {}
+    request = RECOVERY_REQUESTS.get(action)
+    return {"action": request.code if request else f"unknown ({action})"}
 
 
 _SWITCH_WORDS = _words(_SWITCH)

@@ -1,4 +1,4 @@
-"""NVLinks that are down although they should be up, or that have errors.
+"""NVLinks that are down although they should be up, that carry no traffic, or that have errors.
 
 How many should be up is what the GPU's model has where that is sure, what its siblings have, and what it had before.
 """
@@ -42,17 +42,19 @@ class NvlinkCheck:
         self._limits = limits
         self._down = Dwell(limits.raise_after_s, limits.clear_after_s)
         self._growth = Growth(limits.window_s)
+        self._disabled = Dwell(limits.raise_after_s, limits.clear_after_s)
         self._erring = Dwell(0.0, limits.window_s)
         self._most: dict[str, int] = {}
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """One level for links that are down, and one for each kind of error that comes too often."""
+        """One level for links that are down, one for those without traffic, and one for each kind of frequent error."""
         up = {state.gpu.uuid: count for state in gpus if (count := _up(state)) is not None}
         self._most |= {uuid: max(count, self._most.get(uuid, 0)) for uuid, count in up.items()}
         facts: list[Held] = []
         for state in gpus:
             siblings = [count for uuid, count in up.items() if uuid != state.gpu.uuid]
             facts += self._inactive(state, up.get(state.gpu.uuid), siblings, now)
+            facts += self._without_traffic(state, now)
             facts += self._errors(state, now)
         return facts
 
@@ -69,6 +71,20 @@ class NvlinkCheck:
             evidence={"links_up": up, "links_expected": expected},
         )
         return held(self._down.judge(state.gpu.uuid, down, now.monotonic), fact)
+
+    def _without_traffic(self, state: GpuState, now: Moment) -> list[Held]:
+        links = state.latest.links or ()
+        known = links and all(link.traffic_disabled is not None for link in links)
+        disabled = [str(link.link) for link in links if link.traffic_disabled]
+        fact = level(
+            state,
+            now,
+            (CHECK, "traffic_disabled"),
+            f"the driver has disabled traffic on {len(disabled)} of the {len(links)} NVLinks of GPU {state.gpu.index}",
+            evidence={"links": ", ".join(disabled)},
+        )
+        bad = bool(disabled) if known else None
+        return held(self._disabled.judge(state.gpu.uuid, bad, now.monotonic), fact)
 
     def _errors(self, state: GpuState, now: Moment) -> list[Held]:
         links = state.read.links or ()

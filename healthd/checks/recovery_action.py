@@ -12,15 +12,9 @@ import msgspec
 from healthd.facts import Held, Moment, held
 from healthd.gpus import GpuState, level
 from vocabulary.finding import Severity
+from vocabulary.recovery_action import NONE, RECOVERY_REQUESTS
 
 CHECK = "recovery_action"
-_ACTIONS = {  # nvml.h, nvmlDeviceGpuRecoveryAction_t
-    1: ("reset_gpu", Severity.ERROR, "a reset of the GPU"),
-    2: ("reboot", Severity.ERROR, "a reboot of the node"),
-    3: ("drain_p2p", Severity.ERROR, "that peer-to-peer work on it ends"),
-    4: ("drain_and_reset", Severity.ERROR, "that its work ends, and then a reset"),
-    5: ("recover_imex", Severity.ERROR, "that the IMEX domain is recovered"),
-}
 _OTHER = "other"  # an action newer than this list: shown, for a person to judge
 
 
@@ -41,13 +35,15 @@ class RecoveryActionCheck:
 
 def _judge(state: GpuState, now: Moment) -> list[Held]:
     action = state.latest.recovery_action
-    codes = (*(code for code, _, _ in _ACTIONS.values()), _OTHER)
     if action is None:
+        codes = (*(request.code for request in RECOVERY_REQUESTS.values()), _OTHER)
         return [fact for code in codes for fact in held(None, level(state, now, (CHECK, code), ""))]
-    if action == 0:
+    if action == NONE:
         return []
-    code, severity, want = _ACTIONS.get(action, (_OTHER, Severity.UNCLASSIFIED, "an action this release does not know"))
-    summary = f"the driver asks for {want} before GPU {state.gpu.index} takes new work"
+    request = RECOVERY_REQUESTS.get(action)
+    code, words = request or (_OTHER, f"recovery action {action}, which this release does not know,")
+    severity = Severity.ERROR if request else Severity.UNCLASSIFIED
+    summary = f"the driver asks for {words} before GPU {state.gpu.index} takes new work"
     fact = level(
         state, now, (CHECK, code), summary, severity=severity, evidence={"recovery_action": action, "action": code}
     )

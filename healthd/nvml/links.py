@@ -23,6 +23,13 @@ _COUNTERS = {
     "rx_kib": (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,),
     "tx_kib": (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,),
 }
+# A link that sleeps wakes up with traffic; one whose traffic is disabled is trained and carries nothing.
+_UP = {
+    pynvml.NVML_NVLINK_STATE_INACTIVE: False,
+    pynvml.NVML_NVLINK_STATE_ACTIVE: True,
+    pynvml.NVML_NVLINK_STATE_SLEEP: True,
+    pynvml.NVML_NVLINK_STATE_ACTIVE_TRAFFIC_DISABLED: False,
+}
 _NO_SUCH_LINK = (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument)
 
 
@@ -49,14 +56,14 @@ class _Link:
     def __init__(self, number: int) -> None:
         self._number = number
         self._counters = Fields(_COUNTERS, number)
-        self._active: int | None = None
+        self._state: int | None = None
         self._remote = ""
 
     def read(self, handle: Any) -> dict[str, Any]:
-        active = _answer(pynvml.nvmlDeviceGetNvLinkState, handle, self._number)
-        if active != self._active:  # what a link that is down calls unsupported may be there when it is up
-            self._active, self._counters = active, Fields(_COUNTERS, self._number)
-        if active and not self._remote:
+        state = _answer(pynvml.nvmlDeviceGetNvLinkState, handle, self._number)
+        if state != self._state:  # what a link that is down calls unsupported may be there when it is up
+            self._state, self._counters = state, Fields(_COUNTERS, self._number)
+        if state and not self._remote:
             info = _answer(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, self._number)
             self._remote = "" if info is None else address(info)
         values = {name: value for name, value in self._counters(handle).items() if name != "errors"}
@@ -66,7 +73,8 @@ class _Link:
                 values[f"{name}_kib"] = carried // 1024
         return {
             "link": self._number,
-            "active": None if active is None else bool(active),
+            "active": _UP.get(state),
+            "traffic_disabled": None if state is None else state == pynvml.NVML_NVLINK_STATE_ACTIVE_TRAFFIC_DISABLED,
             "remote": self._remote,
             **values,
         }

@@ -14,7 +14,8 @@ class Link(msgspec.Struct, frozen=True, omit_defaults=True):
     """One NVLink of a GPU. The counters run since the driver was loaded or the GPU reset."""
 
     link: int
-    active: bool | None = None
+    active: bool | None = None  # up, and able to carry traffic
+    traffic_disabled: bool | None = None  # trained, but the driver lets nothing through
     remote: str = ""  # PCI address of the other end, where the driver tells it
     crc_errors: int | None = None  # CRC flit errors; NVLink 5: symbol errors after correction
     replay_errors: int | None = None

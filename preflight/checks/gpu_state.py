@@ -11,10 +11,10 @@ from preflight.allowed import ALLOW_VARIABLE, allowed_states
 from preflight.checks.context import Context, Note
 from preflight.driver import NoDriverError, gpus_of_ours, load
 from preflight.results import Location, Outcome, Result
+from vocabulary.recovery_action import RECOVERY_REQUESTS
 
 TEST = "gpu_state"
 STATE = "gpus_missing"  # what `software` calls it, which says in a remark that they are not tested
-RECOVERY_WORDS = {1: "reset the GPU", 2: "reboot the node", 3: "drain peer-to-peer", 4: "drain, then reset"}
 
 
 class GpuState(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +39,9 @@ def faults_of(state: GpuState) -> list[str]:
     if state.remap_pending:
         faults.append("a row remap waits for a GPU reset")
     if state.recovery_action:
-        words = RECOVERY_WORDS.get(state.recovery_action, "not described here")
-        faults.append(f"the driver asks for recovery action {state.recovery_action} ({words})")
+        request = RECOVERY_REQUESTS.get(state.recovery_action)
+        words = request.words if request else "something that this release does not know"
+        faults.append(f"the driver asks for {words} (recovery action {state.recovery_action})")
     return faults
 
 

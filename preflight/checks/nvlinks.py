@@ -25,6 +25,7 @@ COUNTERS = {
 # costs microseconds, a recovery stops the link for a moment.
 PER_SECOND_MAX = {"crc": 100.0, "replays": 1.0, "recoveries": 0.0}
 LEAST_SECONDS = 10.0
+_UP = {0: False, 1: True, 2: True, 3: False}  # NVML_NVLINK_STATE_*: 2 sleeps and wakes up, 3 carries no traffic
 _P2P_NVLINK, _P2P_OK = 2, 0
 
 
@@ -146,7 +147,7 @@ def _link(driver: Driver, gpu: Any, number: int) -> NvLink | None:
     """None where there is no such link. One that will not tell its state spares the others."""
     library = driver.library
     try:
-        up: bool | None = bool(library.nvmlDeviceGetNvLinkState(gpu, number))
+        up = _UP.get(library.nvmlDeviceGetNvLinkState(gpu, number))
     except (library.NVMLError_NotSupported, library.NVMLError_InvalidArgument):
         return None
     except library.NVMLError:

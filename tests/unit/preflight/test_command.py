@@ -71,7 +71,11 @@ DRIVER_SAYS = [
     ("gpus 3", 0, ""),
     ("gpus 3\npending.1 1", 1, "gpu_state on GPU 1: a row remap waits for a GPU reset"),
     ("gpus 3\nfailure.0 1", 1, "gpu_state on GPU 0: a row could not be remapped"),
-    ("gpus 3\nrecovery_action.2 2", 1, "gpu_state on GPU 2: the driver asks for recovery action 2 (reboot the node)"),
+    (
+        "gpus 3\nrecovery_action.2 2",
+        1,
+        "gpu_state on GPU 2: the driver asks for a reboot of the node (recovery action 2)",
+    ),
     ("gpus 3\nlost 2", 1, "gpu_state on GPU 2: the driver has lost it"),
     ("gpus 3\nhang 1", 1, "no end within 2 s; last seen at: GPU 1: handle"),
     ("hang init", 1, "no end within 2 s; last seen at: nvmlInit"),

@@ -8,6 +8,7 @@ from vocabulary.catalogue import Catalogue
 from vocabulary.catalogue_entry import Advice, Cause
 from vocabulary.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
+from vocabulary.recovery_action import RECOVERY_REQUESTS
 from vocabulary.xid import KernelEvent, KernelEventKind, parse_live_record
 
 SHIPPED = Path(__file__).parents[3] / "playbooks" / "catalogue" / "xid.yaml"
@@ -32,6 +33,7 @@ def test_a_number_nobody_described_is_never_fine(catalogue: Catalogue) -> None:
     entry = catalogue.entry(4711)
     assert (entry.code, entry.severity, entry.action) == (4711, Severity.UNCLASSIFIED, Advice.TRIAGE)
     assert catalogue.recovery(99).severity is Severity.UNCLASSIFIED
+    assert catalogue.recovery_actions.keys() == RECOVERY_REQUESTS.keys(), "one table of numbers"
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45])

@@ -40,7 +40,9 @@ def test_ecc_is_expected_on_a_data_center_gpu_that_has_it(node: Callable[..., An
         (2, "reboot", Severity.ERROR),
         (3, "drain_p2p", Severity.ERROR),
         (4, "drain_and_reset", Severity.ERROR),
-        (5, "recover_imex", Severity.ERROR),
+        (5, "recover_imex_domain", Severity.ERROR),
+        (6, "bus_reset", Severity.ERROR),
+        (7, "system_reboot", Severity.ERROR),
         (77, "other", Severity.UNCLASSIFIED),
     ],
 )

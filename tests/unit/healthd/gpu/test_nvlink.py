@@ -47,6 +47,16 @@ def test_no_links_at_all_mig_and_unknown_states_are_not_judged(node: Callable[..
     assert lasting(node("nvlink"), gpu(links=(Link(0), Link(1, active=True)))) == set()
 
 
+def test_a_link_without_traffic_is_not_up_and_has_a_finding_of_its_own(node: Callable[..., Any], gpu: Gpu) -> None:
+    silent = (*(Link(n, active=True, traffic_disabled=False) for n in range(17)), Link(17, False, True))
+    judge = node("nvlink")
+    assert lasting(judge, gpu(links=silent)) == {"inactive@0", "traffic_disabled@0"}
+    fact = judge.say(121, gpu(links=silent))["traffic_disabled@0"]
+    assert fact.summary == "the driver has disabled traffic on 1 of the 18 NVLinks of GPU 0"
+    assert fact.evidence == {"links": "17"}
+    assert "traffic_disabled@0" in judge.unknown(122, gpu()), "not read in this sweep"
+
+
 def test_errors_count_by_their_rate_and_name_the_worst_link(node: Callable[..., Any], gpu: Gpu) -> None:
     judge = node("nvlink")
     before = (Link(0, active=True, recovery_errors=50), Link(7, active=True, recovery_errors=50, replay_errors=9))

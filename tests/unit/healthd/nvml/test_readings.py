@@ -95,6 +95,7 @@ def test_links_say_where_they_lead_and_count_by_generation(driver: Any) -> None:
         {
             "link": 0,
             "active": True,
+            "traffic_disabled": False,
             "remote": "0001:cd:00.0",
             "crc_errors": 4,
             "replay_errors": 5,
@@ -102,9 +103,18 @@ def test_links_say_where_they_lead_and_count_by_generation(driver: Any) -> None:
             "rx_kib": 700,
             "tx_kib": 800,
         },
-        {"link": 1, "active": False, "remote": ""},
-        {"link": 3, "active": True, "remote": "", "crc_errors": 1, "recovery_errors": 2, "rx_kib": 4, "tx_kib": 8},
+        {"link": 1, "active": False, "traffic_disabled": False, "remote": ""},
+        {"link": 3, "active": True, "traffic_disabled": False, "remote": ""}
+        | {"crc_errors": 1, "recovery_errors": 2, "rx_kib": 4, "tx_kib": 8},
     ]
+
+
+def test_the_states_of_a_link_and_what_they_mean(driver: Any) -> None:
+    link_states(driver, {number: (0, number) for number in range(5)})
+    said = [(link["active"], link["traffic_disabled"]) for link in Links()(HANDLE)]
+    assert said == [(False, False), (True, False), (True, False), (False, True), (None, False)], (
+        "3: trained, no traffic"
+    )
 
 
 def test_a_link_that_comes_up_is_asked_for_its_counters_again(driver: Any) -> None:

@@ -24,9 +24,10 @@ def healthy(up: int = 18, **counters: int) -> NvLinks:
 
 
 def test_the_driver_tells_of_every_link(driver_says: Say) -> None:
-    driver_says(["nvlink_active.5.3 0", "nvlink_crc.2.3 70", "nvlink_speed_mbps 26562"])
+    states = ["nvlink_active.5.3 0", "nvlink_active.6.3 3", "nvlink_active.7.3 2"]  # down, without traffic, asleep
+    driver_says([*states, "nvlink_crc.2.3 70", "nvlink_speed_mbps 26562"])
     seen = links_of(3).read()
-    assert [link.number for link in seen.links if not link.up] == [5]
+    assert [link.number for link in seen.links if not link.up] == [5, 6]
     assert len(seen.links) == 18
     assert seen.links[2].counters == {"crc": 70, "replays": 0, "recoveries": 0}
     assert (seen.fabric_state, seen.fabric_status) == (3, 0)
