@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from healthd.checks import gpu_presence, nvml_liveness
 from healthd.facts import Moment, check_failed
-from healthd.gpu_checks import GpuCheck
+from healthd.gpu_checks import GpuCheckByProduct
 from healthd.gpus import GpuState, merge
 from healthd.ledger import Ledger
 from healthd.pretence import Pretence
@@ -26,7 +26,7 @@ class GpuWatch:
         self,
         ledger: Ledger,
         expected: Iterable[Gpu],
-        checks: Mapping[str, GpuCheck],
+        checks: Mapping[str, GpuCheckByProduct],
         pretended: PretendedGpus,
     ) -> None:
         self._ledger = ledger
@@ -126,6 +126,8 @@ class GpuWatch:
     def _judge(self, now: Moment) -> None:
         states = [state for _, state in sorted((self._unread() | self.states).items())]
         for name, check in self._checks.items():
+            if not check.may_differ(states, now):
+                continue
             try:
                 facts = check.judge(states, now)
             except Exception as error:  # noqa: BLE001 - one check's mistake must not blind the others

@@ -26,6 +26,11 @@ class Dwell:
         self._decided: dict[Hashable, bool] = {}
         self._differs_since: dict[Hashable, float] = {}
 
+    @property
+    def waiting(self) -> bool:
+        """Whether some change has not lasted long enough yet: the same reading may then be judged otherwise later."""
+        return bool(self._differs_since)
+
     def judge(self, key: Hashable, bad: bool | None, at: float) -> bool | None:  # noqa: FBT001 - the reading itself
         """Whether the condition counts for `key`; None while that is not known: what was said before stays said.
 
