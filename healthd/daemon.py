@@ -61,7 +61,8 @@ from vocabulary.evidence import EvidenceBundle
 from vocabulary.order import Order
 from vocabulary.telemetry import TelemetryPart
 
-TICK_S = 1.0
+TICK_S = 1.1  # at the latest. A sweep that comes shortly before brings the tick along: one wake-up a second, not two
+TICK_EARLY_S = 0.3
 RECORDS_PER_LOOK = 1000
 
 _log = logging.getLogger("healthd")
@@ -196,7 +197,6 @@ class Daemon:
     def _wait(self) -> None:
         self._keep_registered("kernel", self._kernel.source)
         self._keep_registered("nvml", self._nvml.pipe)
-        self._keep_registered("sources", self._prober.pipe)
         timeout = max(0.0, self._tick_due - self._host.clock.monotonic())
         if self._kernel.source is None:
             timeout = min(timeout, POLL_S)
@@ -212,10 +212,9 @@ class Daemon:
         read, evidence = self._take_kernel(now)
         if not read and not self._stirred and now.monotonic < self._tick_due:
             return  # a look at a followed file that has not grown
-        self._take_nvml(now)
-        for reading in self._prober.poll():
-            self._watch.take_source(reading, now)
-        news = self._tick(now) if now.monotonic >= self._tick_due else False
+        swept = self._take_nvml(now)
+        due = now.monotonic >= self._tick_due - (TICK_EARLY_S if swept else 0.0)
+        news = self._tick(now) if due else False
         while self._proofs:
             proof = self._proofs.popleft()
             if proof.whole_node:
@@ -239,8 +238,10 @@ class Daemon:
             self._nvml.look_now()
 
     def _tick(self, now: Moment) -> bool:
-        """What is done once a second; whether ranks came or went."""
-        self._tick_due = max(self._tick_due + TICK_S, now.monotonic)
+        """What is done about once a second; whether ranks came or went."""
+        self._tick_due = now.monotonic + TICK_S
+        for reading in self._prober.poll():  # nobody is woken for these: they are read every ten seconds or more rarely
+            self._watch.take_source(reading, now)
         self._watch.take_late_events(now)
         if self._pretences is not None:
             self._watch.gpus.pretences, hangs = self._pretences.read(now.wall)
@@ -255,12 +256,15 @@ class Daemon:
         else:
             self._prober.pretend_hang(hang.source)
 
-    def _take_nvml(self, now: Moment) -> None:
+    def _take_nvml(self, now: Moment) -> bool:
+        """Judge what the NVML child said; whether it said anything."""
         if self._nvml_to_rest:
             self._nvml_rests = self._nvml.rest()
-            return
-        for sample in self._nvml.poll():
+            return False
+        samples = self._nvml.poll()
+        for sample in samples:
             self._watch.take_nvml(sample, now)
+        return bool(samples)
 
     def _take_kernel(self, now: Moment) -> tuple[bool, bool]:
         """Judge new kernel records; whether there were any, and evidence about a GPU among them."""

@@ -27,7 +27,7 @@ def merge(latest: GpuReading | None, read: GpuReading) -> GpuReading:
     """The last known values, with what `read` adds. A GPU that is lost has no values."""
     if latest is None or read.lost or latest.lost:
         return read
-    known = {name: value for name in _FIELDS if (value := getattr(read, name)) is not None}
+    known = {name: value for name, value in msgspec.structs.asdict(read).items() if value is not None}
     return msgspec.structs.replace(latest, **known)
 
 
@@ -66,4 +66,3 @@ def busy(state: GpuState, percent: float) -> bool | None:
 
 
 _IDLE = 0x1  # clock event reason: nothing runs
-_FIELDS = tuple(GpuReading.__struct_fields__)

@@ -17,7 +17,7 @@ from healthd.facts import Moment
 from healthd.samples.nvml import Sweep
 from healthd.samples.pressure import PressureSample
 from healthd.samples.source import SourceReading
-from healthd.telemetry_ring import value_of
+from healthd.telemetry_ring import RowReader
 from vocabulary.telemetry import (
     BLOCKS_MAX,
     BUCKET_S,
@@ -72,6 +72,7 @@ GPU_COLUMNS = (
     Column("NVLink recoveries", "recovery_errors", Fold.LAST),
     Column(THROTTLE, "throttle_mask", Fold.ANY_BIT),
 )
+_GPU_ROW = RowReader(GPU_COLUMNS, of_gpu=True)
 PRESSURES = {"cpu": "CPU pressure", "io": "IO pressure", "memory": "memory pressure"}
 HOST_COLUMNS = tuple(Column(name, "some_percent", Fold.MOST) for name in PRESSURES.values())
 
@@ -128,8 +129,7 @@ class HourRing:
         with self._lock:
             for reading in sweep.readings:
                 gpu = by_index.get(reading.index)
-                if gpu is not None and gpu.pci:
-                    row = [value_of(reading, column.field, column.factor) for column in GPU_COLUMNS]
+                if gpu is not None and gpu.pci and (row := _GPU_ROW(reading)) is not None:
                     self._hour(gpu.pci, GPU_COLUMNS).add(bucket, row)
 
     def take_source(self, reading: SourceReading, now: Moment) -> None:

@@ -11,13 +11,14 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from math import nan
-from typing import NamedTuple
+from operator import attrgetter
+from typing import NamedTuple, Protocol
 
 from healthd.facts import Moment
 from healthd.samples.ethernet import EthernetSample
 from healthd.samples.infiniband import InfinibandSample
 from healthd.samples.kernel import KernelRecord
-from healthd.samples.nvml import GpuReading, Link, Sweep
+from healthd.samples.nvml import Link, Sweep
 from healthd.samples.source import SourceReading
 from vocabulary.evidence import TEXT_CHARS_MAX, KernelLine, Series
 from vocabulary.wire import Gpu
@@ -109,6 +110,46 @@ GPU_LAYOUTS = (EVERY_SWEEP, TEN_SECONDS, EVERY_MINUTE)
 LINK_COUNTERS = frozenset({"crc_errors", "replay_errors", "recovery_errors"})
 
 
+class ReadColumn(Protocol):
+    """What a column says about where its value comes from."""
+
+    @property
+    def field(self) -> str:
+        """The sample's field; of a GPU also an error counter that is summed over its links."""
+        ...
+
+    @property
+    def factor(self) -> float:
+        """The unit in which the field is kept."""
+        ...
+
+
+class RowReader:
+    """Reads several columns of a sample at once. All GPUs are read every second, so this is done with few steps."""
+
+    def __init__(self, columns: Sequence[ReadColumn], *, of_gpu: bool = False) -> None:
+        counters = [column.field if of_gpu and column.field in LINK_COUNTERS else "" for column in columns]
+        self._read = attrgetter(
+            *("links" if counter else column.field for column, counter in zip(columns, counters, strict=True))
+        )
+        self._columns = tuple(zip((column.factor for column in columns), counters, strict=True))
+        self._nothing = (None,) * len(columns)
+
+    def __call__(self, sample: object) -> list[float] | None:
+        """One value a column, NaN where it is not known; None if not one is known."""
+        values = self._read(sample)
+        if values == self._nothing:
+            return None
+        return [
+            nan if value is None else _over_links(value, counter) if counter else float(value) * factor
+            for value, (factor, counter) in zip(values, self._columns, strict=True)
+        ]
+
+
+_GPU_ROWS = tuple((number, layout, RowReader(layout.columns, of_gpu=True)) for number, layout in enumerate(GPU_LAYOUTS))
+_INFINIBAND_ROW, _ETHERNET_ROW = RowReader(INFINIBAND.columns), RowReader(ETHERNET.columns)
+
+
 class Track:
     """Rows of one layout, the newest `capacity` of them, never closer together than the span divided by the capacity.
 
@@ -174,19 +215,20 @@ class TelemetryRing:
             for reading in sweep.readings:
                 gpu = by_index.get(reading.index)
                 if gpu is not None:
-                    for number, layout in enumerate(GPU_LAYOUTS):
-                        self._add(f"gpu:{gpu.uuid or gpu.pci}", number, layout, _row(layout, reading), now)
+                    component = f"gpu:{gpu.uuid or gpu.pci}"
+                    for number, layout, read in _GPU_ROWS:
+                        self._add(component, number, layout, read(reading), now)
 
     def take_source(self, reading: SourceReading, now: Moment) -> None:
         """One look at a source; those of fabric ports are kept."""
-        rows: Iterable[tuple[str, Layout, object]] = ()
+        rows: Iterable[tuple[str, Layout, list[float] | None]] = ()
         if isinstance(reading.sample, InfinibandSample):
-            rows = [(f"{port.device}/{port.port}", INFINIBAND, port) for port in reading.sample.ports]
+            rows = [(f"{port.device}/{port.port}", INFINIBAND, _INFINIBAND_ROW(port)) for port in reading.sample.ports]
         elif isinstance(reading.sample, EthernetSample):
-            rows = [(interface.name, ETHERNET, interface) for interface in reading.sample.interfaces]
+            rows = [(interface.name, ETHERNET, _ETHERNET_ROW(interface)) for interface in reading.sample.interfaces]
         with self._lock:
             for name, layout, row in rows:
-                self._add(f"nic_port:{name}", 0, layout, _row(layout, row), now)
+                self._add(f"nic_port:{name}", 0, layout, row, now)
 
     def take_kernel(self, record: KernelRecord, now: Moment) -> None:
         """One record of the kernel log, whoever wrote it."""
@@ -211,28 +253,16 @@ class TelemetryRing:
         began_at = (now.wall if began is None else began + offset) if young else None
         return Telemetry(now.wall, now.wall - SPAN_S, began_at, tuple(series), lines)
 
-    def _add(self, component: str, number: int, layout: Layout, row: Sequence[float], now: Moment) -> None:
+    def _add(self, component: str, number: int, layout: Layout, row: Sequence[float] | None, now: Moment) -> None:
         self._began = now.monotonic if self._began is None else self._began
-        if all(value != value for value in row):  # noqa: PLR0124 - only NaN is unlike itself: this tier was not read
-            return
+        if row is None or all(value != value for value in row):  # noqa: PLR0124 - only NaN is unlike itself
+            return  # this tier was not read
         track = self._tracks.get((component, number))
         if track is None:
             if len(self._tracks) >= TRACKS_MAX:
                 del self._tracks[min(self._tracks, key=lambda key: self._tracks[key].newest)]
             track = self._tracks[component, number] = Track(layout)
         track.add(now.monotonic, row)
-
-
-def _row(layout: Layout, sample: object) -> list[float]:
-    return [value_of(sample, column.field, column.factor) for column in layout.columns]
-
-
-def value_of(sample: object, field: str, factor: float = 1.0) -> float:
-    """A field of a sample, `factor` times; error counters of links are summed. NaN where it is not known."""
-    if field in LINK_COUNTERS and isinstance(sample, GpuReading):
-        return _over_links(sample.links, field)
-    value = getattr(sample, field)
-    return nan if value is None else float(value) * factor
 
 
 def _over_links(links: Iterable[Link] | None, field: str) -> float:
