@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from prometheus_client.core import Metric
-
+from healthd.exporter.families import Metric
 from healthd.exporter.gpu_metrics import DCGM
 from healthd.gpus import GpuState
 from healthd.status import Status

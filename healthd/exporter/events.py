@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-
 from healthd.event_counts import EventCount
+from healthd.exporter.families import CounterMetricFamily, GaugeMetricFamily, Metric
 from healthd.status import Status
 
 _XID_LABELS = ("gpu", "uuid", "pci", "code", "injected")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
-
+from healthd.exporter.families import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from healthd.exporter.gpu_metrics import CONSTANT, FRESH, KNOWN
 from healthd.exporter.rows import restate, text
 from healthd.gpus import GpuState

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
-
+from healthd.exporter.families import GaugeMetricFamily, InfoMetricFamily, Metric
 from healthd.status import Status
 from vocabulary.wire import RankStatus
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
-
+from healthd.exporter.families import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from healthd.status import Status
 from vocabulary import VERSION
 from vocabulary.health import Health

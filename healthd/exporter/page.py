@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import Metric
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
-
 from healthd.exporter.dcgm_names import dcgm_names
 from healthd.exporter.events import events
+from healthd.exporter.families import OPENMETRICS_TYPE, TEXT_TYPE, Metric, wants_openmetrics, write_page
 from healthd.exporter.gpus import gpus
 from healthd.exporter.jobs import jobs
 from healthd.exporter.node import node
 from healthd.exporter.preflights import preflights
+from healthd.exporter.process import process
 from healthd.exporter.sources import sources
 from healthd.status import Status
 
@@ -22,31 +19,23 @@ from healthd.status import Status
 Page = Callable[[str], tuple[str, bytes]]
 
 
-class _Status(Collector):
-    def __init__(self, status: Callable[[], Status], waiting: Callable[[], int], *, with_dcgm_names: bool) -> None:
-        self._status = status
-        self._waiting = waiting
-        self._with_dcgm_names = with_dcgm_names
-
-    def collect(self) -> Iterator[Metric]:
-        status = self._status()
-        yield from node(status, self._waiting())
-        yield from events(status)
-        yield from jobs(status)
-        yield from gpus(status)
-        yield from preflights(status)
-        yield from sources(status)
-        if self._with_dcgm_names:
-            yield from dcgm_names(status)
-
-
 def metrics_page(status: Callable[[], Status], waiting: Callable[[], int], *, with_dcgm_names: bool = False) -> Page:
     """Something that renders the page as it stands, for an Accept header."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Status(status, waiting, with_dcgm_names=with_dcgm_names))
 
     def render(accept: str) -> tuple[str, bytes]:
-        encode, content_type = choose_encoder(accept)
-        return content_type, encode(registry)
+        openmetrics = wants_openmetrics(accept)
+        families = [*_families(status(), waiting(), with_dcgm_names=with_dcgm_names), *process()]
+        return OPENMETRICS_TYPE if openmetrics else TEXT_TYPE, write_page(families, openmetrics=openmetrics)
 
     return render
+
+
+def _families(status: Status, waiting: int, *, with_dcgm_names: bool) -> Iterator[Metric]:
+    yield from node(status, waiting)
+    yield from events(status)
+    yield from jobs(status)
+    yield from gpus(status)
+    yield from preflights(status)
+    yield from sources(status)
+    if with_dcgm_names:
+        yield from dcgm_names(status)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-
+from healthd.exporter.families import CounterMetricFamily, GaugeMetricFamily, Metric
 from healthd.samples.preflight import VERDICTS
 from healthd.status import Status
 

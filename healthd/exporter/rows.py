@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
-from prometheus_client.core import Metric as PrometheusMetric
-
+from healthd.exporter.families import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from healthd.exporter.families import Metric as PrometheusMetric
 from healthd.samples.family import Family, Metric
 
 # The values of a row's labels, and the row itself.

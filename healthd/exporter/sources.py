@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import GaugeMetricFamily, Metric
-
+from healthd.exporter.families import GaugeMetricFamily, Metric
 from healthd.exporter.rows import restate_sample
 from healthd.samples.source import SourceState
 from healthd.sources import SOURCES
