@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import enum
 import re
 import socket
@@ -198,5 +197,7 @@ def _keys_of(place: str) -> list[str]:
 
 
 def _nearest(word: str, valid: list[str]) -> str:
+    import difflib  # noqa: PLC0415 - only for those who mistyped
+
     close = difflib.get_close_matches(word, valid, n=1)
     return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(sorted(valid))}"

@@ -55,7 +55,7 @@ from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import prepare_directory
 from healthd.watch import Watch
 from healthd.witness import Witness
-from vocabulary.catalogue_file import load_catalogue
+from vocabulary.catalogue import Catalogue
 from vocabulary.counts import counted
 from vocabulary.evidence import EvidenceBundle
 from vocabulary.order import Order
@@ -89,7 +89,7 @@ class Daemon:
         OSError, OutboxFull: the state directory, the socket or the port cannot be used.
     """
 
-    def __init__(self, config: Config, host: Host) -> None:
+    def __init__(self, config: Config, host: Host, catalogue: Catalogue) -> None:
         self._config = config
         self._host = host
         self._boot_id = host.boot_id()
@@ -104,7 +104,7 @@ class Daemon:
         ledger = Ledger(config.node, self._boot_id, self._outbox.active())
         ledger.begin_boot(now)
         witness = Witness(config.node, accept_injected=config.accept_injected)
-        xids, messages = XidCheck(witness, load_catalogue()), KernelMessageCheck(witness, FAMILIES)
+        xids, messages = XidCheck(witness, catalogue), KernelMessageCheck(witness, FAMILIES)
         pretended = PretendedGpus(ledger, make_checks(thresholds))
         gpus = GpuWatch(ledger, self._outbox.gpus(), gpu_checks, pretended)
         limits = thresholds.section(training.CHECK, training.Limits)

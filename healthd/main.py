@@ -13,10 +13,8 @@ from pathlib import Path
 import click
 
 from healthd.config import ConfigError, load
-from healthd.daemon import AlreadyRunning, Daemon
-from healthd.host import Host
-from healthd.outbox import OutboxFull
 from vocabulary import decoders
+from vocabulary.catalogue_file import load_catalogue
 from vocabulary.secret_file import read_by_others
 
 _log = logging.getLogger("healthd")
@@ -41,9 +39,15 @@ def main(path: Path, node: str | None, verbose: bool) -> None:  # noqa: FBT001 -
     except ConfigError as error:
         _log.error("%s", error)
         sys.exit(2)
+    catalogue = load_catalogue()
+    # Reading YAML takes several MiB for a moment. The modules of the daemon come after it, and use that memory again.
+    from healthd.daemon import AlreadyRunning, Daemon
+    from healthd.host import Host
+    from healthd.outbox import OutboxFull
+
     decoders.build()
     try:
-        daemon = Daemon(config, Host(nvml_library=config.nvml.library))
+        daemon = Daemon(config, Host(nvml_library=config.nvml.library), catalogue)
     except (AlreadyRunning, OutboxFull, OSError) as error:
         _log.error("cannot run: %s", error)
         sys.exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from healthd.config import Config, ConfigError, SourceConfig
@@ -47,5 +46,7 @@ def checks_of(config: Config, thresholds: Thresholds) -> dict[str, tuple[Source,
 
 
 def _nearest(word: str, valid: Iterable[str]) -> str:
+    import difflib  # noqa: PLC0415 - only for those who mistyped
+
     close = difflib.get_close_matches(word, list(valid), n=1)
     return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(valid)) or 'none'}"

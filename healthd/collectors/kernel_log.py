@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -92,6 +91,8 @@ class KernelLog:
         try:
             return Kmsg(self._path, self._boot_id, self._cursor, self._clock)
         except OSError:
+            import shutil  # noqa: PLC0415 - half a megabyte that most machines never need
+
             if self._means is LogSource.KMSG or shutil.which(COMMAND[0]) is None:
                 raise
             return Journal(self._cursor)

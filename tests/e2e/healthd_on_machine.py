@@ -9,11 +9,12 @@ from pathlib import Path
 from healthd.config import load
 from healthd.daemon import Daemon
 from healthd.host import Host
+from vocabulary.catalogue_file import load_catalogue
 
 
 def main() -> None:
     config = load(Path(sys.argv[1]))
-    daemon = Daemon(config, Host(root=Path(sys.argv[2]), nvml_library=config.nvml.library))
+    daemon = Daemon(config, Host(root=Path(sys.argv[2]), nvml_library=config.nvml.library), load_catalogue())
     signal.signal(signal.SIGTERM, lambda *_: daemon.stop())
     daemon.run()
 

@@ -32,7 +32,7 @@ PARSERS: dict[bool, Callable[[str], Iterable[Metric]]] = {False: parse_text, Tru
 
 @pytest.mark.parametrize("openmetrics", [False, True])
 @given(help_text=TEXT, label=TEXT, value=NUMBER)
-def test_what_is_written_is_what_is_read(openmetrics: bool, help_text: str, label: str, value: float) -> None:
+def test_what_is_written_is_what_is_read(*, openmetrics: bool, help_text: str, label: str, value: float) -> None:
     gauge = GaugeMetricFamily("a_seconds", help_text, labels=["b", "a"])
     gauge.add_metric([label, "x"], value)
     (family,) = PARSERS[openmetrics](write_page([gauge], openmetrics=openmetrics).decode())
@@ -43,7 +43,7 @@ def test_what_is_written_is_what_is_read(openmetrics: bool, help_text: str, labe
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])
-def test_every_type_is_said_as_its_format_wants_it(openmetrics: bool) -> None:
+def test_every_type_is_said_as_its_format_wants_it(*, openmetrics: bool) -> None:
     families = [
         CounterMetricFamily("a_total", "A.", value=3),
         InfoMetricFamily("b", "B.", value={"version": "1"}),
@@ -77,7 +77,7 @@ def test_every_type_is_said_as_its_format_wants_it(openmetrics: bool) -> None:
         ("application/openmetrics-text;q=0", False),
     ],
 )
-def test_openmetrics_is_for_those_who_prefer_it(accept: str, wanted: bool) -> None:
+def test_openmetrics_is_for_those_who_prefer_it(accept: str, *, wanted: bool) -> None:
     assert wants_openmetrics(accept) is wanted
 
 
