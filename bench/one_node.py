@@ -60,7 +60,7 @@ class Node:
             "beacon_dir": str(place / "beacons"),
             "listen": "127.0.0.1:0",
             "accept_injected": True,
-            "kernel_log": {"path": str(self.log)} if self.log else {},
+            "kernel_log": {"path": str(self.log), "trust_file": True} if self.log else {},
             "nvml": {"library": str(fake_nvml().build(LIBRARIES)), "interval_s": 1.0},
             "remediator": {"url": "http://127.0.0.1:9", "token_file": str(place / "token")},
         }

@@ -43,6 +43,10 @@ class KernelLogConfig(_Section, frozen=True):
 
     path: Path = Path("/dev/kmsg")  # a character device is read as kmsg, a plain file is followed
 
+    # Whether lines of a plain file may act without a second witness. True only if no user of the node can get a line into it;
+    # through a syslog daemon, users can.
+    trust_file: bool = False
+
 
 class NvmlConfig(_Section, frozen=True):
     """The driver's library, how often it is asked, and how long one round may take."""

@@ -118,6 +118,7 @@ class Daemon:
             self._outbox.cursor(),
             host.clock,
             means=config.kernel_log.source,
+            trust_file=config.kernel_log.trust_file,
             hosts=(config.node, socket.gethostname(), "localhost"),
         )
         self._nvml = NvmlCollector(host, config.nvml.interval_s, config.nvml.deadline_s)

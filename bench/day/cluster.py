@@ -217,7 +217,7 @@ class Cluster:
                 "run_dir": str(place / "run"),
                 "beacon_dir": str(self.beacons / node),
                 "listen": "127.0.0.1:0",
-                "kernel_log": {"source": "file", "path": str(place / "kernel.log")},
+                "kernel_log": {"source": "file", "path": str(place / "kernel.log"), "trust_file": True},
                 "nvml": {"library": str(self._library)},
                 "remediator": {"url": self.url, "token_file": str(token)},
                 "orders": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 
 from healthctl.doctor.advice import Advice, absent, bad, good
@@ -45,4 +46,8 @@ def kernel_log(config: Config) -> Iterator[Advice]:
     finally:
         os.close(descriptor)
     injected = "; takes marked test faults" if config.accept_injected else ""
+    if stat.S_ISREG(path.stat().st_mode) and not config.kernel_log.trust_file:
+        why = "users of this node may get lines into a file, so its lines act only with NVML as a second witness"
+        yield absent("kernel log", f"{path} is a plain file{injected}", why, "read /dev/kmsg or the journal")
+        return
     yield good("kernel log", f"{path} can be read{injected}")

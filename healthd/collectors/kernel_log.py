@@ -34,6 +34,7 @@ class KernelLog:
         *,
         means: LogSource = LogSource.AUTO,
         hosts: Iterable[str] = (),
+        trust_file: bool = False,
     ) -> None:
         self._path = path
         self._boot_id = boot_id
@@ -41,6 +42,7 @@ class KernelLog:
         self._clock = clock
         self._means = means
         self._hosts = tuple(hosts)
+        self._trust_file = trust_file
         self._transport: Transport | None = None
         self._open_at = 0.0
         self.trouble = "not opened yet"
@@ -87,7 +89,7 @@ class KernelLog:
         if self._means is LogSource.JOURNAL:
             return Journal(self._cursor)
         if self._means is LogSource.FILE or (self._means is LogSource.AUTO and not is_device):
-            return LogFile(self._path, self._cursor, self._clock, self._hosts)
+            return LogFile(self._path, self._cursor, self._clock, self._hosts, trusted=self._trust_file)
         try:
             return Kmsg(self._path, self._boot_id, self._cursor, self._clock)
         except OSError:

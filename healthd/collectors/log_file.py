@@ -24,11 +24,16 @@ class LogFile:
     """A followed file. It need not exist yet. It cannot be waited for: look every `POLL_S`.
 
     Lines that name a host count only if it is one of `hosts` (without any: all do), since syslog may gather many.
+    Records are attested only if the file is `trusted`: whoever reaches the syslog daemon may get a line into it, and a
+    daemon that reads /proc/kmsg begins a new line where a file name that the kernel prints holds a line break.
     """
 
-    def __init__(self, path: Path, cursor: Cursor | None, clock: Clock, hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self, path: Path, cursor: Cursor | None, clock: Clock, hosts: Iterable[str] = (), *, trusted: bool = False
+    ) -> None:
         self._path = path
         self._clock = clock
+        self._trusted = trusted
         self._hosts = frozenset(_short(host) for host in hosts)
         self._descriptor = -1
         self._cursor = cursor
@@ -80,15 +85,13 @@ class LogFile:
         return batch
 
     def _record(self, text: str, at: Cursor) -> KernelRecord | None:
-        """One line as a record; None if it is another host's. It is never attested.
-
-        Whoever reaches the syslog daemon may get a line into the file, and a daemon that reads /proc/kmsg begins a new
-        line where a file name that the kernel prints holds a line break.
-        """
+        """One line as a record; None if it is another host's."""
         line = parse_log_line(text)
         if line.host and self._hosts and _short(line.host) not in self._hosts:
             return None
-        return KernelRecord(at.source, at.position, self._clock.wall(), line.facility, line.text, attested=False)
+        return KernelRecord(
+            at.source, at.position, self._clock.wall(), line.facility, line.text, attested=self._trusted
+        )
 
     def _is_rotated(self, source: str) -> bool:
         """Whether the path names another file by now; ours is read to its end."""

@@ -74,7 +74,7 @@ class Node:
             "beacon_dir": str(self.beacons),
             "listen": "127.0.0.1:0",
             "accept_injected": True,
-            "kernel_log": {"path": str(kernel_log)} if kernel_log else {},
+            "kernel_log": {"path": str(kernel_log), "trust_file": True} if kernel_log else {},
             "nvml": {"library": str(library), "interval_s": 0.2, "deadline_s": 5},
         }
         self.config = place / "healthd.yaml"

@@ -63,9 +63,16 @@ def test_a_journal_serves_where_the_kernel_log_cannot_be_opened(
     assert [by_part(kernel_log(c))["kernel log"].state for c in (auto, journal)] == [State.ABSENT, State.GOOD]
 
 
+def test_a_plain_file_that_users_may_reach_is_named(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("")
+    found = by_part(kernel_log(Config(kernel_log=KernelLogConfig(path=tmp_path / "log"))))["kernel log"]
+    assert found.state is State.ABSENT
+    assert "second witness" in found.why
+
+
 def test_a_kernel_log_that_can_be_read_is_good(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("")
-    config = Config(accept_injected=True, kernel_log=KernelLogConfig(path=tmp_path / "log"))
+    config = Config(accept_injected=True, kernel_log=KernelLogConfig(path=tmp_path / "log", trust_file=True))
     found = by_part(kernel_log(config))["kernel log"]
     assert found.state is State.GOOD
     assert "takes marked test faults" in found.found

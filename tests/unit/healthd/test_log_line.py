@@ -63,10 +63,13 @@ def test_any_line_can_be_read(text: str) -> None:
     assert text.endswith(parse_log_line(text).text)
 
 
-def test_no_line_of_a_file_is_attested(tmp_path: Path) -> None:
+def test_a_line_of_a_file_is_attested_only_where_the_site_says_so(tmp_path: Path) -> None:
     path = tmp_path / "kern.log"
     path.write_text(f"Mar  4 12:00:00 n1 kernel: {XID}\n{XID}\nMar  4 12:00:00 n1 app[7]: {XID}\n")
     log = LogFile(path, None, ManualClock())
     found = [(record.facility, record.attested, record.text) for record in log.read(9).records]
     log.close()
     assert found == [(0, False, XID), (0, False, XID), (1, False, XID)]
+    trusted = LogFile(path, None, ManualClock(), trusted=True)
+    assert [record.attested for record in trusted.read(9).records] == [True, True, True]
+    trusted.close()
