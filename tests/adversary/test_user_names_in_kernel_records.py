@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from re import _constants as sre  # type: ignore[attr-defined]  # its tree says how long a pattern's matches are
-from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
@@ -27,6 +27,11 @@ from vocabulary.clock import SystemClock
 from vocabulary.finding import Severity
 from vocabulary.xid import LIVE_FORMS, NAME_BYTES_MAX
 
+# The tree of a pattern, which says how long its matches are; it moved with Python 3.11.
+sre, sre_parser = (
+    import_module(name)
+    for name in (("re._constants", "re._parser") if sys.version_info >= (3, 11) else ("sre_constants", "sre_parse"))
+)
 WITNESS = Witness("n1", accept_injected=False)
 XIDS, MESSAGES = XidCheck(WITNESS, load_catalogue()), KernelMessageCheck(WITNESS, FAMILIES)
 CORPUS = Path(__file__).parents[1] / "golden"

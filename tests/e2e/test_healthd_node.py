@@ -113,6 +113,25 @@ def test_memory_and_presence_of_gpus(make_node: MakeNode, tmp_path: Path) -> Non
     eventually(lambda: "gpu_presence/vanished@7" in node.findings(), "the GPU that was there before")
 
 
+def test_a_line_that_does_not_prove_itself_acts_once_the_driver_tells_the_same(
+    make_node: MakeNode, tmp_path: Path
+) -> None:
+    node = make_node(kernel_log=tmp_path / "kern.log")
+    config = json.loads(node.config.read_text())
+    node.config.write_text(json.dumps(config | {"kernel_log": {"path": str(tmp_path / "kern.log")}}))
+    node.start()
+    eventually(lambda: node.verdict()["health"] == "healthy", "a first sweep")
+    node.kernel_says("NVRM: Xid (PCI:0000:13:00): 79, pid=7, name=python3, GPU has fallen off the bus.")
+    eventually(lambda: 'code="79"' in node.get("/metrics"), "it is counted")
+    assert node.findings() == {}
+    assert node.verdict()["fit"] is True
+    node.gpus("gpus 8", "event 3 79")
+    finding = eventually(lambda: node.findings().get("xid/79@3"), "NVML tells the same")
+    assert finding["severity"] == "fatal"
+    assert "injected" not in finding
+    assert finding["evidence"]["process"] == "python3"
+
+
 def test_a_corrupt_beacon_page_is_named_and_the_others_are_read(make_node: MakeNode, tmp_path: Path) -> None:
     node = make_node(kernel_log=tmp_path / "kern.log")
     node.start()
