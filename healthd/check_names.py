@@ -13,6 +13,7 @@ OWN = (
     "xid",
     "sxid",
     "nvml",
+    "gpu_count",
     "gpu_presence",
     "kernel_log",
     "beacon",

@@ -56,6 +56,13 @@ class NvmlConfig(_Section, frozen=True):
     deadline_s: Positive = 5.0  # a sweep that takes longer is a hang
 
 
+class GpusConfig(_Section, frozen=True):
+    """How many GPUs this node should have."""
+
+    # fewer are a fault, and GPUs beyond them may be unbound; none: see `gpu_count` in the thresholds
+    expected: Annotated[int, msgspec.Meta(ge=0, le=1024)] | None = None
+
+
 class RemediatorConfig(_Section, frozen=True):
     """The centre. Without a URL the node works alone."""
 
@@ -115,6 +122,7 @@ class Config(_Section, frozen=True):
     accept_injected: bool = False  # whether marked test faults count
     kernel_log: KernelLogConfig = KernelLogConfig()
     nvml: NvmlConfig = NvmlConfig()
+    gpus: GpusConfig = GpusConfig()
     remediator: RemediatorConfig = RemediatorConfig()
     orders: OrdersConfig = OrdersConfig()
     exporter: ExporterConfig = ExporterConfig()

@@ -13,10 +13,12 @@ import os
 import selectors
 import socket
 from collections import deque
+from functools import partial
 from typing import Protocol
 
 from healthd import own_sources
-from healthd.checks import training
+from healthd.checks import gpu_count, training
+from healthd.checks.gpu_count import GpuCountCheck
 from healthd.checks.kernel_messages import KernelMessageCheck
 from healthd.checks.xid import XidCheck
 from healthd.collectors.beacons import BeaconCollector
@@ -106,7 +108,8 @@ class Daemon:
         witness = Witness(config.node, accept_injected=config.accept_injected)
         xids, messages = XidCheck(witness, catalogue), KernelMessageCheck(witness, FAMILIES)
         pretended = PretendedGpus(ledger, make_checks(thresholds))
-        gpus = GpuWatch(ledger, self._outbox.gpus(), gpu_checks, pretended)
+        counts = GpuCountCheck(config.gpus.expected, partial(thresholds.section, gpu_count.CHECK, gpu_count.Limits))
+        gpus = GpuWatch(ledger, self._outbox.gpus(), gpu_checks, pretended, counts)
         limits = thresholds.section(training.CHECK, training.Limits)
         trainings = training.TrainingCheck(limits)
         self._watch = Watch(ledger, xids, messages, gpus, SecondWitness(self._boot_id), source_checks, trainings)
@@ -216,6 +219,8 @@ class Daemon:
         swept = self._take_nvml(now)
         due = now.monotonic >= self._tick_due - (TICK_EARLY_S if swept else 0.0)
         news = self._tick(now) if due else False
+        if self._watch.gpus.take_renewal():
+            self._nvml.enumerate_anew()
         while self._proofs:
             proof = self._proofs.popleft()
             if proof.whole_node:

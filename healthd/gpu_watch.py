@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from healthd.checks import gpu_presence, nvml_liveness
+from healthd.checks.gpu_count import GpuCountCheck
 from healthd.facts import Moment, check_failed
 from healthd.gpu_checks import GpuCheckByProduct
 from healthd.gpus import GpuState, merge
@@ -12,6 +13,7 @@ from healthd.ledger import Ledger
 from healthd.pretence import Pretence
 from healthd.pretended_gpus import PretendedGpus
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, NvmlHang, NvmlUnavailable, Sweep
+from healthd.samples.pcie import PcieSample
 from vocabulary.wire import Gpu
 
 
@@ -28,10 +30,13 @@ class GpuWatch:
         expected: Iterable[Gpu],
         checks: Mapping[str, GpuCheckByProduct],
         pretended: PretendedGpus,
+        counts: GpuCountCheck | None = None,
     ) -> None:
         self._ledger = ledger
         self._checks = dict(checks)
         self._pretended = pretended
+        self._counts = counts
+        self._renewal_wanted = False
         self.pretences: Sequence[Pretence] = ()
         self.expected = tuple(expected)
         self.present: tuple[Gpu, ...] = ()
@@ -76,11 +81,29 @@ class GpuWatch:
     def accept_present(self) -> None:
         """A preflight passed with the GPUs that are there now: these are expected from now on.
 
-        While one of them has not said who it is, nobody knows which GPUs those are.
+        While one of them has not said who it is, nobody knows which GPUs those are; and fewer than are configured are
+        never right.
         """
-        if self.inventory and self.inventory.count == len(self.present) > 0:
+        inventory = self.inventory
+        if inventory is None or (self._counts and self._counts.falls_short(inventory)):
+            return
+        if inventory.count == len(self.present) > 0:
             self.expected = self.present
             self._name(self.present)
+
+    def take_bus(self, bus: PcieSample, now: Moment) -> None:
+        """The devices on the PCI bus, to be compared with the GPUs that NVML enumerated."""
+        if self._counts is None:
+            return
+        unread = [gpu.pci for index in self.left_out if (gpu := self._by_index.get(index))]
+        judged = self._counts.judge_bus(bus.hops, self.inventory, unread, now.wall)
+        self._ledger.apply(judged.facts)
+        self._renewal_wanted |= judged.renew
+
+    def take_renewal(self) -> bool:
+        """Whether the driver should enumerate its GPUs anew, since this was last asked."""
+        wanted, self._renewal_wanted = self._renewal_wanted, False
+        return wanted
 
     @property
     def left_out(self) -> tuple[int, ...]:
@@ -152,6 +175,8 @@ class GpuWatch:
         self.states = {}
         places = {gpu.pci for gpu in inventory.gpus}
         self._ledger.apply(nvml_liveness.judge_inventory(inventory, now.wall))
+        if self._counts:
+            self._ledger.apply(self._counts.judge_inventory(inventory, now.wall))
         self._ledger.apply(gpu_presence.judge_inventory(inventory, self.expected, now.wall))
         self.expected = tuple(gpu for gpu in self.expected if gpu.pci not in places) + inventory.gpus
         self._name(self.expected)

@@ -120,6 +120,8 @@ class Watch:
         self.telemetry.take_source(reading, now)
         self.hour.take_source(reading, now)
         self.sources.take(reading, now)
+        if isinstance(reading.sample, PcieSample):
+            self.gpus.take_bus(reading.sample, now)
 
     def take_preflight(self, sample: PreflightSample, now: Moment) -> None:
         """A preflight that nobody ordered: root told of it."""

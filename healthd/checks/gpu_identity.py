@@ -18,22 +18,26 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `gpu_identity` of the thresholds."""
 
     ecc_expected: float
+    persistence_expected: float
 
 
 class GpuIdentityCheck:
-    """Holds no state: what it judges does not change while the driver is loaded."""
+    """Holds no state."""
 
     def __init__(self, limits: Limits) -> None:
         self._ecc_expected = limits.ecc_expected > 0
+        self._persistence_expected = limits.persistence_expected > 0
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """A level for each GPU that differs from what nearly all its siblings have, and each without ECC."""
+        """A level for each GPU that differs from what nearly all its siblings have, or lacks ECC or persistence mode."""
         facts: list[Held] = []
         for state in gpus:
             for field, words in _ALIKE.items():
                 facts += _odd(state, [other for other in gpus if other is not state], field, words, now)
             if self._ecc_expected:
                 facts += _without_ecc(state, now)
+            if self._persistence_expected:
+                facts += _without_persistence(state, now)
         return facts
 
 
@@ -58,3 +62,13 @@ def _without_ecc(state: GpuState, now: Moment) -> list[Held]:
     enabled = state.constants.ecc_enabled
     summary = f"ECC is off on GPU {state.gpu.index}: wrong data in its memory goes unnoticed"
     return held(None if enabled is None else not enabled, level(state, now, (CHECK, "ecc_off"), summary))
+
+
+def _without_persistence(state: GpuState, now: Moment) -> list[Held]:
+    enabled = state.latest.persistence
+    summary = (
+        f"persistence mode is off on GPU {state.gpu.index}: the driver unloads when the GPU is idle, so each job starts"
+        " seconds later and counters begin anew; start nvidia-persistenced"
+    )
+    fact = level(state, now, (CHECK, "persistence_off"), summary)
+    return held(None if enabled is None else not enabled, fact)

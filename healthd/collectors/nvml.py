@@ -20,6 +20,7 @@ from healthd.unresponsive_gpus import Trial, UnresponsiveGpus
 
 START_DEADLINE_S = 30.0  # initialising a driver without persistence takes seconds on eight GPUs
 RESTART_DEADLINE_S = 10.0  # after a hang: the driver is loaded, and what hangs once more is a GPU
+RENEW_S_MIN, RENEW_S_MAX = 60.0, 600.0  # between two attempts to reach a lost GPU through a newly initialised driver
 
 _Message = Inventory | Sweep | XidEvent | GpusChanged | NvmlUnavailable
 _log = logging.getLogger(__name__)
@@ -29,6 +30,30 @@ class PretendedHang(NamedTuple):
     """A hang that somebody wanted to see, of this GPU."""
 
     gpu: int | None
+
+
+class Renewals:
+    """When to initialise NVML anew, because a GPU is lost or was never named: it may have been reset or replaced since.
+
+    A driver keeps calling a GPU lost in the process that saw it lost. The pause grows up to `RENEW_S_MAX`, and is short
+    again once all GPUs answer.
+    """
+
+    def __init__(self, pause_s: float) -> None:
+        self._pause_s_min = self._pause_s = pause_s
+        self._since: float | None = None  # when one was first found lost, or NVML was last initialised anew
+
+    def due(self, sweep: Sweep, now: float) -> bool:
+        """Whether it is time, by this sweep; `now` is in monotonic seconds."""
+        if not any(reading.lost or "handle" in reading.errors for reading in sweep.readings):
+            self._since, self._pause_s = None, self._pause_s_min
+            return False
+        if self._since is None:
+            self._since = now
+        if now - self._since < self._pause_s:
+            return False
+        self._since, self._pause_s = now, min(2 * self._pause_s, RENEW_S_MAX)
+        return True
 
 
 class NvmlCollector:
@@ -41,6 +66,7 @@ class NvmlCollector:
         deadline_s: float,
         start_deadline_s: float = START_DEADLINE_S,
         restart_deadline_s: float = RESTART_DEADLINE_S,
+        renew_s: float = RENEW_S_MIN,
     ) -> None:
         self._host = host
         self._start_deadline_s, self._restart_deadline_s = start_deadline_s, restart_deadline_s
@@ -49,6 +75,7 @@ class NvmlCollector:
         self._keeper = Keeper(host, "healthd.nvml.child", self._arguments)
         self._unresponsive = UnresponsiveGpus(host, restart_deadline_s)
         self._count: int | None = None  # of GPUs, when they were last enumerated
+        self._renewals = Renewals(renew_s)
         self._decoder = msgspec.json.Decoder(_Message)
         self._inventory_seen = False
         self._gave_up = False  # the child said why it will end
@@ -89,6 +116,10 @@ class NvmlCollector:
     def retry_left_out(self) -> None:
         """Try the GPUs that are left out at once, because something may have repaired them."""
         self._unresponsive.try_now()
+
+    def enumerate_anew(self) -> None:
+        """Start another child, because the GPUs on the bus are no longer those that the driver enumerated."""
+        self._keeper.end()
 
     def poll(self) -> list[NvmlSample]:
         """Whatever is new: call when the pipe is readable, and about once per interval."""
@@ -151,6 +182,9 @@ class NvmlCollector:
         if isinstance(sample, Sweep):
             self._keeper.worked()
             self._hung = False
+            if self._renewals.due(sample, self._swept_at):
+                _log.warning("NVML is initialised anew: a GPU that was reset or replaced is only found so")
+                self._keeper.end()
         if isinstance(sample, Inventory) and self._renumbered(sample):
             return None
         if isinstance(sample, GpusChanged):

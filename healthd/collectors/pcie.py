@@ -61,7 +61,14 @@ def _kind(machine: Machine, address: str) -> str:
     vendor, code = machine.number(f"{_WHERE}/{address}/vendor"), machine.number(f"{_WHERE}/{address}/class")
     if vendor is None or code is None:
         return ""
-    return _KINDS.get((vendor, code >> 8)) or _KINDS.get((None, code >> 8)) or ""
+    kind = _KINDS.get((vendor, code >> 8)) or _KINDS.get((None, code >> 8)) or ""
+    if kind == "gpu" and machine.exists(f"{_WHERE}/{address}/physfn"):
+        return ""  # a virtual function: a slice of a GPU for a virtual machine
+    return kind
+
+
+def _driver(machine: Machine, address: str) -> str:
+    return (machine.target(f"{_WHERE}/{address}/driver") or "").rpartition("/")[2]
 
 
 def _path(machine: Machine, address: str) -> tuple[str, ...]:
@@ -83,4 +90,5 @@ def _hop(machine: Machine, address: str, kind: str) -> Hop:
         corrected=counts[0],
         nonfatal=counts[1],
         fatal=counts[2],
+        driver=_driver(machine, address) if kind == "gpu" else "",
     )

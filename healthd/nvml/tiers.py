@@ -93,6 +93,7 @@ def rarely() -> list[Reading]:
                 "throttled_sync_ns": _violation(pynvml.NVML_PERF_POLICY_SYNC_BOOST),
             }
         ),
+        Reading("persistence", lambda handle: bool(pynvml.nvmlDeviceGetPersistenceMode(handle))),
         Reading("processes", processes()),
         Reading("activity", Activity()),
     ]

@@ -81,6 +81,7 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fabric_state: int | None = None  # NVML_GPU_FABRIC_STATE_*: 3 is completed
     fabric_status: int | None = None  # an nvmlReturn_t
     fabric_health_mask: int | None = None
+    persistence: bool | None = None  # mode: the driver stays loaded while nobody uses the GPU
     links: tuple[Link, ...] | None = None
     processes: tuple[Process, ...] | None = None
     sm_active_percent: float | None = None  # GPM: share of SMs with a warp, of tensor pipes, of DRAM cycles in use

@@ -19,6 +19,7 @@ class Hop(NamedTuple):
     corrected: int | None
     nonfatal: int | None
     fatal: int | None
+    driver: str = ""  # of a GPU: what holds it; empty if nothing does
 
 
 class PcieSample(NamedTuple):

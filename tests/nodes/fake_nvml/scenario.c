@@ -14,6 +14,7 @@ enum { SLEEP_US_MIN = 100 }; /* a shorter cost is spent awake: a sleep would las
 
 Device devices[GPUS_MAX];
 unsigned gpus = 8;
+static char lost[GPUS_MAX];
 
 /* A table that is read is never written again: a thread that waits for events reads it beside the others. */
 typedef struct { int count; struct { char key[WORD], value[WORD]; } lines[LINES_MAX]; } Table;
@@ -119,7 +120,9 @@ int enter(Device *device, const char *name) {
     snprintf(key, sizeof key, "%s %s", index, name);
     while (listed("hang", index) || listed("hang", key)) pause();
     blocked_write(word("writes", (int)device->index, NULL));
-    if (listed("lost", index)) return LOST;
+    if (listed("lost", index)) lost[device->index] = 1;
+    else if (!listed("lost_until_init", index)) lost[device->index] = 0;
+    if (lost[device->index]) return LOST;
     spend(name);
     snprintf(key, sizeof key, "error_%s", name);
     return (int)number(key, (int)device->index, SUCCESS);

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import pytest
 
-from healthd.collectors.nvml import NvmlCollector
+from healthd.collectors.nvml import NvmlCollector, Renewals
 from healthd.host import Host
-from healthd.samples.nvml import Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep
+from healthd.samples.nvml import GpuReading, Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep
 
 S = TypeVar("S", Inventory, Sweep, NvmlHang, NvmlUnavailable)
 CHATTERING_CHILD = """
@@ -66,8 +66,8 @@ def collector(library: Path, gpus: Callable[..., None]) -> Iterator[Watched]:
 class Watched(NvmlCollector):
     """Gives out samples one by one."""
 
-    def __init__(self, library: Path | None) -> None:
-        super().__init__(Host(nvml_library=library), interval_s=0.1, deadline_s=1.0)
+    def __init__(self, library: Path | None, **pauses: float) -> None:
+        super().__init__(Host(nvml_library=library), interval_s=0.1, deadline_s=1.0, **pauses)
         self.waiting: list[NvmlSample] = []
 
 
@@ -160,6 +160,25 @@ def test_a_child_that_is_killed_is_told_and_replaced(collector: Watched) -> None
     os.kill(pid, 9)
     assert "ended unexpectedly" in next_one(collector, NvmlUnavailable).reason
     next_one(collector, Sweep)
+
+
+def test_a_gpu_that_was_reset_elsewhere_is_found_by_initialising_anew(library: Path, gpus: Callable[..., None]) -> None:
+    collector = Watched(library, renew_s=0.5)
+    gpus("gpus 2", "lost_until_init 1")
+    next_one(collector, Sweep, lambda sweep: sweep.readings[1].temperature_c is not None)
+    gpus("gpus 2", "lost 1", "lost_until_init 1")
+    next_one(collector, Sweep, lambda sweep: sweep.readings[1].lost)
+    gpus("gpus 2", "lost_until_init 1")
+    next_one(collector, Sweep, lambda sweep: sweep.readings[1].temperature_c is not None)
+    collector.close()
+
+
+def test_how_often_nvml_is_initialised_anew_for_a_lost_gpu() -> None:
+    renewals = Renewals(60.0)
+    good, lost = (Sweep(0.0, 0.1, (GpuReading(index=0, lost=bad),)) for bad in (False, True))
+    assert [at for at in range(0, 1000, 10) if renewals.due(lost, at)] == [60, 180, 420, 900]
+    assert not renewals.due(good, 1000)
+    assert [at for at in range(1000, 1200, 10) if renewals.due(lost, at)] == [1060, 1180]
 
 
 def test_it_rests_and_begins_again(collector: Watched) -> None:

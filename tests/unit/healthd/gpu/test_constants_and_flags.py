@@ -33,6 +33,16 @@ def test_ecc_is_expected_on_a_data_center_gpu_that_has_it(node: Callable[..., An
     assert "ecc_off@0" not in judge.say(0, gpu(0, {"ecc_enabled": True}))
 
 
+def test_persistence_mode_is_expected_but_not_of_a_workstation(node: Callable[..., Any], gpu: Gpu) -> None:
+    judge = node("gpu_identity")
+    assert judge.raised(0, gpu(0, persistence=False), gpu(1, persistence=True)) == {"persistence_off@0"}
+    assert judge.raised(0, gpu(0, product="NVIDIA RTX A6000", persistence=False)) == set()
+    assert "persistence_off@0" in judge.unknown(1, gpu(0)), "a virtual machine may not be told"
+    assert "nvidia-persistenced" in judge.say(2, gpu(0, persistence=False))["persistence_off@0"].summary
+    tolerant = node("gpu_identity", {"gpu_identity": {"persistence_expected": 0}})
+    assert tolerant.raised(0, gpu(0, persistence=False)) == set()
+
+
 @pytest.mark.parametrize(
     ("action", "code", "severity"),
     [
