@@ -100,10 +100,10 @@ def test_a_data_set_that_gives_whole_batches_is_asked_for_them() -> None:
 def test_torchs_loader_without_a_generator_of_its_own_is_refused(workers: int) -> None:
     data = TensorDataset(torch.arange(LENGTH))
     for persistent in {False, workers > 0}:
-        loader = DataLoader(data, batch_sampler=sampler(), num_workers=workers, persistent_workers=persistent)  # type: ignore[arg-type]
+        loader = DataLoader(data, batch_sampler=sampler(), num_workers=workers, persistent_workers=persistent)
         with pytest.raises(RuntimeError, match=r"would not be bit-exact: make it with .*make_resumable_loader"):
             next(iter(loader))
-    own = DataLoader(data, batch_sampler=sampler(), num_workers=workers, generator=torch.Generator())  # type: ignore[arg-type]
+    own = DataLoader(data, batch_sampler=sampler(), num_workers=workers, generator=torch.Generator())
     assert next(iter(own))[0].tolist() == next(iter(sampler()))
 
 

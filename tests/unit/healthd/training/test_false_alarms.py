@@ -18,6 +18,7 @@ from bench.training_jobs import (
     TIME_FAULTS,
     TIMES,
     Draw,
+    Floats,
     with_fault,
 )
 from bench.watchdogs import Rule, alarms, gradient_now, loss_now, rate_now
@@ -31,9 +32,9 @@ SEED = 101  # the limits were not set with it in view
 DOMAIN_RUNS_MOST = 5  # the first runs of a kind are news, once each
 
 
-def raised(rule: Rule, draw: Draw, fault: Callable[..., object] | None = None) -> list[int]:
+def raised(rule: Rule, draw: Draw, fault: Callable[[Floats], Floats] | None = None) -> list[int]:
     values = draw(np.random.default_rng(SEED))
-    return alarms(rule, with_fault(values, fault) if fault else values)  # type: ignore[arg-type]
+    return alarms(rule, with_fault(values, fault) if fault else values)
 
 
 @pytest.mark.parametrize("name", LOSSES)
