@@ -1,7 +1,8 @@
-"""The main loop: owns every sample, judges it, and makes findings durable before anyone else sees them.
+"""The main loop: owns every sample, judges it, and has findings made durable before anyone else sees them.
 
 Kernel log, NVML child and beacons are read here, in one thread, by readiness or once a second; no call here waits for
-the network or a driver. Three services run beside it: uplink, orders (poll and performer), and http.
+the network, a driver or a disk that hangs. Beside it run the committer, which alone writes to the disk, and three
+services: uplink, orders (poll and performer), and http.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from healthd.collectors.kernel_log import KernelLog
 from healthd.collectors.log_file import POLL_S
 from healthd.collectors.nvml import NvmlCollector
 from healthd.collectors.pretences import Pretences
+from healthd.committer import Committer
 from healthd.config import Config
 from healthd.evidence import collect
 from healthd.exporter.page import metrics_page
@@ -55,6 +57,7 @@ from healthd.thresholds import load_thresholds
 from healthd.told import Told
 from healthd.trainer.page import BeaconError
 from healthd.trainer.pages import prepare_directory
+from healthd.waiting_changes import WaitingChanges
 from healthd.watch import Watch
 from healthd.witness import Witness
 from vocabulary.catalogue import Catalogue
@@ -66,6 +69,7 @@ from vocabulary.telemetry import TelemetryPart
 TICK_S = 1.1  # at the latest. A sweep that comes shortly before brings the tick along: one wake-up a second, not two
 TICK_EARLY_S = 0.3
 RECORDS_PER_LOOK = 1000
+LAST_WRITE_S = 2.0  # at the end; what is not written by then is read again from the kernel log
 
 _log = logging.getLogger("healthd")
 
@@ -101,24 +105,26 @@ class Daemon:
         config.run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
         self._lock = _lock(config)
         now = host.clock.wall()
-        self._outbox = Outbox(config.state_dir / "healthd.db", now)
-        orders = OrderStore(self._outbox, config.node)
-        ledger = Ledger(config.node, self._boot_id, self._outbox.active())
+        outbox = Outbox(config.state_dir / "healthd.db", now)
+        self._committer = Committer(outbox, host.clock)
+        self._waiting = WaitingChanges(self._committer)
+        orders = OrderStore(self._committer, config.node)
+        ledger = Ledger(config.node, self._boot_id, outbox.active())
         ledger.begin_boot(now)
         witness = Witness(config.node, accept_injected=config.accept_injected)
         xids, messages = XidCheck(witness, catalogue), KernelMessageCheck(witness, FAMILIES)
         pretended = PretendedGpus(ledger, make_checks(thresholds))
         counts = GpuCountCheck(config.gpus.expected, partial(thresholds.section, gpu_count.CHECK, gpu_count.Limits))
-        gpus = GpuWatch(ledger, self._outbox.gpus(), gpu_checks, pretended, counts)
+        gpus = GpuWatch(ledger, outbox.gpus(), gpu_checks, pretended, counts)
         limits = thresholds.section(training.CHECK, training.Limits)
         trainings = training.TrainingCheck(limits)
         self._watch = Watch(ledger, xids, messages, gpus, SecondWitness(self._boot_id), source_checks, trainings)
         self._pretences = Pretences(config.state_dir / FOLDER) if config.accept_injected else None
-        self._recorder = Recorder(ledger, self._outbox, orders, now)
+        self._recorder = Recorder(ledger, self._committer, self._waiting, orders, now, wake=self.wake)
         self._kernel = KernelLog(
             config.kernel_log.path,
             self._boot_id,
-            self._outbox.cursor(),
+            outbox.cursor(),
             host.clock,
             means=config.kernel_log.source,
             trust_file=config.kernel_log.trust_file,
@@ -138,19 +144,25 @@ class Daemon:
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._registered: dict[str, HasFileno] = {}
-        self.status = self._status_now()
+        self._services = Services(config, host, self._waiting, orders, self)
+        self._status = self._status_now()
         socket_path = config.run_dir / "healthd.sock"
-        metrics = metrics_page(lambda: self.status, self._outbox.waiting, with_dcgm_names=config.exporter.dcgm_names)
+        metrics = metrics_page(lambda: self.status, self._waiting.count, with_dcgm_names=config.exporter.dcgm_names)
         _prepare_beacons(config.beacon_dir)  # before the first answer: who hears us may make a page
         door = PreflightDoor(self._told.tell, accept_injected=config.accept_injected)
         self._http = StatusServer(
             config.listen_address, socket_path, lambda: self.status, metrics, host.clock, self.evidence, door
         )
-        self._services = Services(config, host, self._outbox, orders, self)
         self._service_manager = ServiceManager()
 
-    def run(self) -> None:
-        """Work until `stop`; then write what is left, and end the children."""
+    @property
+    def status(self) -> Status:
+        """What others may see of this node now. One that is old says so, and that the main loop is silent."""
+        return self._status.aged(self._host.clock.monotonic())
+
+    def run(self) -> bool:
+        """Work until `stop`; then write what is left, and end the children. False if the disk hangs in a write."""
+        self._committer.start()
         self._services.start()
         _log.info("node %s, boot %s, listening on %s port %s", self._config.node, self._boot_id, *self._http.address)
         self._service_manager.ready()
@@ -160,12 +172,16 @@ class Daemon:
                 self._work()
         finally:
             self._service_manager.stopping()
-            self._recorder.settle(self._host.clock.wall(), self._host.clock.monotonic(), at_once=True)
+            written = self._recorder.finish(self._host.clock.wall(), self._host.clock.monotonic(), LAST_WRITE_S)
             self._services.stop()
             self._http.close()
             self._nvml.close()
             self._prober.close()
             self._kernel.close()
+            ended = self._committer.close(LAST_WRITE_S)
+        if not written:
+            _log.error("not everything could be written; the kernel log is read again from where it was last written")
+        return ended
 
     def stop(self) -> None:
         """Let `run` return soon. Callable from a signal handler."""
@@ -228,16 +244,14 @@ class Daemon:
             self._recorder.prove(proof)
             self._nvml.retry_left_out()
             self._nvml.look_now()
-        while (sample := self._told.take()) is not None:
+        while (told := self._told.take()) is not None:
+            sample, written = told
             self._watch.take_preflight(sample, now)
             self.preflights.told(sample, now.wall)
+            self._recorder.when_written(written)
         self._recorder.expect(self._watch.gpus.expected)
-        with self._outbox.lock:  # a report is of one instant: never changes without the status they belong to
-            news |= self._recorder.settle(now.wall, now.monotonic)
-            self._recorder.look_up_condemned(now.wall, now.monotonic)
-            self.status = self._status_now()
-        if not self._watch.ledger.changed:
-            self._told.settled()
+        news |= self._recorder.settle(now.wall, now.monotonic)
+        self._status = self._status_now()
         if news:
             self._services.uplink.wake()
         if evidence:
@@ -253,7 +267,7 @@ class Daemon:
             self._watch.gpus.pretences, hangs = self._pretences.read(now.wall)
             for hang in hangs:
                 self._pretend(hang)
-        self._service_manager.alive(f"{self.status.health.value}, {counted(len(self.status.findings), 'finding')}")
+        self._service_manager.alive(f"{self._status.health.value}, {counted(len(self._status.findings), 'finding')}")
         return self._watch.take_beacons(self._beacons.read(now.wall), now)
 
     def _pretend(self, hang: Hang) -> None:
@@ -294,8 +308,8 @@ class Daemon:
             sweep_errors=gpus.errors,
             nvml_starts=self._nvml.starts,
             nvml_hangs=gpus.hangs,
-            changes_dropped=self._outbox.dropped,
-            changes_rejected=self._outbox.rejected,
+            changes_dropped=self._committer.outbox.dropped,
+            changes_rejected=self._waiting.rejected,
             xid_events=watch.second.heard,
             xid_events_alone=watch.second.alone,
         )
@@ -304,7 +318,11 @@ class Daemon:
             boot_id=self._boot_id,
             at=now.wall,
             monotonic=now.monotonic,
-            findings=watch.ledger.active,
+            findings=self._recorder.shown(),
+            newest_change=self._recorder.newest,
+            unwritten=self._recorder.unwritten,
+            last_commit=self._committer.last,
+            reported_at=self._services.uplink.heard_at,
             condemned=self._recorder.condemned,
             silent=own_sources.silence(kernel_log, nvml),
             gpus=gpus.gpus,

@@ -33,7 +33,7 @@ SOCKET_MODE = 0o666  # prologs and users may ask; who may tell is looked at anew
 
 PAGES = ("/v1/verdict", "/v1/findings", "/v1/sources", "/v1/evidence", "/metrics", "/livez")
 TOLD = "/v1/preflight"
-STUCK_S = 30.0  # a full disk may hold one write up for seconds; no round should take longer
+STUCK_S = 30.0  # no round should take longer; the verdict is unknown long before
 
 Answer = tuple[int, str, bytes]
 _PEER = struct.Struct("3i")  # pid, uid, gid
@@ -85,7 +85,9 @@ class StatusServer:
         if path == "/v1/verdict":
             return self._verdict(query)
         if path == "/v1/findings":
-            return 200, "application/json", msgspec.json.encode({"findings": self._status().findings})
+            status = self._status()
+            said = {"findings": status.findings, "unwritten": sorted(status.unwritten)}
+            return 200, "application/json", msgspec.json.encode(said)
         if path == "/v1/sources":
             sources = [msgspec.structs.replace(reading, sample=None) for reading in self._status().sources.values()]
             return 200, "application/json", msgspec.json.encode({"sources": sources})

@@ -113,9 +113,14 @@ class Ledger:
                 self.urgent = True
 
     def settle(self) -> None:
-        """Everything changed is durable now."""
+        """Everything changed was handed over to be written."""
         self.changed = {}
         self.urgent = False
+
+    def take_back(self, findings: Iterable[Finding], *, urgent: bool) -> None:
+        """These were handed over and not written; what has changed since is newer."""
+        self.changed = {finding.id: finding for finding in findings} | self.changed
+        self.urgent = self.urgent or urgent
 
     def forget_written(self) -> None:
         """The outbox was lost: every active finding is to be written again."""

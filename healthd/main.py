@@ -6,6 +6,7 @@ Exit codes: 0 stopped as told · 1 cannot run (state directory, port) · 2 wrong
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -56,7 +57,10 @@ def main(path: Path, node: str | None, verbose: bool) -> None:  # noqa: FBT001 -
             _log.warning("%s", words)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: daemon.stop())
-    daemon.run()
+    if not daemon.run():
+        # A thread is in a write that may never end. Closing the database would wait for it, so nothing is tidied up.
+        logging.shutdown()
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -7,20 +7,25 @@ Bounds. A change supersedes earlier changes of the same finding, as it carries t
 one row per finding. Past `CHANGES_MAX` of those, the changes of cleared findings are dropped, oldest first, and
 counted. Of findings that are neither active nor waiting to be reported, the newest `FINDINGS_KEPT` stay.
 
-One connection, one lock: every thread may call every method. Who holds `lock` sees and publishes one instant.
+The database is made whole under another name and then renamed, so an empty file is never one of ours. A small file
+beside it (`history_mark.py`) says that there is a history and whether the node is condemned: a database that is missing
+or damaged is then a lost one, not a fresh one.
+
+For one thread at a time: the committer's, once it runs (`committer.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from healthd.history_mark import FILE, Condemned, HistoryMark, read_mark, sync_directory, write_mark
 from healthd.samples.kernel import Cursor
 from vocabulary.finding import Finding
 from vocabulary.wire import FindingChange, Gpu
@@ -45,6 +50,8 @@ create index if not exists orders_by_state on orders (final, sent);
 
 T = TypeVar("T")
 
+_log = logging.getLogger("healthd")
+
 
 class OutboxFull(Exception):
     """Nothing can be written now: the disk is full or failing. What was to be written must be kept and tried again."""
@@ -54,30 +61,36 @@ class OutboxCorrupt(Exception):
     """The file is no usable database. It must be moved aside, and the node tested anew."""
 
 
-class Condemned(msgspec.Struct, frozen=True):
-    """An order named this node as one that must leave. Lifted by a passed preflight only."""
+class Stored(msgspec.Struct, frozen=True):
+    """What one commit added: the findings' changes, and how many older ones of the same findings they replace.
 
-    order: str
-    at: float
-    reason: str
+    `pruned`: changes were dropped, too.
+    """
+
+    changes: tuple[FindingChange, ...]
+    replaced: int
+    pruned: bool
 
 
 class Outbox:
     """The database. One that cannot be read is replaced by a fresh one, and `problem` says so.
 
-    Since it was opened, `dropped` counts changes given up for lack of room, `rejected` those the centre did not want.
+    `dropped` counts the changes given up for lack of room since it was opened.
 
     Raises:
         OutboxFull: it can be neither opened nor made.
     """
 
     def __init__(self, path: Path, now: float) -> None:
-        self._path = path
-        self.lock = threading.RLock()
+        self.path = path
+        self._mark_path = path.with_name(FILE)
+        self._mark = HistoryMark()
         self._encoder = msgspec.json.Encoder()
         self._commits = 0
-        self.dropped = self.rejected = 0
+        self._lifted = False  # in the transaction under way
+        self.dropped = 0
         self.problem = ""
+        self.connection = sqlite3.connect(":memory:")  # until there is one
         try:
             self._open(now)
         except OutboxCorrupt as error:
@@ -86,36 +99,48 @@ class Outbox:
     def renew(self, now: float, problem: str) -> None:
         """Go on with a fresh file. The unusable one is moved aside, never deleted; `problem` says where and why.
 
+        The fresh file holds the problem until a commit stores the finding that tells of it.
+
         Raises:
             OutboxFull: no fresh one can be made.
         """
-        with self.lock:
-            self.connection.close()
-            aside = self._path.with_name(f"{self._path.name}.corrupt-{int(now)}")
-            for suffix in ("", "-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    Path(f"{self._path}{suffix}").rename(f"{aside}{suffix}")
-            self._open(now)
-            self.problem = f"{problem}; moved to {aside}"
+        self.connection.close()
+        aside = self.path.with_name(f"{self.path.name}.corrupt-{int(now)}")
+        try:
+            moved = [self._move(suffix, aside) for suffix in ("", "-wal", "-shm")]
+        except OSError as error:
+            raise OutboxFull(
+                f"{self.path}: {error.strerror}; make the directory writable, or check the disk"
+            ) from error
+        self._create(now, f"{problem}; moved to {aside}" if any(moved) else problem)
+        self._open(now)
+
+    def _move(self, suffix: str, aside: Path) -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
+            return True
+        return False
 
     def commit(
         self, findings: Sequence[Finding], cursor: Cursor | None = None, *, lift_condemned: bool = False
-    ) -> None:
+    ) -> Stored:
         """Store findings as they stand now, each as a new change, and move the cursor with them.
 
         Raises:
             OutboxFull, OutboxCorrupt: nothing of it was stored.
         """
         with self.transaction():
-            for finding in findings:
-                self._store(finding)
+            stored = [self._store(finding) for finding in findings]
             if cursor is not None:
                 self.put("cursor", cursor)
             if lift_condemned:
-                self.connection.execute("delete from meta where key = 'condemned'")
+                self._lift()
+            if self.problem:  # whoever commits has read it, and told of it in these findings
+                self._delete("problem")
             self._commits += 1
-            if self._commits % PRUNE_EVERY_COMMITS == 0:
-                self._prune()
+            pruned = self._commits % PRUNE_EVERY_COMMITS == 0 and self._prune()
+        changes = tuple(FindingChange(seq, finding) for finding, (seq, _) in zip(findings, stored, strict=True))
+        return Stored(changes, sum(replaced for _, replaced in stored), pruned)
 
     def active(self) -> list[Finding]:
         """All active findings, oldest first."""
@@ -136,7 +161,6 @@ class Outbox:
         """The centre does not want this change, ever; the finding stays as it is."""
         with self.transaction():
             self.connection.execute("delete from changes where seq = ?", (seq,))
-        self.rejected += 1
 
     def waiting(self) -> int:
         """How many changes the centre has not acknowledged."""
@@ -159,6 +183,15 @@ class Outbox:
         """Whether, and by what, this node is condemned."""
         return self.get("condemned", Condemned)
 
+    def condemn(self, condemned: Condemned) -> None:
+        """This node must leave; part of the caller's transaction. The mark comes first: a crash in between condemns.
+
+        Raises:
+            OutboxFull: it could not be marked.
+        """
+        self._write_mark(condemned)
+        self.put("condemned", condemned)
+
     def get(self, key: str, kind: type[T]) -> T | None:
         """One small fact by name; None if it was never stored."""
         rows = self.rows("select value from meta where key = ?", key)
@@ -175,20 +208,22 @@ class Outbox:
         Raises:
             OutboxFull, OutboxCorrupt: nothing of it was stored.
         """
-        with self.lock:
-            if self.connection.in_transaction:
-                yield
-                return
-            try:
-                self.connection.execute("begin immediate")
-                yield
-                self.connection.execute("commit")
-            except BaseException as error:
-                with contextlib.suppress(sqlite3.Error):
-                    self.connection.execute("rollback")
-                if isinstance(error, sqlite3.DatabaseError):
-                    raise self._translated(error) from error
-                raise
+        if self.connection.in_transaction:
+            yield
+            return
+        self._lifted = False
+        try:
+            self.connection.execute("begin immediate")
+            yield
+            self.connection.execute("commit")
+        except BaseException as error:
+            with contextlib.suppress(sqlite3.Error):
+                self.connection.execute("rollback")
+            if isinstance(error, sqlite3.DatabaseError):
+                raise self._translated(error) from error
+            raise
+        if self._lifted:
+            self._unmark()
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """The answer to a query, whole.
@@ -196,32 +231,69 @@ class Outbox:
         Raises:
             OutboxFull, OutboxCorrupt: it cannot be read.
         """
-        with self.lock:
-            try:
-                return self.connection.execute(sql, values).fetchall()
-            except sqlite3.DatabaseError as error:
-                raise self._translated(error) from error
+        try:
+            return self.connection.execute(sql, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._translated(error) from error
 
     def close(self) -> None:
         """Let go of the file."""
-        with self.lock:
-            self.connection.close()
+        self.connection.close()
 
     def _open(self, now: float) -> None:
         try:
-            self.connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            mark = read_mark(self._mark_path)
+            self._find_database(mark, now)
+        except OSError as error:
+            raise OutboxFull(f"{error.filename}: {error.strerror}; check the state directory's disk") from error
+        try:
+            self.connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             self.connection.execute("pragma journal_mode=wal")
             self.connection.execute("pragma synchronous=full")
             self.connection.execute("pragma cache_size=-512")
             with self.transaction():
                 self._prepare(now)
+                self.problem = self.get("problem", str) or ""
+                self._settle_condemned(mark)
         except sqlite3.DatabaseError as error:
             raise self._translated(error) from error
+        self._mark = mark if mark is not None and mark.since else HistoryMark(since=now)
+        if mark != self._mark or mark.condemned != self.condemned():
+            self._write_mark(self.condemned())
+
+    def _find_database(self, mark: HistoryMark | None, now: float) -> None:
+        """Make one on a fresh node. One that ought to be there and is missing or empty is lost."""
+        if self.path.exists():
+            if self.path.stat().st_size == 0:
+                raise OutboxCorrupt(f"{self.path}: the database is empty; a power cut or a copy cut it short")
+        elif mark is not None or Path(f"{self.path}-wal").exists():
+            raise OutboxCorrupt(f"{self.path}: the database is missing, although this node kept one")
+        else:
+            self._create(now, "")
+
+    def _create(self, now: float, problem: str) -> None:
+        """Make a database under another name, whole, then give it its own."""
+        new = self.path.with_name(f"{self.path.name}.new")
+        try:
+            for suffix in ("", "-journal"):
+                Path(f"{new}{suffix}").unlink(missing_ok=True)
+            self.connection = sqlite3.connect(new, isolation_level=None)
+            with self.transaction():
+                self._prepare(now)
+                if problem:
+                    self.put("problem", problem)
+            self.connection.close()
+            new.replace(self.path)
+            sync_directory(self.path.parent)
+        except sqlite3.DatabaseError as error:
+            raise self._translated(error) from error
+        except OSError as error:
+            raise OutboxFull(f"{self.path}: {error.strerror}; check the state directory's disk") from error
 
     def _prepare(self, now: float) -> None:
         (verdict,) = self.connection.execute("pragma quick_check(1)").fetchone()
         if verdict != "ok":
-            raise OutboxCorrupt(f"{self._path}: {verdict}")
+            raise OutboxCorrupt(f"{self.path}: {verdict}")
         for statement in _SCHEMA.split(";"):
             self.connection.execute(statement)
         # A new file starts above every number an earlier one can have reached: the centre may remember those.
@@ -231,18 +303,52 @@ class Outbox:
             (int(now * 1000),),
         )
 
-    def _store(self, finding: Finding) -> None:
+    def _settle_condemned(self, mark: HistoryMark | None) -> None:
+        """Where mark and database differ, the node is condemned, unless the database says that this was lifted."""
+        marked = mark.condemned if mark is not None else None
+        if marked is not None and self.condemned() is None and marked != self.get("lifted", Condemned):
+            self.put("condemned", marked)
+
+    def _lift(self) -> None:
+        """What is lifted is remembered: should the mark outlive a crash here, it counts no more."""
+        condemned = self.condemned()
+        if condemned is not None:
+            self.put("lifted", condemned)
+            self._delete("condemned")
+            self._lifted = True
+
+    def _unmark(self) -> None:
+        try:
+            self._write_mark(None)
+        except OutboxFull as error:  # the database knows better than the mark
+            _log.warning("%s", error)
+
+    def _write_mark(self, condemned: Condemned | None) -> None:
+        mark = msgspec.structs.replace(self._mark, condemned=condemned)
+        try:
+            write_mark(self._mark_path, mark)
+        except OSError as error:
+            raise OutboxFull(f"{self._mark_path}: {error.strerror}; free some space, or check the disk") from error
+        self._mark = mark
+
+    def _delete(self, key: str) -> None:
+        self.connection.execute("delete from meta where key = ?", (key,))
+
+    def _store(self, finding: Finding) -> tuple[int, bool]:
+        """The number of its change, and whether that replaces an older one."""
         body = self._encoder.encode(finding)
         self.connection.execute(
             "insert or replace into findings values (?, ?, ?, ?)",
             (finding.id, finding.active, finding.last_seen, body),
         )
-        self.connection.execute(
-            "insert or replace into changes (finding, active, body) values (?, ?, ?)",
-            (finding.id, finding.active, body),
+        replaced = self.connection.execute("delete from changes where finding = ?", (finding.id,)).rowcount > 0
+        added = self.connection.execute(
+            "insert into changes (finding, active, body) values (?, ?, ?)", (finding.id, finding.active, body)
         )
+        return added.lastrowid or 0, replaced
 
-    def _prune(self) -> None:
+    def _prune(self) -> bool:
+        """Keep the bounds; whether changes had to go."""
         ((changes,),) = self.rows("select count(*) from changes")
         if changes > CHANGES_MAX:
             done = self.connection.execute(
@@ -257,16 +363,17 @@ class Outbox:
                 " and not exists (select 1 from changes where finding = f.id) order by last_seen limit ?)",
                 (min(findings - FINDINGS_KEPT, PRUNED_MAX),),
             )
+        return bool(changes > CHANGES_MAX)
 
     def _decode(self, body: bytes, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(body, type=kind)
         except msgspec.DecodeError as error:
-            raise OutboxCorrupt(f"{self._path}: a stored {kind} cannot be read: {error}") from error
+            raise OutboxCorrupt(f"{self.path}: a stored {kind} cannot be read: {error}") from error
 
     def _translated(self, error: sqlite3.DatabaseError) -> Exception:
         if isinstance(error, sqlite3.OperationalError):
-            return OutboxFull(f"{self._path}: {error}; free some space, or check the disk")
+            return OutboxFull(f"{self.path}: {error}; free some space, or check the disk")
         if type(error) is sqlite3.DatabaseError:  # "malformed", "not a database"
-            return OutboxCorrupt(f"{self._path}: {error}")
+            return OutboxCorrupt(f"{self.path}: {error}")
         return error  # our own mistake: let it be seen as such

@@ -19,10 +19,10 @@ from healthd.orders.inbox import Inbox
 from healthd.orders.performer import Performer
 from healthd.orders.store import OrderStore
 from healthd.orders.task import Proof, Task
-from healthd.outbox import Outbox
 from healthd.preflights import Preflights
 from healthd.status import Status
 from healthd.uplink import Uplink
+from healthd.waiting_changes import WaitingChanges
 from healthd.watched import Watched
 from vocabulary.evidence import EvidenceBundle
 from vocabulary.order import Order
@@ -37,8 +37,12 @@ _log = logging.getLogger("healthd")
 class MainLoop(Protocol):
     """What the services may ask of the thread that owns the samples. Callable from any thread."""
 
-    status: Status
     preflights: Preflights
+
+    @property
+    def status(self) -> Status:
+        """What others may see of this node now."""
+        ...
 
     def wake(self) -> None:
         """Look around now."""
@@ -64,7 +68,7 @@ class MainLoop(Protocol):
 class Services:
     """Started when a centre is configured; without one the node works alone, and these do nothing."""
 
-    def __init__(self, config: Config, host: Host, outbox: Outbox, orders: OrderStore, loop: MainLoop) -> None:
+    def __init__(self, config: Config, host: Host, waiting: WaitingChanges, orders: OrderStore, loop: MainLoop) -> None:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._loop = loop
@@ -72,7 +76,7 @@ class Services:
         self.uplink = Uplink(
             config=config.remediator,
             agent=uuid.uuid4().hex,
-            outbox=outbox,
+            waiting=waiting,
             orders=orders,
             status=lambda: loop.status,
             clock=host.clock,
@@ -88,6 +92,8 @@ class Services:
             evidence=self._evidence,
         )
         self._performer.on_preflight = loop.preflights.answered
+        waiting.on_more = self.uplink.wake
+        orders.on_late = self._performer.wake
         self._config = config
         self._evidence_files = EvidenceFiles(config.state_dir / "evidence")
         connect = partial(Centre, config.remediator, config.node)

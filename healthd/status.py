@@ -1,4 +1,4 @@
-"""What the rest of the process may see of the main loop: one frozen record, replaced whole after every durable write."""
+"""What the rest of the process may see of the main loop: one frozen record, replaced whole in every round."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
+from msgspec.structs import replace
 
+from healthd.committer import LastCommit
 from healthd.event_counts import EventCount
 from healthd.gpus import GpuState
-from healthd.outbox import Condemned
+from healthd.history_mark import Condemned
 from healthd.preflights import PreflightsSeen
 from healthd.samples.nvml import Inventory
 from healthd.samples.source import SourceReading
+from vocabulary.daemon_socket import STALE_S
 from vocabulary.finding import Finding
 from vocabulary.health import Health, Verdict, health_of
 from vocabulary.wire import Gpu, RankStatus, Versions
@@ -35,7 +38,11 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """One instant of this node, on both clocks. `silent` names the sources that should speak and do not."""
+    """One instant of this node, on both clocks. `silent` names the sources that should speak and do not.
+
+    `findings` are durable; while the disk fails or hangs, `unwritten` names those that are not. They know of every change
+    up to the number `newest_change`. `age_s` is how old all of this was when it was asked for.
+    """
 
     node: str
     boot_id: str
@@ -55,6 +62,17 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     counters: Counters = Counters()
     abandoned: int = 0
     preflights: PreflightsSeen = PreflightsSeen()
+    newest_change: int = 0
+    unwritten: frozenset[str] = frozenset()
+    last_commit: LastCommit | None = None
+    reported_at: float | None = None
+    age_s: float = 0.0
+
+    def aged(self, monotonic: float) -> Status:
+        """The same as somebody sees it who asks at `monotonic`. What is too old to be believed is silence."""
+        age_s = max(0.0, monotonic - self.monotonic)
+        stale = (f"healthd's main loop for {age_s:.0f} s",) if age_s > STALE_S else ()
+        return replace(self, age_s=age_s, silent=(*self.silent, *stale))
 
     @property
     def health(self) -> Health:
@@ -84,6 +102,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
             condemned=self.condemned is not None,
             reasons=tuple(reasons[:REASONS_MAX]),
             at=self.at,
+            age_s=round(self.age_s, 3),
         )
 
 

@@ -18,7 +18,6 @@ class Told:
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._heard: deque[tuple[PreflightSample, threading.Event]] = deque()
-        self._judged: list[threading.Event] = []
 
     def tell(self, sample: PreflightSample) -> bool:
         """Hand one over; whether what it says was written down in time. Callable from any thread."""
@@ -29,16 +28,9 @@ class Told:
         self._wake()
         return written.wait(WRITTEN_WITHIN_S)
 
-    def take(self) -> PreflightSample | None:
-        """The next to be judged; for the main loop."""
+    def take(self) -> tuple[PreflightSample, Callable[[], None]] | None:
+        """The next to be judged, and what to call once its findings are durable; for the main loop."""
         if not self._heard:
             return None
         sample, written = self._heard.popleft()
-        self._judged.append(written)
-        return sample
-
-    def settled(self) -> None:
-        """Everything judged so far is on the disk; for the main loop."""
-        for written in self._judged:
-            written.set()
-        self._judged.clear()
+        return sample, written.set

@@ -1,7 +1,7 @@
 """Everything that goes up: reports (at once on a change, else every interval) and the answers to orders.
 
 Answers go after the report: whoever hears that a preflight passed has by then heard what it cleared. A change leaves
-the outbox only when the centre says it is durable there.
+the outbox only when the centre says it is durable there. Nothing here waits for this node's disk.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from msgspec import UNSET
 
-from healthd.centre import BACKOFF_S_MAX, Backoff, Centre, CentreError, Denied, Rejected, spread
+from healthd.centre import Backoff, Centre, CentreError, Denied, Rejected, spread
 from healthd.config import RemediatorConfig
 from healthd.orders.store import OrderStore
-from healthd.outbox import Outbox, OutboxCorrupt, OutboxFull
 from healthd.status import Status
+from healthd.waiting_changes import WaitingChanges
 from healthd.watched import Watched
 from vocabulary.clock import Clock
 from vocabulary.telemetry import TelemetryWish
@@ -35,7 +35,7 @@ class Uplink:
         *,
         config: RemediatorConfig,
         agent: str,
-        outbox: Outbox,
+        waiting: WaitingChanges,
         orders: OrderStore,
         status: Callable[[], Status],
         clock: Clock,
@@ -43,7 +43,7 @@ class Uplink:
     ) -> None:
         self._config = config
         self._agent = agent
-        self._outbox = outbox
+        self._waiting = waiting
         self._orders = orders
         self._status = status
         self._clock = clock
@@ -91,9 +91,6 @@ class Uplink:
                     _log.log(level, "not reported: %s; trying again, next in %.1f s", error, pause_s)
                 failing = together = True
                 self._stop.wait(pause_s)
-            except (OutboxFull, OutboxCorrupt) as error:
-                _log.warning("outbox: %s", error)
-                self._stop.wait(BACKOFF_S_MAX)
         centre.close()
 
     def send(self, centre: Centre) -> None:
@@ -101,7 +98,6 @@ class Uplink:
 
         Raises:
             CentreError: the centre did not take all; what it took is settled.
-            OutboxFull, OutboxCorrupt: an acknowledgement could not be stored; the change is sent again.
         """
         answers = self._orders.unsent()  # before the changes: so these are never older than what the answers mean
         while self._send_batch(centre):
@@ -131,7 +127,7 @@ class Uplink:
         full = len(report.changes) == self._batch
         self._batch = min(2 * self._batch, CHANGES_PER_REPORT_MAX)
         if report.changes:
-            self._outbox.acknowledge(min(reply.acked_seq, report.changes[-1].seq))
+            self._waiting.acknowledge(min(reply.acked_seq, report.changes[-1].seq))
         return full and reply.acked_seq >= report.changes[-1].seq
 
     def _narrow(self, centre: Centre, report: Report) -> None:
@@ -146,12 +142,11 @@ class Uplink:
         centre.report(self._report(0))
         change = report.changes[0]
         _log.error("the remediator does not want change %s, it is set aside: %s", change.seq, encode(change).decode())
-        self._outbox.set_aside(change.seq)
+        self._waiting.set_aside(change.seq)
 
     def _report(self, limit: int) -> Report:
-        with self._outbox.lock:  # the main loop publishes under it: both are of one instant
-            status = self._status()
-            changes = tuple(self._outbox.changes(limit))
+        status = self._status()
+        changes = self._waiting.changes(limit, status.newest_change)  # a report is of one instant: none that is newer
         self._seq += 1
         return Report(
             version=WIRE_VERSION,

@@ -20,7 +20,10 @@ class Health(str, enum.Enum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a node answers at `GET /v1/verdict`: may work be placed here? `fit` only for a node known to work that no order condemned."""
+    """What a node answers at `GET /v1/verdict`: may work be placed here? `fit` only for a node known to work that no order condemned.
+
+    `at` is UTC seconds. `age_s` is how old the verdict was when it was answered, by a clock that nobody sets.
+    """
 
     node: str
     health: Health
@@ -28,6 +31,7 @@ class Verdict(msgspec.Struct, frozen=True):
     condemned: bool
     reasons: tuple[str, ...]
     at: float
+    age_s: float = 0.0
 
 
 _FROM_SEVERITY = {

@@ -159,7 +159,7 @@ def _judgement(path: str, deadline_s: float, only: tuple[str, ...], ignore: tupl
         return Judgement(UNKNOWN, str(error)), json.dumps({"error": str(error)}).encode()
     reasons = f": {'; '.join(answer.reasons)}" if answer.reasons else ""
     text = f"{answer.node} is {answer.health}{reasons}"
-    return Judgement(judge(answer), text, max(0.0, time.time() - answer.at)), answer.raw
+    return Judgement(judge(answer), text, answer.age_s), answer.raw
 
 
 def _printable(text: str) -> str:

@@ -10,7 +10,8 @@ import socket
 import time
 from typing import Any, NamedTuple
 
-STALE_S = 30.0  # the main loop renews the verdict every second
+from vocabulary.daemon_socket import STALE_S, verdict_age_s
+
 ANSWER_BYTES_MAX = 1 << 20
 HEALTHS = ("healthy", "degraded", "unhealthy", "unknown")
 
@@ -20,7 +21,7 @@ class NoAnswerError(Exception):
 
 
 class Answer(NamedTuple):
-    """The verdict of this node. `at` is UTC seconds."""
+    """The verdict of this node. `at` is UTC seconds, `age_s` how old it was when it was answered."""
 
     node: str
     health: str
@@ -29,6 +30,7 @@ class Answer(NamedTuple):
     reasons: tuple[str, ...]
     at: float
     raw: bytes
+    age_s: float = 0.0
 
 
 def ask(path: str, deadline_s: float, only: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> Answer:
@@ -38,9 +40,10 @@ def ask(path: str, deadline_s: float, only: tuple[str, ...] = (), ignore: tuple[
         NoAnswerError: there is none that can be believed.
     """
     answer = _believe(path, _get(path, f"/v1/verdict{_query(only, ignore)}", deadline_s))
-    age_s = time.time() - answer.at
-    if age_s > STALE_S:
-        raise NoAnswerError(f"{path}: the verdict is {age_s:.0f} s old; healthd is stuck or was stopped: restart it")
+    if answer.fit and not answer.age_s <= STALE_S:  # one that was bad is not better for being old
+        raise NoAnswerError(
+            f"{path}: the verdict is {answer.age_s:.0f} s old; healthd is stuck or was stopped: restart it"
+        )
     return answer
 
 
@@ -96,7 +99,8 @@ def _believe(path: str, body: bytes) -> Answer:
     if not _is_whole(said):
         raise NoAnswerError(f"no verdict from {path}: its fields make no sense; is that healthd's socket?")
     reasons = tuple(said["reasons"])
-    return Answer(said["node"], said["health"], said["fit"], said["condemned"], reasons, said["at"], body)
+    age_s = verdict_age_s(said, time.time())
+    return Answer(said["node"], said["health"], said["fit"], said["condemned"], reasons, said["at"], body, age_s)
 
 
 def _is_whole(said: Any) -> bool:

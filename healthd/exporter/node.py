@@ -49,6 +49,26 @@ def node(status: Status, waiting: int) -> Iterator[Metric]:
         "healthd_outbox_waiting_changes", "Changes the remediator has not acknowledged.", value=waiting
     )
     yield GaugeMetricFamily(
+        "healthd_outbox_unwritten_findings",
+        "Findings held in memory only, because the state disk fails or hangs.",
+        value=len(status.unwritten),
+    )
+    if status.last_commit is not None:
+        yield GaugeMetricFamily(
+            "healthd_outbox_commit_timestamp_seconds",
+            "When the last write to the state disk was durable.",
+            value=status.last_commit.at,
+        )
+        yield GaugeMetricFamily(
+            "healthd_outbox_commit_seconds", "How long that write took.", value=status.last_commit.seconds
+        )
+    if status.reported_at is not None:
+        yield GaugeMetricFamily(
+            "healthd_report_accepted_timestamp_seconds",
+            "When the remediator last accepted a report.",
+            value=status.reported_at,
+        )
+    yield GaugeMetricFamily(
         "healthd_abandoned_children", "Killed children that are still there.", value=status.abandoned
     )
     if status.sweep_seconds is not None:

@@ -1,5 +1,7 @@
 """The gate: ask this node's healthd, through its UNIX socket, whether the node may take ranks.
 
+A verdict that is older than a few seconds says nothing of now.
+
 Runs on every candidate node before an attempt (`python -m healthd.launcher.gate SOCKET`), so it imports next to nothing.
 """
 
@@ -10,11 +12,12 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from healthd.launcher.plan import Fitness, NodeVerdict
-from vocabulary.daemon_socket import SOCKET
+from vocabulary.daemon_socket import SOCKET, STALE_S, verdict_age_s
 
 TIMEOUT_SECONDS = 3.0
 ANSWER_BYTES_MAX = 1 << 20
@@ -36,7 +39,7 @@ def ask(template: str, node: str, timeout_seconds: float = TIMEOUT_SECONDS) -> N
 
 
 def verdict_from(node: str, answer: bytes) -> NodeVerdict:
-    """Read what `GET /v1/verdict` answers: condemned or unhealthy is unfit, only a plain yes is fit.
+    """Read what `GET /v1/verdict` answers: condemned or unhealthy is unfit, only a plain and fresh yes is fit.
 
     Raises:
         ValueError: it is no verdict.
@@ -48,6 +51,10 @@ def verdict_from(node: str, answer: bytes) -> NodeVerdict:
     reason = "; ".join(map(str, reasons)) if isinstance(reasons, list) else ""
     if document.get("condemned") or document.get("health") == "unhealthy":
         return NodeVerdict(node, Fitness.UNFIT, reason or "condemned")
+    age_s = verdict_age_s(document, time.time())
+    if not age_s <= STALE_S:
+        why = f"the verdict is {age_s:.0f} s old; healthd is stuck or was stopped: restart it"
+        return NodeVerdict(node, Fitness.UNKNOWN, why)
     if document["fit"]:
         return NodeVerdict(node, Fitness.FIT, reason)
     return NodeVerdict(node, Fitness.UNKNOWN, reason or f"health is {document.get('health')}")

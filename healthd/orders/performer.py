@@ -109,6 +109,8 @@ class Performer:
             self._tasks[order.id] = self._task(order, answer)
 
     def _look_after(self, order_id: str, task: Task) -> None:
+        if self._orders.waits_for_disk(order_id):
+            return
         try:
             news = task.step(self._host.clock.wall())
         except Exception as error:  # noqa: BLE001 - a broken task must end as a failed order, not as a dead thread

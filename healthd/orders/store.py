@@ -1,75 +1,188 @@
-"""Orders in the outbox: durable before they are acted upon, kept until the centre has heard how they ended."""
+"""Orders in the outbox: durable before they are acted upon, kept until the centre has heard how they ended.
+
+Reading waits for no disk: what was stored last is held in memory. A disk that hangs holds up programs and reboots, which
+must not be begun twice. It does not hold up orders to trainers: those bear repeating, and the ranks wait for them.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from functools import partial
+
 import msgspec
 
-from healthd.outbox import Condemned, Outbox
-from vocabulary.order import Order, OrderState, OrderUpdate
+from healthd.committer import Committer, OutboxOverdue
+from healthd.history_mark import Condemned
+from healthd.outbox import Outbox
+from vocabulary.order import TRAINER_ORDERS, Order, OrderState, OrderUpdate
 
 ENDED_KEPT = 1000  # remembered, so that an order that comes again is not performed again
 
+Open = tuple[Order, OrderUpdate]
+
 
 class OrderStore:
-    """The orders of this node."""
+    """The orders of this node. Callable from any thread; `condemned` is as last stored.
 
-    def __init__(self, outbox: Outbox, node: str) -> None:
-        self._outbox = outbox
+    `on_late` is called when a write that nobody waited for any longer has ended: other orders may be open now.
+    """
+
+    def __init__(self, committer: Committer, node: str) -> None:
+        self._committer = committer
         self._node = node
+        self._lock = threading.Lock()  # held for moves in memory only
+        self._open: tuple[Open, ...] = ()
+        self._unsent: tuple[OrderUpdate, ...] = ()
+        self._accepted: dict[str, Open] = {}  # trainers' orders on their way to the disk
+        self._answers: dict[str, OrderUpdate] = {}  # the last to each order, on their way to the disk
+        self._sent: dict[str, OrderUpdate] = {}  # heard by the centre, on their way to the disk
+        self.condemned: Condemned | None = None
+        self.on_late: Callable[[], None] = lambda: None
+        self.read(committer.outbox)
 
     def receive(self, order: Order, at: float) -> bool:
         """Keep a new order, and the mark if it condemns this node. False for one that is already known.
 
         A known order that ended, and comes again, ended unheard: its answer will be sent once more.
+
+        Raises:
+            OutboxFull, OutboxCorrupt: it could not be kept, or not in time; it will come again.
         """
-        with self._outbox.transaction():
-            if self._outbox.rows("select 1 from orders where id = ?", order.id):
-                self._outbox.rows("update orders set sent = 0 where id = ? and final = 1", order.id)
-                return False
-            answer = OrderUpdate(id=order.id, state=OrderState.RECEIVED, at=at)
-            values = (order.id, answer.state.value, 0, 0, at, msgspec.json.encode(order), msgspec.json.encode(answer))
-            self._outbox.rows("insert into orders values (?, ?, ?, ?, ?, ?, ?)", *values)
-            if self._node in order.condemned:
-                self._outbox.put("condemned", Condemned(order.id, at, order.reason))
-            self._outbox.rows(
-                "delete from orders where id in"
-                " (select id from orders where final = 1 and sent = 1 order by at desc limit -1 offset ?)",
-                ENDED_KEPT,
-            )
-            return True
+        received = OrderUpdate(id=order.id, state=OrderState.RECEIVED, at=at)
+        future = self._committer.submit(partial(self._receive, order=order, answer=received))
+        try:
+            return self._committer.wait(future)
+        except OutboxOverdue:
+            future.add_done_callback(lambda _: self.on_late())
+            if order.kind not in TRAINER_ORDERS:
+                raise
+        with self._lock:
+            new = order.id not in self._accepted
+            self._accepted[order.id] = (order, received)
+        future.add_done_callback(lambda _: self._landed(self._accepted, order.id))
+        return new
 
     def answer(self, answer: OrderUpdate) -> None:
-        """How far an order got. It ends once: what comes after a final state is ignored."""
-        with self._outbox.transaction():
-            self._outbox.rows(
-                "update orders set state = ?, final = ?, sent = 0, at = ?, answer = ? where id = ? and final = 0",
-                answer.state.value,
-                answer.state.final,
-                answer.at,
-                msgspec.json.encode(answer),
-                answer.id,
+        """How far an order got. It ends once: what comes after a final state is ignored.
+
+        Raises:
+            OutboxFull, OutboxCorrupt: it could not be stored. One that is merely late is no error: see `waits_for_disk`.
+        """
+        with self._lock:
+            self._answers[answer.id] = answer
+        future = self._committer.submit(partial(self._store_answer, answer=answer))
+        future.add_done_callback(lambda _: self._answered(answer))
+        try:
+            self._committer.wait(future)
+        except OutboxOverdue:
+            future.add_done_callback(lambda _: self.on_late())
+
+    def waits_for_disk(self, order_id: str) -> bool:
+        """Whether an order must not go on, because its last answer is not durable yet."""
+        with self._lock:
+            return order_id in self._answers and any(
+                order.id == order_id and order.kind not in TRAINER_ORDERS for order, _ in self._open
             )
 
-    def open(self) -> list[tuple[Order, OrderUpdate]]:
+    def open(self) -> list[Open]:
         """Orders that have not ended, oldest first, with how far they got."""
-        found = []
-        for body, answer in self._outbox.rows("select body, answer from orders where final = 0 order by at"):
+        with self._lock:
+            stored = {order.id: (order, answer) for order, answer in self._open}
+            known = self._accepted | stored
+            latest = [(order, self._answers.get(order.id, answer)) for order, answer in known.values()]
+        return [(order, answer) for order, answer in latest if not answer.state.final]
+
+    def unsent(self) -> list[OrderUpdate]:
+        """Durable answers the centre has not heard yet; of several about one order only the last, which says it all."""
+        with self._lock:
+            return [answer for answer in self._unsent if self._sent.get(answer.id) != answer]
+
+    def mark_sent(self, answer: OrderUpdate) -> None:
+        """The centre has this very answer."""
+        with self._lock:
+            self._sent[answer.id] = answer
+        future = self._committer.submit(partial(self._store_sent, answer=answer))
+        future.add_done_callback(lambda _: self._landed(self._sent, answer.id))
+
+    # -- in the committer's thread -------------------------------------------------------------------------------------
+
+    def write_answer(self, outbox: Outbox, answer: OrderUpdate) -> None:
+        """Store an answer as part of the caller's transaction; `read` must follow it."""
+        outbox.rows(
+            "update orders set state = ?, final = ?, sent = 0, at = ?, answer = ? where id = ? and final = 0",
+            answer.state.value,
+            answer.state.final,
+            answer.at,
+            msgspec.json.encode(answer),
+            answer.id,
+        )
+
+    def read(self, outbox: Outbox) -> None:
+        """Hold what the database holds now."""
+        found: list[Open] = []
+        for body, answer in outbox.rows("select body, answer from orders where final = 0 order by at"):
             update = msgspec.json.decode(answer, type=OrderUpdate)
             try:
                 found.append((msgspec.json.decode(body, type=Order), update))
             except msgspec.ValidationError as error:  # a newer healthd took it, and was put back to this one
                 why = f"this healthd is too old for the order: {error}"
-                self.answer(msgspec.structs.replace(update, state=OrderState.REFUSED, detail=why))
-        return found
+                with outbox.transaction():
+                    self.write_answer(outbox, msgspec.structs.replace(update, state=OrderState.REFUSED, detail=why))
+        rows = outbox.rows("select answer from orders where sent = 0 order by at")
+        unsent = tuple(msgspec.json.decode(answer, type=OrderUpdate) for (answer,) in rows)
+        condemned = outbox.condemned()
+        with self._lock:
+            self._open, self._unsent, self.condemned = tuple(found), unsent, condemned
 
-    def unsent(self) -> list[OrderUpdate]:
-        """Answers the centre has not heard yet; of several about one order only the last, which says it all."""
-        rows = self._outbox.rows("select answer from orders where sent = 0 order by at")
-        return [msgspec.json.decode(answer, type=OrderUpdate) for (answer,) in rows]
+    def restore(self, outbox: Outbox) -> None:
+        """Put what is held into a fresh database, as part of the caller's transaction."""
+        unsent = {answer.id: answer for answer in self._unsent}
+        bodies = {order.id: (msgspec.json.encode(order), answer) for order, answer in self._open}
+        for order_id, answer in {**{order_id: answer for order_id, (_, answer) in bodies.items()}, **unsent}.items():
+            body = bodies[order_id][0] if order_id in bodies else b""
+            self._insert(outbox, body, answer, sent=order_id not in unsent)
+        if self.condemned is not None:
+            outbox.condemn(self.condemned)
 
-    def mark_sent(self, answer: OrderUpdate) -> None:
-        """The centre has this very answer."""
-        with self._outbox.transaction():
-            self._outbox.rows(
+    def _receive(self, outbox: Outbox, order: Order, answer: OrderUpdate) -> bool:
+        with outbox.transaction():
+            known = bool(outbox.rows("select 1 from orders where id = ?", order.id))
+            if known:
+                outbox.rows("update orders set sent = 0 where id = ? and final = 1", order.id)
+            else:
+                self._insert(outbox, msgspec.json.encode(order), answer, sent=False)
+                if self._node in order.condemned:
+                    outbox.condemn(Condemned(order.id, answer.at, order.reason))
+                outbox.rows(
+                    "delete from orders where id in"
+                    " (select id from orders where final = 1 and sent = 1 order by at desc limit -1 offset ?)",
+                    ENDED_KEPT,
+                )
+        self.read(outbox)
+        return not known
+
+    def _insert(self, outbox: Outbox, body: bytes, answer: OrderUpdate, *, sent: bool) -> None:
+        values = (answer.id, answer.state.value, answer.state.final, sent, answer.at, body, msgspec.json.encode(answer))
+        outbox.rows("insert into orders values (?, ?, ?, ?, ?, ?, ?)", *values)
+
+    def _store_answer(self, outbox: Outbox, answer: OrderUpdate) -> None:
+        with outbox.transaction():
+            self.write_answer(outbox, answer)
+        self.read(outbox)
+
+    def _store_sent(self, outbox: Outbox, answer: OrderUpdate) -> None:
+        with outbox.transaction():
+            outbox.rows(
                 "update orders set sent = 1 where id = ? and answer = ?", answer.id, msgspec.json.encode(answer)
             )
+        self.read(outbox)
+
+    def _answered(self, answer: OrderUpdate) -> None:
+        with self._lock:
+            if self._answers.get(answer.id) is answer:
+                del self._answers[answer.id]
+
+    def _landed(self, waiting: dict[str, Open] | dict[str, OrderUpdate], order_id: str) -> None:
+        with self._lock:
+            waiting.pop(order_id, None)

@@ -29,6 +29,8 @@ def page() -> str:
     lines = head("Metrics", *ABOUT)
     for title, name, prefix in (("healthd", "healthd", "healthd_"), ("remediator", "remediator", "remediator_")):
         lines += [f"## {title}", "", *_table(_families(name), prefix)]
+    process = [family for family in _families("healthd") if family.name.startswith("process_")]
+    lines += ["## healthd's main process", "", *_table(process, "process_")]
     rest = [family for family in _families("healthd") if family.name.startswith("DCGM_")]
     if rest:
         lines += ["## DCGM's names", "", _ABOUT_DCGM, "", *_table(rest, "DCGM_")]

@@ -129,9 +129,20 @@ def test_only_what_is_clearly_fit_is_ok_or_warning(health: str, *, fit: bool, co
     assert (code in (0, 1)) is good
 
 
-def test_a_verdict_that_is_old_is_no_verdict(healthctl: Run, answering: Answer_) -> None:
-    done = healthctl("node", "check", "--socket", str(answering(verdict(at=time.time() - 31))))
-    assert (done.exit_code, "31 s old" in done.stdout) == (3, True)
+@pytest.mark.parametrize("fields", [{"at": time.time() - 3600}, {"age_s": 3600, "at": time.time()}])
+def test_a_verdict_that_is_old_is_no_verdict(healthctl: Run, answering: Answer_, fields: dict[str, object]) -> None:
+    done = healthctl("node", "check", "--socket", str(answering(verdict(**fields))))
+    assert (done.exit_code, "s old; healthd is stuck" in done.stdout) == (3, True)
+
+
+def test_its_age_is_what_healthd_says_although_the_clock_was_set(healthctl: Run, answering: Answer_) -> None:
+    path = answering(verdict(age_s=0.2, at=time.time() - 3600))
+    assert healthctl("node", "check", "--socket", str(path)).exit_code == 0
+
+
+def test_what_was_bad_is_not_better_for_being_old(healthctl: Run, answering: Answer_) -> None:
+    path = answering(verdict(age_s=60, health="unhealthy", fit=False))
+    assert healthctl("node", "check", "--socket", str(path)).exit_code == 2
 
 
 @pytest.mark.parametrize("form", list(FORMS))

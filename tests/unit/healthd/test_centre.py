@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from healthd.centre import BACKOFF_S_MIN, DENIED_S, Backoff, Centre, CentreError, Denied, Rejected, Unreachable, spread
+from healthd.committer import Committer
 from healthd.config import RemediatorConfig
 from healthd.http_client import ANSWER_BYTES_MAX
 from healthd.orders.store import OrderStore
 from healthd.outbox import Outbox
 from healthd.status import Status
 from healthd.uplink import Uplink
+from healthd.waiting_changes import WaitingChanges
 from healthd.watched import Watched
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Finding, Severity
@@ -174,39 +176,42 @@ def finding(number: int) -> Finding:
 
 
 @pytest.fixture
-def uplink(tmp_path: Path) -> Iterator[tuple[Uplink, Outbox]]:
+def uplink(tmp_path: Path) -> Iterator[tuple[Uplink, WaitingChanges]]:
     outbox = Outbox(tmp_path / "db", 1.0)
     outbox.commit([finding(number) for number in range(20)])
     config = RemediatorConfig(url="http://x", token_file=tmp_path / "token")
-    status, clock = Status(node="n1", boot_id="b", at=1.0), ManualClock()
+    clock = ManualClock()
+    committer = Committer(outbox, clock)
+    waiting = WaitingChanges(committer)
+    status = Status(node="n1", boot_id="b", at=1.0, newest_change=waiting.newest)
     yield (
         Uplink(
             config=config,
             agent="a",
-            outbox=outbox,
-            orders=OrderStore(outbox, "n1"),
+            waiting=waiting,
+            orders=OrderStore(committer, "n1"),
             status=lambda: status,
             clock=clock,
             watched=Watched(lambda back_s: TelemetryPart(back_s, ()), clock),
         ),
-        outbox,
+        waiting,
     )
-    outbox.close()
+    committer.close(30)
 
 
-def test_a_change_that_is_not_wanted_blocks_no_other(uplink: tuple[Uplink, Outbox]) -> None:
-    sender, outbox = uplink
+def test_a_change_that_is_not_wanted_blocks_no_other(uplink: tuple[Uplink, WaitingChanges]) -> None:
+    sender, waiting = uplink
     centre = PickyCentre({"f3", "f11"})
     sender.send(centre)  # type: ignore[arg-type]  # what a report needs of a centre
     assert centre.taken == [f"f{number}" for number in range(20) if number not in (3, 11)]
-    assert (outbox.waiting(), outbox.rejected) == (0, 2)
+    assert (waiting.count(), waiting.rejected) == (0, 2)
 
 
-def test_a_centre_that_wants_no_report_at_all_costs_no_change(uplink: tuple[Uplink, Outbox]) -> None:
-    sender, outbox = uplink
+def test_a_centre_that_wants_no_report_at_all_costs_no_change(uplink: tuple[Uplink, WaitingChanges]) -> None:
+    sender, waiting = uplink
     with pytest.raises(Rejected):
         sender.send(PickyCentre(set(), nothing_wanted=True))  # type: ignore[arg-type]  # same
-    assert (outbox.waiting(), outbox.rejected) == (20, 0)
+    assert (waiting.count(), waiting.rejected) == (20, 0)
 
 
 def test_who_may_have_come_with_a_whole_fleet_goes_apart_at_once_and_keeps_its_time_then() -> None:

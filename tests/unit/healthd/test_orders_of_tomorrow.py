@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.centre import Centre
+from healthd.committer import Committer
 from healthd.config import RemediatorConfig
 from healthd.orders.inbox import Inbox
 from healthd.orders.store import OrderStore
@@ -77,7 +78,7 @@ def test_what_it_does_not_know_is_refused_and_the_rest_is_done(
     tomorrow.wants_answers = wanted
     (tmp_path / "token").write_text("t")
     config = RemediatorConfig(url=f"http://127.0.0.1:{tomorrow.server_port}", token_file=tmp_path / "token")
-    store = OrderStore(Outbox(tmp_path / "d.db", 0.0), "n1")
+    store = OrderStore(Committer(Outbox(tmp_path / "d.db", 0.0), ManualClock()), "n1")
     centre, told = Centre(config, "n1"), threading.Event()
     assert Inbox(config, "n1", store, ManualClock(), told.set).fetch(centre, 0) == 1
     centre.close()
@@ -90,13 +91,14 @@ def test_what_it_does_not_know_is_refused_and_the_rest_is_done(
 
 
 def test_an_order_kept_by_a_newer_healthd_ends_refused_after_a_downgrade(tmp_path: Path) -> None:
-    store = OrderStore(Outbox(tmp_path / "d.db", 0.0), "n1")
+    store = OrderStore(Committer(Outbox(tmp_path / "d.db", 0.0), ManualClock()), "n1")
     assert store.receive(KNOWN, 1.0)
     with sqlite3.connect(tmp_path / "d.db") as db:
         db.execute("update orders set body = ?", [json.dumps({**TOMORROW, "id": "o1"}).encode()])
     db.close()
-    assert store.open() == []
-    (answer,) = store.unsent()
+    after = OrderStore(Committer(Outbox(tmp_path / "d.db", 0.0), ManualClock()), "n1")
+    assert after.open() == []
+    (answer,) = after.unsent()
     assert answer.state is OrderState.REFUSED
     assert "too old" in answer.detail
 

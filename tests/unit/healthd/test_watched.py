@@ -9,12 +9,14 @@ import pytest
 from msgspec import UNSET
 
 from healthd.centre import Rejected
+from healthd.committer import Committer
 from healthd.config import RemediatorConfig
 from healthd.orders.inbox import Inbox
 from healthd.orders.store import OrderStore
 from healthd.outbox import Outbox
 from healthd.status import Status
 from healthd.uplink import Uplink
+from healthd.waiting_changes import WaitingChanges
 from healthd.watched import REPORTS_APART_S, Watched
 from vocabulary.clock import ManualClock
 from vocabulary.telemetry import WISH_S_MAX, TelemetryPart, TelemetryWish
@@ -102,18 +104,18 @@ class Asking:
 
 
 @pytest.fixture
-def outbox(tmp_path: Path) -> Iterator[Outbox]:
-    outbox = Outbox(tmp_path / "db", 1.0)
-    yield outbox
-    outbox.close()
+def committer(tmp_path: Path, clock: ManualClock) -> Iterator[Committer]:
+    committer = Committer(Outbox(tmp_path / "db", 1.0), clock)
+    yield committer
+    committer.close(30)
 
 
 @pytest.fixture
-def uplink(outbox: Outbox, watched: Watched, clock: ManualClock) -> Uplink:
+def uplink(committer: Committer, watched: Watched, clock: ManualClock) -> Uplink:
     status = Status(node="n1", boot_id="b", at=1.0)
-    orders = OrderStore(outbox, "n1")
+    orders = OrderStore(committer, "n1")
     return Uplink(
-        config=CONFIG, agent="a", outbox=outbox, orders=orders, status=lambda: status,
+        config=CONFIG, agent="a", waiting=WaitingChanges(committer), orders=orders, status=lambda: status,
         clock=clock, watched=watched,
     )  # fmt: skip
 
@@ -132,9 +134,9 @@ def test_a_centre_that_cannot_take_telemetry_still_gets_its_report(uplink: Uplin
     assert centre.carried == [False]
 
 
-def test_a_wish_in_the_answer_to_a_poll_is_passed_on(outbox: Outbox, clock: ManualClock, uplink: Uplink) -> None:
+def test_a_wish_in_the_answer_to_a_poll_is_passed_on(committer: Committer, clock: ManualClock, uplink: Uplink) -> None:
     def inbox(on_wish: Callable[[TelemetryWish], None]) -> Inbox:
-        return Inbox(CONFIG, "n1", OrderStore(outbox, "n1"), clock, lambda: None, on_wish)
+        return Inbox(CONFIG, "n1", OrderStore(committer, "n1"), clock, lambda: None, on_wish)
 
     centre = Asking()
     assert inbox(uplink.wish).fetch(centre, 0) == 0  # type: ignore[arg-type]  # same

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,15 @@ from healthd.launcher.plan import Fitness
 
 
 def answer(**changes: object) -> bytes:
-    document = {"node": "n1", "health": "healthy", "fit": True, "condemned": False, "reasons": [], "at": 1.0}
+    document = {
+        "node": "n1",
+        "health": "healthy",
+        "fit": True,
+        "condemned": False,
+        "reasons": [],
+        "at": 1.0,
+        "age_s": 0.4,
+    }
     return json.dumps({**document, **changes}).encode()
 
 
@@ -28,9 +37,15 @@ def answer(**changes: object) -> bytes:
         ({"health": "unhealthy", "fit": False, "reasons": ["GPU 3 is lost"]}, Fitness.UNFIT),
         ({"condemned": True, "fit": False}, Fitness.UNFIT),
         ({"condemned": True}, Fitness.UNFIT),
+        ({"age_s": 5.5}, Fitness.UNKNOWN),
+        ({"age_s": float("nan")}, Fitness.UNKNOWN),
+        ({"age_s": -1.0}, Fitness.UNKNOWN),
+        ({"age_s": None}, Fitness.UNKNOWN),  # an older healthd, and its verdict is from 1970
+        ({"age_s": None, "at": time.time()}, Fitness.FIT),
+        ({"age_s": 60, "condemned": True}, Fitness.UNFIT),
     ],
 )
-def test_only_a_plain_yes_is_fit(changes: dict[str, object], fitness: Fitness) -> None:
+def test_only_a_plain_and_fresh_yes_is_fit(changes: dict[str, object], fitness: Fitness) -> None:
     verdict = verdict_from("n1", answer(**changes))
 
     assert verdict.fitness is fitness
