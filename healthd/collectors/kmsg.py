@@ -80,7 +80,8 @@ class Kmsg:
         self._overrun = self._resuming = False
         self._cursor = batch.cursor = Cursor(self._boot_id, record.seq)
         may_be_a_name = self._names.may_follow(record.text, record.facility)
-        attested = record.flags == "-" or not may_be_a_name
+        # A "+" record, of kernels before 4.9, is the rest of a line: it may begin with anything.
+        attested = record.flags == "-" or (record.flags == "c" and not may_be_a_name)
         batch.records.append(
             KernelRecord(self._boot_id, record.seq, at, record.facility, record.text, attested=attested)
         )

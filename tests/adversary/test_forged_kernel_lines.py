@@ -70,6 +70,14 @@ def test_nor_is_the_kernel_where_it_only_repeats_a_users_words(quoted: bytes) ->
     assert believed(b"4,1,2,-;" + quoted % LINE + b"\n") is None
 
 
+def test_a_mark_that_the_kernel_repeats_hides_no_record() -> None:
+    shown = LINE.replace(b"python3", b"x") + b" " + mark("n2", "x").encode()
+    for accept in (True, False):
+        event = believed(b"4,1,2,-;" + shown + b"\n", accept_injected=accept)
+        assert event is not None
+        assert event.code == 79
+
+
 def test_a_test_fault_needs_the_nodes_leave_and_its_name() -> None:
     told = mark("n1", LINE.decode()).encode()
     record = b"%d,1,2,-;%b\n" % (USER, told)

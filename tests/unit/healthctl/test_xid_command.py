@@ -56,7 +56,7 @@ def test_what_a_line_says_cannot_steer_the_terminal(healthctl: Run) -> None:
 
 
 KEYS = ["line_no", "kind", "xid", "sxid", "pci", "pid", "process", "detail", "injected"]
-KEYS_OF_OURS = ["mig", "caused_by", "recovery_action"]
+KEYS_OF_OURS = ["mig", "caused_by", "recovery_action", "meaning", "live"]
 
 
 def test_parse_says_something_of_every_line(healthctl: Run) -> None:
@@ -82,7 +82,7 @@ def test_a_record_of_parse(healthctl: Run, tmp_path: Path) -> None:
     assert done.exit_code == 0
     nothing, first, second = (json.loads(line) for line in done.stdout.splitlines())
     absent = dict.fromkeys(("xid", "sxid", "pci", "pid", "caused_by", "recovery_action"))
-    texts = dict.fromkeys(("process", "detail", "mig"), "")
+    texts = dict.fromkeys(("process", "detail", "mig", "meaning", "live"), "")
     assert nothing == {"line_no": 1, "kind": "none", "injected": False} | absent | texts
     assert first == absent | texts | {
         "line_no": 2,
@@ -93,9 +93,17 @@ def test_a_record_of_parse(healthctl: Run, tmp_path: Path) -> None:
         "process": "py\\xff",
         "detail": "Graphics \x1b Exception",
         "injected": False,
+        "live": "xid/13",
     }
     assert (second["line_no"], second["xid"], second["injected"]) == (3, 79, True)
     assert "\x1b" not in done.stdout
+
+
+def test_what_is_no_xid_is_explained_as_healthd_would(healthctl: Run) -> None:
+    log = "[ 1.5] nvme nvme1: controller is down; will reset: CSTS=0xffffffff\n[ 1.6] NVRM: Xid:  13, Channel 00000001\n"
+    disk, old = (json.loads(line) for line in healthctl("xid", "parse", "-", stdin=log).stdout.splitlines())
+    assert (disk["kind"], disk["meaning"], disk["live"]) == ("nvme", "a disk's controller is down", "nvme_log/down")
+    assert (old["kind"], old["xid"], old["live"]) == ("xid", 13, "")
 
 
 def test_a_marked_line_counts_behind_any_transport(healthctl: Run) -> None:
