@@ -82,14 +82,13 @@ class SecondWitness:
 
     def weigh_line(self, fact: Raise, devices: NodeDevices, now: Moment, *, attested: bool) -> Raise:
         """The fact as it may be believed now: as it is, or as information until something confirms it."""
-        self._saw_line(fact, now)
         ours = fact.component.pci in devices.known
         if fact.injected or fact.severity is Severity.INFO or (attested and ours):
-            return fact
-        if (event := self._event_of(fact, now, ours=ours)) is not None:
-            return _told_by_event(fact, event, ours=ours)
+            return self._acts(fact, now)
+        if (gpu := self._event_of(fact, now, ours=ours)) is not None:
+            return self._acts(_told_by_event(fact, gpu, ours=ours), now)
         if why := devices.confirms(fact.component.pci):
-            return replace(fact, evidence=fact.evidence | {"second_witness": why})
+            return self._acts(replace(fact, evidence=fact.evidence | {"second_witness": why}), now)
         self._unconfirmed.append(_Unconfirmed(fact, attested, now.monotonic + CONFIRM_WITHIN_S))
         return record_only(fact, NOT_ATTESTED if ours else NOT_OURS)
 
@@ -109,8 +108,7 @@ class SecondWitness:
             ours = line.fact.component.pci in devices.known
             if _xid_of(line.fact) == str(event.code) and (line.fact.component.pci == gpu.pci or not ours):
                 self._unconfirmed.remove(line)
-                confirmed.append(_confirmed(_told_by_event(line.fact, gpu, ours=ours)))
-                self._lines[gpu.pci, str(event.code)] = now.monotonic
+                confirmed.append(_confirmed(self._acts(_told_by_event(line.fact, gpu, ours=ours), now)))
         return confirmed
 
     def confirm_by_state(self, devices: NodeDevices, now: Moment) -> list[Raise]:
@@ -122,7 +120,8 @@ class SecondWitness:
                 "the device was found on this node" if line.attested and pci in devices.known else devices.confirms(pci)
             )
             if why:
-                confirmed.append(_confirmed(replace(line.fact, evidence=line.fact.evidence | {"second_witness": why})))
+                fact = replace(line.fact, evidence=line.fact.evidence | {"second_witness": why})
+                confirmed.append(_confirmed(self._acts(fact, now)))
             if why or line.until <= now.monotonic:
                 self._unconfirmed.remove(line)
         return confirmed
@@ -139,11 +138,13 @@ class SecondWitness:
                 records.append(KernelRecord(self._source, int(event.at * 1e6), event.at, 0, text))
         return records
 
-    def _saw_line(self, fact: Raise, now: Moment) -> None:
+    def _acts(self, fact: Raise, now: Moment) -> Raise:
+        """The same fact, remembered: an event that tells it again adds nothing. A line that is only recorded silences none."""
         if not fact.injected:
-            self._lines[fact.component.pci, fact.code] = now.monotonic
+            self._lines[fact.component.pci, _xid_of(fact) or fact.code] = now.monotonic
             if len(self._lines) > WAITING_MAX:
                 del self._lines[next(iter(self._lines))]
+        return fact
 
     def _event_of(self, fact: Raise, now: Moment, *, ours: bool) -> Gpu | None:
         """The GPU of which NVML told this very Xid a moment ago."""

@@ -10,7 +10,7 @@ import re
 
 from healthctl.kernel_log.log_author import kernel_text
 from healthctl.kernel_log.quotation import is_quotation
-from vocabulary.xid import KernelEvent, read_fallen_match, read_sxid_match, read_xid_match
+from vocabulary.xid import KernelEvent, parse_live_record, read_fallen_match, read_sxid_match, read_xid_match
 
 _XID = re.compile(
     r"NVRM:[ ]{1,4}Xid[ ]{0,2}\("
@@ -57,6 +57,8 @@ def parse_offline_line(line: str) -> KernelEvent | None:
 
 def find_offline_event(record: str) -> tuple[KernelEvent, str] | None:
     """The driver's message in a record without its log's prefix, and what stands before it; None if it has none."""
+    if (live := parse_live_record(record)) is not None:
+        return live, ""
     for pattern, read in _OFFLINE_FORMS:
         match = pattern.search(record)
         if match is not None:

@@ -100,7 +100,9 @@ def test_a_record_of_parse(healthctl: Run, tmp_path: Path) -> None:
 
 
 def test_what_is_no_xid_is_explained_as_healthd_would(healthctl: Run) -> None:
-    log = "[ 1.5] nvme nvme1: controller is down; will reset: CSTS=0xffffffff\n[ 1.6] NVRM: Xid:  13, Channel 00000001\n"
+    log = (
+        "[ 1.5] nvme nvme1: controller is down; will reset: CSTS=0xffffffff\n[ 1.6] NVRM: Xid:  13, Channel 00000001\n"
+    )
     disk, old = (json.loads(line) for line in healthctl("xid", "parse", "-", stdin=log).stdout.splitlines())
     assert (disk["kind"], disk["meaning"], disk["live"]) == ("nvme", "a disk's controller is down", "nvme_log/down")
     assert (old["kind"], old["xid"], old["live"]) == ("xid", 13, "")

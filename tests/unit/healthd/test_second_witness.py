@@ -219,3 +219,22 @@ def test_a_drill_needs_no_second_witness() -> None:
     fact = CHECK.judge(marked, {GPU.pci: GPU})
     assert fact is not None
     assert weigh(SecondWitness("b"), fact, attested=False) == fact
+
+
+def test_lines_that_are_only_recorded_silence_no_event() -> None:
+    witness = SecondWitness("b")
+    weigh(witness, line(79), attested=False)
+    for _ in range(UNCONFIRMED_MAX):  # they drive the first one out
+        weigh(witness, line(62), attested=False)
+    assert witness.heard_event(event(79, 5.1), {3: GPU}, OURS, moment(5.1)) == []
+    assert [record.text for record in witness.records_due(moment(8.0))] == [format_xid(79, GPU.pci, detail=DETAIL)]
+
+
+def test_a_fall_off_the_bus_and_its_event_are_one_fault() -> None:
+    witness = SecondWitness("b")
+    record = KernelRecord("b", 7, 1.0, 0, f"NVRM: GPU {GPU.pci}: GPU has fallen off the bus.")
+    fact = CHECK.judge(record, {GPU.pci: GPU})
+    assert fact is not None
+    weigh(witness, fact)
+    witness.heard_event(event(79, 5.1), {3: GPU}, OURS, moment(5.1))
+    assert witness.records_due(moment(8.0)) == []
