@@ -33,9 +33,8 @@ def write_state(tree: dict[str, Any], path: Path) -> FileEntry:
 
 def read_state(path: Path) -> dict[tuple[Any, ...], Any]:
     """What `write_state` wrote: each leaf's path in the tree, and its value."""
-    saved: dict[tuple[Any, ...], Any] = torch.load(
-        path, weights_only=False
-    )  # this user's own copy; a module's extra state may be any object
+    # this user's own copy; a module's extra state may be any object
+    saved: dict[tuple[Any, ...], Any] = torch.load(path, weights_only=False)
     return saved
 
 
