@@ -101,7 +101,7 @@ def _keep(state: ClusterState, groups: Mapping[str, list[str]], item: SilenceObs
         if known is None:
             why = _why(state, place, nodes)
             opened = open_wide(state, f"{RULE}:{place}", RULE, why, nodes, item.at)
-            say(state, opened, RULE, why, item.at)
+            say(state, opened, RULE, "", item.at)
         else:
             _follow(state, known, _why(state, place, nodes), nodes, item.at)
     for about, incident in standing.items():
@@ -125,7 +125,7 @@ def _follow(state: ClusterState, incident: Incident, why: str, nodes: Iterable[s
         incident = replace(incident, members=tuple(nodes), title=why)
         state.put_incident(incident)
     if has_doubled(incident, now):
-        say(state, incident, RULE, why, now)
+        say(state, incident, RULE, "", now)
 
 
 def _why(state: ClusterState, place: str, nodes: list[str]) -> str:

@@ -82,12 +82,12 @@ def grow(state: ClusterState, now: float) -> None:
         incident = replace(incident, fleet=fleet, title=title)
         state.put_incident(incident)
     if has_doubled(incident, now) and not any(wide.rule == CAUSE for wide in state.wide()):
-        say(state, incident, RULE, f"{incident.title}. {_WAY_OUT}", now)
+        say(state, incident, RULE, _WAY_OUT, now)
 
 
 def _open(state: ClusterState, why: str, now: float) -> None:
     if state.incident_of(BREAKER) is None:
         opened = open_wide(state, BREAKER, RULE, f"nothing more is isolated: {why}", state.held, now)
         fleet = state.suspects.count(EVERYWHERE, now - LOOKED_BACK_S, drills=opened.injected)
-        incident = say(state, replace(opened, fleet=fleet), RULE, f"{opened.title}. {_WAY_OUT}", now)
+        incident = say(state, replace(opened, fleet=fleet), RULE, _WAY_OUT, now)
         state.note(now, "breaker_opened", why, incident=incident)

@@ -122,8 +122,7 @@ def grow(state: ClusterState, budget: Budget, now: float) -> None:
             grown = replace(grown, title=_title(state, grown, budget))
             state.put_incident(grown)
         if has_doubled(grown, now):
-            what = consequences(grown, grown.rule, budget.common_cause_nodes)
-            say(state, grown, grown.rule, f"{grown.title}. {what}", now)
+            say(state, grown, grown.rule, consequences(grown, grown.rule, budget.common_cause_nodes), now)
 
 
 def _search(look: _Look, node: NodeRecord) -> None:
@@ -229,7 +228,7 @@ def _opened(look: _Look, about: str, nodes: list[str], rule: str) -> Incident:
 
 def _tell(look: _Look, incident: Incident, rule: str, cause: _Place | None, enough: Iterable[_Place]) -> Incident:
     """Say what is known of it now, and what follows. Returns the incident as it is then."""
-    said = [incident.title]
+    said = []
     if cause is not None:
         also = [str(place) for place in enough if place is not cause and place.slowly >= cause.slowly]
         said += [f"They also share {', '.join(also)}"] if also else []

@@ -32,6 +32,7 @@ WINDOW_S = 600.0  # what was only seen, and longer ago than that, is no part of 
 JOB_GONE_S = 900.0  # a job without a rank for so long has ended; one that starts again is back sooner
 FINDINGS_MAX = 500  # of one incident; more nodes still join
 KINDS_NAMED = 3
+NO_NODE_LEAVES = "No node is isolated for it"
 ALL_CLEARED, QUIET, JOB_ENDED = "its findings have cleared", "its findings were not seen any more", "the job has ended"
 
 
@@ -252,8 +253,8 @@ def _tell(state: ClusterState, incident: Incident, rule: Rule, settings: Setting
     first = not incident.decisions
     alerts = [step.how for step in rule.steps if step.verb is Verb.ALERT and step.how]
     tickets = [step for step in rule.steps if step.verb is Verb.TICKET]
-    why = ". ".join([incident.title, *alerts, f"Why it is the job: {rule.why}"])
-    incident = say(state, replace(incident, answer=Answer.ACT), incident.rule, why, now)
+    follows = ". ".join(text[:1].upper() + text[1:] for text in (*alerts, rule.why, NO_NODE_LEAVES))
+    incident = say(state, replace(incident, answer=Answer.ACT), incident.rule, follows, now)
     for number, step in enumerate(tickets if first else ()):
         ticket = Action(
             id=f"{incident.decision}.tells.{number}.{Verb.TICKET.value}",
@@ -264,7 +265,7 @@ def _tell(state: ClusterState, incident: Incident, rule: Rule, settings: Setting
             planned_at=now,
             deadline=now + step.timeout_s,
             reason=f"{incident.id} {incident.rule}",
-            data={"how": step.how or why},
+            data={"how": step.how or incident.title},
         )
         state.put_action(ticket)
 

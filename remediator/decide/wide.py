@@ -66,11 +66,20 @@ def id_of(about: str, why: str, now: float) -> str:
     return f"inc-{cause[:12]}"
 
 
-def say(state: ClusterState, incident: Incident, rule: str, why: str, now: float) -> Incident:
-    """From now on it stands under `rule`: one more decision, and people are told `why`. Returns the incident as it is then."""
+def say(state: ClusterState, incident: Incident, rule: str, follows: str, now: float) -> Incident:
+    """From now on it stands under `rule`: one more decision, and people are told its title and what follows from it.
+
+    Returns the incident as it is then.
+    """
     update = incident.decisions > 0
+    why = f"{incident.title}. {follows}" if follows else incident.title
     said = replace(
-        incident, rule=rule, outcome=why, decisions=incident.decisions + 1, told_size=size(incident), told_at=now
+        incident,
+        rule=rule,
+        outcome=follows or incident.title,
+        decisions=incident.decisions + 1,
+        told_size=size(incident),
+        told_at=now,
     )
     decision = Decision(
         id=said.decision,
@@ -119,7 +128,7 @@ def hold_back(state: ClusterState, out_max: int, now: float) -> None:
     for incident in state.wide():
         out = [name for name in incident.members if name in state.held]
         if incident.rule == SLOW_CAUSE and len(out) >= out_max:
-            why = f"{incident.title}. {len(out)} of these {counted(len(incident.members), 'node')} are out. "
+            why = f"{len(out)} of these {counted(len(incident.members), 'node')} are out. "
             say(state, incident, CAUSE, why + consequences(incident, CAUSE, out_max), now)
 
 

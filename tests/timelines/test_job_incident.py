@@ -77,7 +77,7 @@ def test_it_is_open_for_as_long_as_the_nodes_assert_it_and_told_once_and_as_it_d
     first, then = alerts(found)
     assert "on 2 of its 16 nodes" in str(first.data["how"])
     assert "on all 16 of its nodes" in str(then.data["how"])
-    assert "look at the program" in str(then.data["how"])
+    assert "Look at the program" in str(then.data["how"])
     assert (first.data.get("update"), then.data.get("update")) == (None, True)
     found.after(3600)
     assert len(alerts(found)) == 2

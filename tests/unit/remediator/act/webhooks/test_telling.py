@@ -182,7 +182,7 @@ def test_what_concerns_many_nodes_wakes_people_and_goes_where_its_place_goes(
 ) -> None:
     state = ClusterState()
     why = "nothing more is isolated"
-    incident = say(state, open_wide(state, about, "breaker", why, (), AT), "breaker", why, AT)
+    incident = say(state, open_wide(state, about, "breaker", why, (), AT), "breaker", "", AT)
     (alert,) = state.actions.values()
     said = message_of(alert, incident, (), None, telling(), "c")
     assert (said.severity, said.page, said.labels) == (Severity.ERROR, True, labels)
