@@ -122,7 +122,7 @@ def grow(state: ClusterState, budget: Budget, now: float) -> None:
             grown = replace(grown, title=_title(state, grown, budget))
             state.put_incident(grown)
         if has_doubled(grown, now):
-            say(state, grown, grown.rule, consequences(grown, grown.rule, budget.common_cause_nodes), now)
+            say(state, grown, grown.rule, consequences(state, grown, grown.rule, budget.common_cause_nodes), now)
 
 
 def _search(look: _Look, node: NodeRecord) -> None:
@@ -234,7 +234,7 @@ def _tell(look: _Look, incident: Incident, rule: str, cause: _Place | None, enou
         said += [f"They also share {', '.join(also)}"] if also else []
         if len(look.found(cause)) > cause.at_once:
             said.append(f"In {period(_window(look.budget))}, {cause.usual:.1g} are usual there")
-    said.append(consequences(incident, rule, look.budget.common_cause_nodes))
+    said.append(consequences(look.state, incident, rule, look.budget.common_cause_nodes))
     return say(look.state, incident, rule, ". ".join(said), look.now)
 
 

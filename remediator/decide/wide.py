@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from remediator.model.plan import Verb
-from remediator.model.records import BUILT_IN, Action, Answer, Decision, Facts, Incident, IncidentState
+from remediator.model.records import BREAKER, BUILT_IN, Action, Answer, Decision, Facts, Incident, IncidentState
 from remediator.state import ClusterState
 from vocabulary.counts import counted
 from vocabulary.finding import Severity
@@ -111,14 +111,19 @@ def say(state: ClusterState, incident: Incident, rule: str, follows: str, now: f
     return said
 
 
-def consequences(incident: Incident, rule: str, out_max: int) -> str:
+def consequences(state: ClusterState, incident: Incident, rule: str, out_max: int) -> str:
     """What follows for the nodes of a shared cause, and what a person can do about it."""
     if rule == SLOW_CAUSE:
         return f"Its nodes are isolated within the budget until {out_max} of them are out. After that, no more are."
+    others = (
+        "For the same reason the breaker stays closed: these nodes do not count toward it, and nodes outside the group are "
+        "isolated within the budget as usual"
+        if state.incident_of(BREAKER) is None
+        else "The breaker is open as well, so no other node is isolated either"
+    )
     return (
         "No node of this group is isolated while this incident is open. This is by design: isolating nodes does not mend what "
-        "they share. For the same reason the breaker stays closed, and nodes outside the group are isolated within the budget "
-        "as usual. To have each of these nodes handled on its own instead: "
+        f"they share. {others}. To have each of these nodes handled on its own instead: "
         f"healthctl incidents resolve {incident.id} 'WHY'"
     )
 
@@ -129,7 +134,7 @@ def hold_back(state: ClusterState, out_max: int, now: float) -> None:
         out = [name for name in incident.members if name in state.held]
         if incident.rule == SLOW_CAUSE and len(out) >= out_max:
             why = f"{len(out)} of these {counted(len(incident.members), 'node')} are out. "
-            say(state, incident, CAUSE, why + consequences(incident, CAUSE, out_max), now)
+            say(state, incident, CAUSE, why + consequences(state, incident, CAUSE, out_max), now)
 
 
 def size(incident: Incident) -> int:
