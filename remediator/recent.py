@@ -10,11 +10,12 @@ from collections.abc import Iterable
 
 from remediator.model.occurrence import Occurrence
 from remediator.model.plan import Verb
-from remediator.model.records import Action, ActionState
+from remediator.model.records import BUILT_IN, EXPLAINING, Action, ActionState, Incident
 
 SUSPECTED = "node/suspected"  # a rule asked for the first time to take this node out for this incident
 DRILLED = "node/drilled"  # what asked for that was an injected fault, whatever else the incident holds
 CAUSE_OVER = "cause/over"  # an incident about a shared cause was closed: what led to it leads to no other
+JOB_OVER = "job/over"  # one about a job's own fault was closed, which says nothing of broken nodes
 DEED_FAILED, DEED_DONE, RESET = "deed/failed", "deed/done", "breaker/reset"
 REMEMBERED_S = 86400.0
 _DEEDS = frozenset({Verb.CORDON.value, "resume", Verb.RESET_GPU.value, Verb.REBOOT.value, Verb.EXEC.value})
@@ -111,6 +112,12 @@ class Suspects:
     def _of(self, place: str, *, drills: bool) -> list[_Seen]:
         sources = (self._real, self._drills) if drills else (self._real,)
         return [seen[place] for seen in sources if place in seen]
+
+
+def over_kind(incident: Incident) -> str:
+    """What it is, for counting, that an incident about more than one node was closed."""
+    shared = incident.policy == BUILT_IN or incident.rule in EXPLAINING
+    return CAUSE_OVER if shared else JOB_OVER
 
 
 class Streak:

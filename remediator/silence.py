@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from remediator import incidents
 from remediator.decide.plan import close
 from remediator.decide.settings import Silence
-from remediator.decide.wide import SILENCE, all_of, has_doubled, named, open_wide, say
+from remediator.decide.wide import all_of, has_doubled, named, open_wide, say
 from remediator.model.concluded import CENTRE
 from remediator.model.inputs import SilenceObserved
-from remediator.model.records import Incident, NodeRecord
+from remediator.model.records import SILENCE, Incident, NodeRecord
 from remediator.model.rules import NodeState
 from remediator.state import ClusterState
 from vocabulary.finding import Finding, Severity, finding_id

@@ -36,7 +36,7 @@ from remediator.model.records import (
 from remediator.model.rules import NodeState
 from remediator.model.settled import Settled
 from remediator.model.standing import Standing
-from remediator.recent import CAUSE_OVER, RESET, SUSPECTED, Streak, Suspects
+from remediator.recent import CAUSE_OVER, RESET, SUSPECTED, Streak, Suspects, over_kind
 from remediator.unheard import Unheard
 from vocabulary.finding import Finding, Severity
 
@@ -209,7 +209,9 @@ class ClusterState:
             self.remember(Occurrence(incident.closed_at or 0.0, RESET, BREAKER, incident=incident.id))
         elif incident.wide:
             at, drill, word = incident.closed_at or 0.0, incident.injected, incident.ended_by
-            self.remember(Occurrence(at, CAUSE_OVER, incident.node, word, incident=incident.id, injected=drill))
+            self.remember(
+                Occurrence(at, over_kind(incident), incident.node, word, incident=incident.id, injected=drill)
+            )
 
     def put_standing(self, name: str, said: Standing | None) -> None:
         """Store what a person said of the whole cluster; None: it does not count any more."""

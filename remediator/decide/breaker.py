@@ -10,8 +10,8 @@ from math import ceil
 from msgspec.structs import replace
 
 from remediator.decide.budget import Budget
-from remediator.decide.wide import CAUSE, EXPLAINING, has_doubled, hold_back, open_wide, say
-from remediator.model.records import BREAKER
+from remediator.decide.wide import has_doubled, hold_back, open_wide, say
+from remediator.model.records import BREAKER, CAUSE, EXPLAINING
 from remediator.model.rules import NodeState
 from remediator.recent import EVERYWHERE
 from remediator.state import ClusterState

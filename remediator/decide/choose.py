@@ -42,7 +42,7 @@ def decide(state: ClusterState, incident: Incident, settings: Settings, now: flo
     """Decide, or leave the decision in force as it is. About a retired node nothing is decided."""
     if state.nodes[incident.node].state is NodeState.RETIRED:
         return
-    findings = state.live_findings_of(incident, now)
+    findings = [f for f in state.live_findings_of(incident, now) if not job_faults.holds(state, f.id)]
     found = settings.policy.answer(findings, state, now, incident.told)
     if found is None or _stands(state, incident, found, settings.policy):
         return

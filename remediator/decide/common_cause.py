@@ -19,9 +19,6 @@ from remediator.decide.budget import Budget
 from remediator.decide.chance import log10_chance
 from remediator.decide.plan import close
 from remediator.decide.wide import (
-    CAUSE,
-    EXPLAINING,
-    SLOW_CAUSE,
     all_of,
     consequences,
     has_doubled,
@@ -32,7 +29,7 @@ from remediator.decide.wide import (
 )
 from remediator.decide.wide_ends import take_in
 from remediator.model.places import CAUSES
-from remediator.model.records import Incident, NodeRecord
+from remediator.model.records import CAUSE, EXPLAINING, SLOW_CAUSE, Incident, NodeRecord
 from remediator.recent import EVERYWHERE, REMEMBERED_S, STORM, SUSPECTED
 from remediator.state import ClusterState
 from vocabulary.counts import counted

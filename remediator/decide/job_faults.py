@@ -16,14 +16,14 @@ from remediator.decide.match import FITS, misfit_of_finding
 from remediator.decide.plan import close
 from remediator.decide.policy import Policy, Rule
 from remediator.decide.settings import Settings
-from remediator.decide.wide import EXPLAINING, has_doubled, id_of, say
+from remediator.decide.wide import has_doubled, id_of, say
 from remediator.decide.wide_ends import take_in
 from remediator.model.occurrence import Occurrence
 from remediator.model.plan import ONLY_TELLING, Mode, Verb
-from remediator.model.records import Action, Answer, Incident, IncidentState, JobRef
+from remediator.model.records import EXPLAINING, Action, Answer, Incident, IncidentState, JobRef
 from remediator.model.rules import About, Distinct, Scope
 from remediator.model.settled import Settled
-from remediator.recent import CAUSE_OVER
+from remediator.recent import CAUSE_OVER, JOB_OVER
 from remediator.state import QUIET_S, ClusterState
 from vocabulary.counts import counted
 from vocabulary.finding import Finding, Severity
@@ -106,7 +106,8 @@ def _job_of(state: ClusterState, finding: Finding, rule: Rule, now: float) -> st
 
 def _word_on(state: ClusterState, job: str, counts_s: float, now: float) -> Settled | None:
     """A person's word that ended the last incident about the job, for as long as it counts."""
-    last = state.history.last(f"job:{job}", CAUSE_OVER)
+    ends = [state.history.last(f"job:{job}", kind) for kind in (JOB_OVER, CAUSE_OVER)]
+    last = max((end for end in ends if end is not None), key=lambda end: end.at, default=None)
     if last is None or not last.component or now > last.at + counts_s:
         return None
     return Settled(last.incident, last.component, last.at)
@@ -284,10 +285,17 @@ def _over(state: ClusterState, incident: Incident, now: float) -> str:
     """Why an incident about a job is over; empty: it is not."""
     if incident.job_gone_at is not None and now - incident.job_gone_at >= JOB_GONE_S:
         return JOB_ENDED
-    findings = state.findings_of(incident)
-    if any(f.active and f.severity is not Severity.INFO for f in findings):
+    if any(f.active and f.severity is not Severity.INFO for f in state.findings_of(incident)):
+        return ""
+    findings = [f for node in incident.members for f in state.findings_on(node) if _has(state, incident, f)]
+    if any(f.active and f.severity is not Severity.INFO for f in findings):  # those beyond what an incident lists
         return ""
     seen_at = max((f.last_seen for f in findings if f.severity is Severity.INFO), default=None)
     if seen_at is None:
         return ALL_CLEARED
     return QUIET if now - seen_at >= QUIET_S else ""
+
+
+def _has(state: ClusterState, incident: Incident, finding: Finding) -> bool:
+    by = state.settled.get(finding.id)
+    return by is not None and by.incident == incident.id

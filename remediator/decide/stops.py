@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from remediator.decide.guards import Guarded
-from remediator.decide.wide import EXPLAINING, SLOW_CAUSE
-from remediator.model.records import BREAKER, NodeRecord
+from remediator.model.records import BREAKER, EXPLAINING, SLOW_CAUSE, NodeRecord
 from remediator.state import ClusterState
 
 

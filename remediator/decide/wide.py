@@ -12,16 +12,25 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from remediator.model.plan import Verb
-from remediator.model.records import BREAKER, BUILT_IN, Action, Answer, Decision, Facts, Incident, IncidentState
+from remediator.model.records import (
+    BREAKER,
+    BUILT_IN,
+    CAUSE,
+    EXPLAINING,
+    SLOW_CAUSE,
+    Action,
+    Answer,
+    Decision,
+    Facts,
+    Incident,
+    IncidentState,
+)
 from remediator.state import ClusterState
 from vocabulary.counts import counted
 from vocabulary.finding import Severity
 
 EVIDENCE_MAX = 100
 ALERT_S = 86400.0
-CAUSE, SLOW_CAUSE = "common-cause", "slow-cause"  # the second holds nobody back
-SILENCE = "silence"
-EXPLAINING = frozenset({CAUSE, SLOW_CAUSE, SILENCE})  # say why a node fails; a job's own fault explains no broken node
 GRAVE = Severity.ERROR  # at least: each of them says that one node's own incident is not the whole truth
 RETELL_S = 30.0  # at least, between two messages about the same matter
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from remediator.decide.plan import close
-from remediator.decide.wide import CAUSE, SLOW_CAUSE
 from remediator.model.inputs import BreakerReset
-from remediator.model.records import BREAKER, AuditEvent, Incident
+from remediator.model.records import BREAKER, CAUSE, SLOW_CAUSE, AuditEvent, Incident
 from remediator.state import ClusterState
 
 PARTS_MAX = 200  # that an incident remembers

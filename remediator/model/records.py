@@ -19,6 +19,9 @@ from vocabulary.order import Order
 Facts = dict[str, str | int | float | bool]
 FOR_REPLACEMENT = "waits for replacement"  # the outcome of a plan whose node is out until people have put the part in
 BUILT_IN = "built-in"  # in place of a policy's digest: no playbook can change this
+CAUSE, SLOW_CAUSE = "common-cause", "slow-cause"  # the second holds nobody back
+SILENCE = "silence"
+EXPLAINING = frozenset({CAUSE, SLOW_CAUSE, SILENCE})  # say why a node fails; a job's own fault explains no broken node
 BREAKER = "cluster:breaker"  # what the incident is about that is open as long as the breaker is
 OURSELVES = "remediator"  # who acted, in the audit log, where nobody else did
 

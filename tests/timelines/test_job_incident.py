@@ -235,3 +235,46 @@ def test_a_drill_is_no_real_fault_and_a_real_fault_no_drill() -> None:
     (real,) = [i for i in found.state.wide() if not i.injected]
     assert real.members == ("n3", "n4")
     assert found.incidents[drill.id].outcome == "what happens there now is no drill"
+
+
+def test_more_findings_than_it_lists_keep_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remediator.decide.job_faults.FINDINGS_MAX", 4)
+    found = story()
+    raised = fail(found, *NODES)
+    for finding in raised[:-1]:
+        found.clear(finding)
+    found.after(1)
+    assert the_job(found)
+    found.clear(raised[-1])
+    found.after(1)
+    assert not about(found)
+
+
+def test_that_a_programs_error_is_over_does_not_forget_who_lost_a_gpu() -> None:
+    found = story()
+    found.rules = replace(found.rules, budget=Budget())
+    raised = fail(found, "n1", "n2")
+    for node in ("n4", "n5"):
+        found.finding("xid/79", Severity.FATAL, node=node)
+    for finding in raised:
+        found.clear(finding)
+    found.after(1)
+    assert not [i for i in found.state.wide() if i.node == "job:train"]
+    found.finding("xid/79", Severity.FATAL, node="n6")
+    assert [(i.node, i.rule) for i in found.state.wide()] == [("job:train", "common-cause")]
+
+
+def test_what_else_a_node_shows_stays_in_sight_beside_it() -> None:
+    found = story()
+    noise = found.finding("nvlink/errors", Severity.WARNING, node="n1")
+    before = found.state.incident_of("n1")
+    raised = fail(found, "n1", "n2")
+    assert before is not None
+    assert sorted(found.state.incidents) == sorted([before.id, *(i.id for i in found.state.wide())])
+    for finding in raised:
+        found.clear(finding)
+    found.after(1)
+    assert about(found) == ["n1"]
+    found.clear(noise)
+    found.after(1)
+    assert not about(found)
