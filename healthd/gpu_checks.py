@@ -6,6 +6,7 @@ reads, and is asked only when one of them has changed, or while it waits for a c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
@@ -146,7 +147,7 @@ class ByProduct:
         self._inputs = attrgetter("gpu", "constants", *spec.reads)
         self._counters = tuple(attrgetter(name) for name in spec.counters)
         self._judged: list[Any] | None = None  # the inputs of the last answer; None: ask
-        self._asked_at = 0.0  # monotonic
+        self._due_at = 0.0  # monotonic; when to ask although no input has changed
         self._dwells: list[Dwell] = []
         self._checks = {"": self._make("")}  # a mistake in the numbers shows now, not with the first GPU
 
@@ -155,20 +156,20 @@ class ByProduct:
         return (
             not self._spec.reads
             or self._judged is None
-            or now.monotonic - self._asked_at >= ASKED_ANYWAY_S
-            or any(dwell.waiting for dwell in self._dwells)
+            or now.monotonic >= self._due_at
             or any(counter(state) is not None for counter in self._counters for state in gpus)
             or self._judged != [self._inputs(state) for state in gpus]
         )
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
         """Everything that holds now. A level that is neither said again nor called unknown has ended."""
-        self._judged, self._asked_at = None, now.monotonic
+        self._judged = None
         facts: list[Held] = []
         for product in sorted({state.gpu.name for state in gpus}):
             check = self._checks.get(product) or self._checks.setdefault(product, self._make(product))
             facts += check.judge([state for state in gpus if state.gpu.name == product], now)
         self._judged = [self._inputs(state) for state in gpus]
+        self._due_at = min(now.monotonic + ASKED_ANYWAY_S, *(dwell.due_at for dwell in self._dwells), math.inf)
         return facts
 
     def _make(self, product: str) -> GpuCheck:

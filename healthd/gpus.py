@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from healthd.facts import Moment, Raise, gpu_component
+from healthd.facts import Held, Moment, Raise, Unknown, gpu_component
 from healthd.samples.nvml import GpuConstants, GpuReading
 from vocabulary.finding import Severity
 from vocabulary.wire import Gpu
@@ -47,6 +47,22 @@ def level(
     return Raise(
         check=check, code=code, component=component, severity=severity, summary=summary, at=now.wall, evidence=known
     )
+
+
+def held_level(
+    holds: bool | None,  # noqa: FBT001 - the answer itself
+    state: GpuState,
+    now: Moment,
+    kind: tuple[str, str],
+    summary: str,
+    *,
+    severity: Severity = Severity.WARNING,
+    evidence: Mapping[str, str | float | bool | None] | None = None,
+) -> list[Held]:
+    """What to say of a level that holds, does not hold, or of which neither is known. Nearly all of them do not hold."""
+    if holds is None:
+        return [Unknown(*kind, gpu_component(state.gpu))]
+    return [level(state, now, kind, summary, severity=severity, evidence=evidence)] if holds else []
 
 
 def median_of_siblings(values: Sequence[float]) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Hashable
 
@@ -25,11 +26,12 @@ class Dwell:
         self._wait_s = {True: raise_after_s, False: clear_after_s}
         self._decided: dict[Hashable, bool] = {}
         self._differs_since: dict[Hashable, float] = {}
+        self._due_at: dict[Hashable, float] = {}  # when a change that lasts will have lasted long enough
 
     @property
-    def waiting(self) -> bool:
-        """Whether some change has not lasted long enough yet: the same reading may then be judged otherwise later."""
-        return bool(self._differs_since)
+    def due_at(self) -> float:
+        """From when on the same readings may be judged otherwise; infinite while no change is waited for."""
+        return min(self._due_at.values(), default=math.inf)
 
     def judge(self, key: Hashable, bad: bool | None, at: float) -> bool | None:  # noqa: FBT001 - the reading itself
         """Whether the condition counts for `key`; None while that is not known: what was said before stays said.
@@ -39,12 +41,14 @@ class Dwell:
         """
         if bad is None or bad == self._decided.get(key):
             self._differs_since.pop(key, None)
+            self._due_at.pop(key, None)
             return bad
         if len(self._differs_since) >= KEYS_MAX and key not in self._differs_since:
             return None
-        if at - self._differs_since.setdefault(key, at) < self._wait_s[bad]:
+        due_at = self._due_at[key] = self._differs_since.setdefault(key, at) + self._wait_s[bad]
+        if at < due_at:
             return None
-        del self._differs_since[key]
+        del self._differs_since[key], self._due_at[key]
         self._decided[key] = bad
         return bad
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.facts import Held, Moment, held
-from healthd.gpus import GpuState, busy, level, median_of_siblings
+from healthd.facts import Held, Moment
+from healthd.gpus import GpuState, busy, held_level, median_of_siblings
 from healthd.hysteresis import Dwell
 
 CHECK = "clocks"
@@ -51,14 +51,15 @@ class ClocksCheck:
         if slow and state.latest.throttle_mask:
             slow = None
         whole = "of its siblings' clocks" if code == "below_siblings" else "of its greatest clock"
-        fact = level(
+        said = self._dwell.judge((state.gpu.uuid, code), slow, now.monotonic)
+        return held_level(
+            said,
             state,
             now,
             (CHECK, code),
             f"GPU {state.gpu.index} is busy and runs below {percent:g} % {whole}, without a reason the driver knows",
             evidence={"sm_clock_mhz": clock, "expected_mhz": whole_mhz},
         )
-        return held(self._dwell.judge((state.gpu.uuid, code), slow, now.monotonic), fact)
 
     def _clock(self, state: GpuState) -> int | None:
         """MHz, of a GPU that is busy: an idle one says nothing about any."""

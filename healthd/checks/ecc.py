@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.facts import Held, Moment, held
-from healthd.gpus import GpuState, level
+from healthd.facts import Held, Moment
+from healthd.gpus import GpuState, held_level
 from healthd.hysteresis import Dwell, Growth
 from vocabulary.finding import Severity
 
@@ -41,43 +41,42 @@ class EccCheck:
     def _counted(self, state: GpuState, now: Moment) -> list[Held]:
         limits, latest, index = self._limits, state.latest, state.gpu.index
         now_count, life_count = latest.ecc_uncorrected, latest.ecc_uncorrected_aggregate
-        since_reset = level(
-            state,
-            now,
-            (CHECK, "uncorrected"),
-            f"the memory of GPU {index} has lost data since the GPU was last reset: uncorrectable errors",
-            evidence={"errors": now_count},
-        )
-        lifetime = level(
-            state,
-            now,
-            (CHECK, "uncorrected_lifetime"),
-            f"GPU {index} has had at least {limits.uncorrected_lifetime:g} uncorrectable memory errors in its life",
-            evidence={"errors": life_count},
-        )
-        sram = level(
-            state,
-            now,
-            (CHECK, "sram_threshold"),
-            f"GPU {index} has had more uncorrectable errors in one place of its SRAM than NVIDIA tolerates",
-            severity=Severity.ERROR,
-        )
         return [
-            *held(None if now_count is None else now_count >= limits.uncorrected, since_reset),
-            *held(None if life_count is None else life_count >= limits.uncorrected_lifetime, lifetime),
-            *held(latest.sram_threshold_exceeded, sram),
+            *held_level(
+                None if now_count is None else now_count >= limits.uncorrected,
+                state,
+                now,
+                (CHECK, "uncorrected"),
+                f"the memory of GPU {index} has lost data since the GPU was last reset: uncorrectable errors",
+                evidence={"errors": now_count},
+            ),
+            *held_level(
+                None if life_count is None else life_count >= limits.uncorrected_lifetime,
+                state,
+                now,
+                (CHECK, "uncorrected_lifetime"),
+                f"GPU {index} has had at least {limits.uncorrected_lifetime:g} uncorrectable memory errors in its life",
+                evidence={"errors": life_count},
+            ),
+            *held_level(
+                latest.sram_threshold_exceeded,
+                state,
+                now,
+                (CHECK, "sram_threshold"),
+                f"GPU {index} has had more uncorrectable errors in one place of its SRAM than NVIDIA tolerates",
+                severity=Severity.ERROR,
+            ),
         ]
 
     def _storming(self, state: GpuState, now: Moment) -> list[Held]:
         limits, key = self._limits, state.gpu.uuid
         growth = self._corrected.add(key, state.read.ecc_corrected, now.monotonic)
-        fact = level(
+        said = None if growth is None else self._storm.judge(key, growth >= limits.corrected_in_window, now.monotonic)
+        return held_level(
+            said,
             state,
             now,
             (CHECK, "corrected"),
             f"the memory of GPU {state.gpu.index} has many corrected errors: it may fail soon",
             evidence={"errors": growth, "window_s": limits.window_s},
         )
-        if growth is None:
-            return held(None, fact)
-        return held(self._storm.judge(key, growth >= limits.corrected_in_window, now.monotonic), fact)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.facts import Held, Moment, held
-from healthd.gpus import GpuState, busy, level
+from healthd.facts import Held, Moment
+from healthd.gpus import GpuState, busy, held_level
 from healthd.hysteresis import Dwell, Growth
 
 CHECK = "pcie_link"
@@ -47,8 +47,8 @@ class PcieLinkCheck:
         lanes, lanes_max = state.latest.pcie_width, state.constants.pcie_width_max
         summary = f"the PCIe link of GPU {state.gpu.index} has lost lanes"
         evidence = {"lanes": lanes, "lanes_max": lanes_max}
-        fact = level(state, now, (CHECK, "width"), summary, evidence=evidence)
-        return held(self._slow.judge((state.gpu.uuid, "width"), _less(lanes, lanes_max), now.monotonic), fact)
+        said = self._slow.judge((state.gpu.uuid, "width"), _less(lanes, lanes_max), now.monotonic)
+        return held_level(said, state, now, (CHECK, "width"), summary, evidence=evidence)
 
     def _generation(self, state: GpuState, now: Moment) -> list[Held]:
         generation, generation_max = state.latest.pcie_generation, state.constants.pcie_generation_max
@@ -57,22 +57,21 @@ class PcieLinkCheck:
             slow = None
         summary = f"the PCIe link of GPU {state.gpu.index} runs slower than it can although the GPU is busy"
         evidence = {"generation": generation, "generation_max": generation_max}
-        fact = level(state, now, (CHECK, "generation"), summary, evidence=evidence)
-        return held(self._slow.judge((state.gpu.uuid, "generation"), slow, now.monotonic), fact)
+        said = self._slow.judge((state.gpu.uuid, "generation"), slow, now.monotonic)
+        return held_level(said, state, now, (CHECK, "generation"), summary, evidence=evidence)
 
     def _replaying(self, state: GpuState, now: Moment) -> list[Held]:
         limits, key = self._limits, state.gpu.uuid
         growth = self._replays.add(key, state.read.pcie_replays, now.monotonic)
-        fact = level(
+        said = None if growth is None else self._storm.judge(key, growth >= limits.replays_in_window, now.monotonic)
+        return held_level(
+            said,
             state,
             now,
             (CHECK, "replays"),
             f"the PCIe link of GPU {state.gpu.index} often has to send again",
             evidence={"replays": growth, "window_s": limits.window_s},
         )
-        if growth is None:
-            return held(None, fact)
-        return held(self._storm.judge(key, growth >= limits.replays_in_window, now.monotonic), fact)
 
 
 def _less(value: int | None, most: int | None) -> bool | None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.facts import Held, Moment, held
-from healthd.gpus import GpuState, level, median_of_siblings
+from healthd.facts import Held, Moment
+from healthd.gpus import GpuState, held_level, median_of_siblings
 from healthd.hysteresis import Dwell
 
 CHECK = "power"
@@ -45,14 +45,15 @@ class PowerCheck:
     def _above(self, state: GpuState, now: Moment) -> list[Held]:
         drawn, limit = state.latest.power_mw, state.latest.power_limit_mw
         above = None if drawn is None or not limit else drawn > limit * self._limits.limit_percent / 100
-        fact = level(
+        said = self._dwell.judge((state.gpu.uuid, "above_limit"), above, now.monotonic)
+        return held_level(
+            said,
             state,
             now,
             (CHECK, "above_limit"),
             f"GPU {state.gpu.index} draws more than {self._limits.limit_percent:g} % of its power limit",
             evidence={"power_mw": drawn, "power_limit_mw": limit},
         )
-        return held(self._dwell.judge((state.gpu.uuid, "above_limit"), above, now.monotonic), fact)
 
     def _below(self, state: GpuState, now: Moment, usual_mw: float | None, usual_tensor: float | None) -> list[Held]:
         """Only against siblings that compute as much: the one GPU that waits for the others draws less, and is well."""
@@ -61,7 +62,9 @@ class PowerCheck:
         if drawn is not None and tensor is not None and usual_mw is not None and usual_tensor is not None:
             works = usual_tensor >= limits.tensor_percent and tensor >= usual_tensor * limits.activity_percent / 100
             below = works and drawn < usual_mw * limits.siblings_percent / 100
-        fact = level(
+        said = self._dwell.judge((state.gpu.uuid, "below_siblings"), below, now.monotonic)
+        return held_level(
+            said,
             state,
             now,
             (CHECK, "below_siblings"),
@@ -69,20 +72,20 @@ class PowerCheck:
             f"{limits.siblings_percent:g} % of their power",
             evidence={"power_mw": drawn, "siblings_power_mw": usual_mw, "tensor_active_percent": tensor},
         )
-        return held(self._dwell.judge((state.gpu.uuid, "below_siblings"), below, now.monotonic), fact)
 
     def _unreadable(self, state: GpuState, now: Moment) -> list[Held]:
         """A GPU that does not have the reading is no such case: its driver says "not supported", which is no error."""
         problem = state.read.errors.get("power_mw")
         bad = True if problem is not None else False if state.read.power_mw is not None else None
-        fact = level(
+        said = self._dwell.judge((state.gpu.uuid, "unreadable"), bad, now.monotonic)
+        return held_level(
+            said,
             state,
             now,
             (CHECK, "unreadable"),
             f"the driver cannot read the power of GPU {state.gpu.index}, which it usually can",
             evidence={"error": problem[:200] if problem else None},
         )
-        return held(self._dwell.judge((state.gpu.uuid, "unreadable"), bad, now.monotonic), fact)
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.facts import Held, Moment, held
-from healthd.gpus import GpuState, level
+from healthd.facts import Held, Moment
+from healthd.gpus import GpuState, held_level
 from healthd.hysteresis import Dwell, band
 
 CHECK = "temperature"
@@ -41,27 +41,29 @@ class TemperatureCheck:
         if margin is None:
             margin = _between(latest.temperature_c, state.constants.slowdown_c)
         hot = band(margin, bad=limits.core_margin_c, good=limits.core_margin_clear_c)
-        fact = level(
+        said = self._dwell.judge((state.gpu.uuid, "core"), hot, now.monotonic)
+        return held_level(
+            said,
             state,
             now,
             (CHECK, "core"),
             f"GPU {state.gpu.index} is so hot that it is about to slow down",
             evidence={"temperature_c": latest.temperature_c, "margin_c": margin},
         )
-        return held(self._dwell.judge((state.gpu.uuid, "core"), hot, now.monotonic), fact)
 
     def _memory(self, state: GpuState, now: Moment) -> list[Held]:
         limits, celsius, maximum = self._limits, state.latest.memory_temperature_c, state.constants.memory_max_c
         margin = _between(celsius, maximum)
         hot = band(margin, bad=limits.memory_margin_c, good=limits.memory_margin_clear_c)
-        fact = level(
+        said = self._dwell.judge((state.gpu.uuid, "memory"), hot, now.monotonic)
+        return held_level(
+            said,
             state,
             now,
             (CHECK, "memory"),
             f"the memory of GPU {state.gpu.index} is about as hot as it may be",
             evidence={"memory_temperature_c": celsius, "memory_max_c": maximum},
         )
-        return held(self._dwell.judge((state.gpu.uuid, "memory"), hot, now.monotonic), fact)
 
 
 def _between(celsius: int | None, limit_c: int | None) -> int | None:

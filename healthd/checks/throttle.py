@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.facts import Held, Moment, held
-from healthd.gpus import GpuState, level
+from healthd.facts import Held, Moment
+from healthd.gpus import GpuState, held_level
 from healthd.hysteresis import Dwell, Growth
 from vocabulary.throttle_reasons import THROTTLE_REASONS
 
@@ -52,21 +52,20 @@ class ThrottleCheck:
             if mask is not None and code == "hw_slowdown" and mask & _CAUSES:
                 bad = False
             evidence = {"throttle_mask": mask, "temperature_c": state.latest.temperature_c}
-            fact = level(state, now, (CHECK, code), summary.format(state.gpu.index), evidence=evidence)
-            facts += held(self._dwell.judge((state.gpu.uuid, code), bad, now.monotonic), fact)
+            said = self._dwell.judge((state.gpu.uuid, code), bad, now.monotonic)
+            facts += held_level(said, state, now, (CHECK, code), summary.format(state.gpu.index), evidence=evidence)
         return facts
 
     def _thermal(self, state: GpuState, now: Moment) -> list[Held]:
         limits, key, counter = self._limits, state.gpu.uuid, state.read.throttled_thermal_ns
         growth = self._thermal_ns.add(key, counter, now.monotonic)
         percent = None if growth is None else 100e-9 * growth / limits.window_s
-        fact = level(
+        bad = None if percent is None else percent >= limits.thermal_percent
+        return held_level(
+            None if bad is None else self._often.judge(key, bad, now.monotonic),
             state,
             now,
             (CHECK, "thermal_time"),
             f"GPU {state.gpu.index} was slowed down by heat for {limits.thermal_percent:g} % of the time or more",
             evidence={"throttled_percent": percent, "window_s": limits.window_s},
         )
-        if percent is None:
-            return held(None, fact)
-        return held(self._often.judge(key, percent >= limits.thermal_percent, now.monotonic), fact)
