@@ -23,6 +23,7 @@ OWN = (
     "check",
     "ledger",
     "outbox",
+    "process_start",
 )
 
 CHECK_NAMES = tuple(

@@ -3,18 +3,49 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import resource
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Literal
 
+from healthd.samples.start_failure import StartFailure
 from vocabulary.clock import Clock, SystemClock
 
+# Errors that pass once somebody returns what is used up: descriptors, processes, memory. Trying again later is right.
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.ENOBUFS})
 OUTPUT_BYTES_MAX = 1 << 20
 _READ_BYTES = 1 << 16
 _WAIT_S = 1.0  # for the kernel to end what was killed
+
+
+class StartFailures:
+    """Programs whose last start failed, and why. Every thread may call every method."""
+
+    def __init__(self) -> None:
+        self._current: dict[str, StartFailure] = {}
+
+    @property
+    def current(self) -> Mapping[str, StartFailure]:
+        """The failures that still stand, by program."""
+        return self._current
+
+    def note(self, program: str, error: OSError) -> None:
+        """The start of `program` failed with `error`."""
+        limits = {errno.EMFILE: resource.RLIMIT_NOFILE, errno.EAGAIN: resource.RLIMIT_NPROC}
+        number = error.errno or 0
+        limit = resource.getrlimit(limits[number])[0] if number in limits else resource.RLIM_INFINITY
+        failure = StartFailure(program, number, error.strerror or str(error), None if limit < 0 else limit)
+        self._current = {**self._current, program: failure}
+
+    def clear(self, program: str) -> None:
+        """`program` was started, or is no longer wanted."""
+        if program in self._current:
+            self._current = {name: failure for name, failure in self._current.items() if name != program}
 
 
 @dataclass(frozen=True)
@@ -25,6 +56,7 @@ class Host:
     proc: Path = Path("/proc")
     nvml_library: Path | None = None
     clock: Clock = field(default_factory=SystemClock)
+    start_failures: StartFailures = field(default_factory=StartFailures, compare=False)
 
     def boot_id(self) -> str:
         """The kernel's random name for this boot.
@@ -48,13 +80,11 @@ class Host:
         Raises:
             OSError: it cannot be started.
         """
-        process = subprocess.Popen(
+        process = start_program(
             command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            errors="pipe",
             env=os.environ | ({"HEALTHD_NVML_LIBRARY": str(self.nvml_library)} if self.nvml_library else {}),
-            start_new_session=True,  # so that its own children can be ended with it
+            new_session=True,  # so that its own children can be ended with it
         )
         return Command(process, self.clock, self.clock.monotonic() + deadline_s)
 
@@ -130,3 +160,54 @@ class Command:
                 while data := os.read(pipe.fileno(), _READ_BYTES):
                     kept.extend(data)
                     del kept[:-OUTPUT_BYTES_MAX]
+
+
+def start_program(
+    command: Sequence[str],
+    *,
+    with_input: bool = False,
+    errors: Literal["inherit", "pipe", "drop"] = "inherit",
+    pass_fds: Sequence[int] = (),
+    env: Mapping[str, str] | None = None,
+    new_session: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start a program whose output, and on request input and errors, are unbuffered pipes of ours.
+
+    A failed start leaves no descriptor open. Popen's own pipes and /dev/null may stay open then, so each further try
+    would make a shortage of descriptors worse.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    with contextlib.ExitStack() as our_ends, contextlib.ExitStack() as its_ends:
+        null = its_ends.enter_context(open(os.devnull, "r+b", buffering=0))  # noqa: PTH123 - pathlib opens the same
+        stdin, to_child = _input_pipe(our_ends, its_ends) if with_input else (null, None)
+        stdout, output = _output_pipe(our_ends, its_ends)
+        stderr, complaints = _output_pipe(our_ends, its_ends) if errors == "pipe" else (null, None)
+        process = subprocess.Popen(
+            command,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=None if errors == "inherit" else stderr,
+            bufsize=0,
+            pass_fds=pass_fds,
+            env=env,
+            start_new_session=new_session,
+        )
+        our_ends.pop_all()
+    process.stdin, process.stdout, process.stderr = to_child, output, complaints
+    return process
+
+
+def _input_pipe(our_ends: contextlib.ExitStack, its_ends: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
+    read, write = os.pipe()
+    return its_ends.enter_context(_unbuffered(read, "rb")), our_ends.enter_context(_unbuffered(write, "wb"))
+
+
+def _output_pipe(our_ends: contextlib.ExitStack, its_ends: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
+    read, write = os.pipe()
+    return its_ends.enter_context(_unbuffered(write, "wb")), our_ends.enter_context(_unbuffered(read, "rb"))
+
+
+def _unbuffered(descriptor: int, mode: str) -> IO[bytes]:
+    return os.fdopen(descriptor, mode, buffering=0)

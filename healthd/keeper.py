@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
-from healthd.host import Host
+from healthd.host import Host, start_program
 from healthd.slate import SLATE_BYTES, Slate
 
 PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 60.0
@@ -67,24 +67,39 @@ class Keeper:
         return [] if self._child is None else [self._child.process.pid]
 
     def start_if_due(self) -> bool:
-        """Start a child, unless one is there, or it is too early, or too many could not be ended; whether it did."""
+        """Start a child, unless one is there, or it is too early, or too many could not be ended; whether it did.
+
+        A start that fails, as for want of descriptors, processes or memory, is noted and tried again after a pause.
+        """
         now = self._host.clock.monotonic()
         if self._child is not None or now < self._start_at or self.abandoned >= self.abandoned_max:
             return False
+        try:
+            self._child = self._start(now)
+        except OSError as error:
+            self._host.start_failures.note(self._module, error)
+            self._postpone()
+            return False
+        self._host.start_failures.clear(self._module)
+        self.starts += 1
+        return True
+
+    def _start(self, now: float) -> _Child:
+        """Raises OSError, and then leaves nothing open or running."""
         descriptor = os.memfd_create("slate", os.MFD_CLOEXEC)
         try:
             os.ftruncate(descriptor, SLATE_BYTES)
-            command = [sys.executable, "-m", self._module, str(descriptor), *self._arguments()]
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(descriptor,), bufsize=0
-            )
             slate = Slate(descriptor)
+            command = [sys.executable, "-m", self._module, str(descriptor), *self._arguments()]
+            try:
+                process = start_program(command, with_input=True, pass_fds=(descriptor,))
+            except OSError:
+                slate.close()
+                raise
         finally:
             os.close(descriptor)
         os.set_blocking(_output(process), False)
-        self._child = _Child(process, slate, now)
-        self.starts += 1
-        return True
+        return _Child(process, slate, now)
 
     def hear(self) -> tuple[list[bytes], bool]:
         """New whole lines, and whether the child has ended (or closed its output, or babbles, which is the same)."""
@@ -125,8 +140,7 @@ class Keeper:
     def replace(self) -> None:
         """End the child; another will be started after a pause that grows with every time."""
         self.end()
-        self._start_at = self._host.clock.monotonic() + self._pause_s
-        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+        self._postpone()
 
     def end(self) -> None:
         """End the child, if there is one; another may be started at once."""
@@ -140,6 +154,10 @@ class Keeper:
         child.slate.close()
         self._abandoned.append(child.process)  # until it is reaped; one that cannot die stays
         self._start_at = 0.0
+
+    def _postpone(self) -> None:
+        self._start_at = self._host.clock.monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
     def close(self) -> None:
         """End the child, and wait a little for it."""

@@ -16,6 +16,10 @@ class ServiceManager:
         self._address = f"\0{name[1:]}" if name.startswith("@") else name
         self._watched = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self._watched &= environment.get("WATCHDOG_USEC", "0") != "0"
+        self._socket: socket.socket | None = None
+        if self._address:  # kept: without a descriptor to spare, systemd would hear nothing and end us
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._socket.setblocking(False)  # systemd may be busy; the next round tells it again
 
     def ready(self) -> None:
         """We answer, and every collector is at work."""
@@ -26,11 +30,12 @@ class ServiceManager:
         self._tell(f"STATUS={status}" + ("\nWATCHDOG=1" if self._watched else ""))
 
     def stopping(self) -> None:
-        """We were told to stop."""
+        """We were told to stop; the last word."""
         self._tell("STOPPING=1")
+        if self._socket is not None:
+            self._socket.close()
 
     def _tell(self, text: str) -> None:
-        if self._address:
-            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-                out.setblocking(False)  # systemd may be busy; the next round tells it again
-                out.sendto(text.encode(), self._address)
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.sendto(text.encode(), self._address)

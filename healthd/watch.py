@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from healthd.checks import kernel_log, preflight, training
+from healthd.checks import kernel_log, preflight, process_start, training
 from healthd.checks.beacons import BeaconCheck
 from healthd.checks.kernel_messages import KernelMessageCheck
 from healthd.checks.training import TrainingCheck
@@ -20,6 +20,7 @@ from healthd.samples.nvml import NvmlSample, Sweep, XidEvent
 from healthd.samples.pcie import PcieSample
 from healthd.samples.preflight import PreflightSample
 from healthd.samples.source import SourceReading
+from healthd.samples.start_failure import StartFailure
 from healthd.second_witness import NOT_ATTESTED, NodeDevices, SecondWitness, record_only
 from healthd.source_watch import SourceWatch
 from healthd.sources import Check, Source
@@ -122,6 +123,11 @@ class Watch:
         self.sources.take(reading, now)
         if isinstance(reading.sample, PcieSample):
             self.gpus.take_bus(reading.sample, now)
+
+    def take_start_failures(self, failures: Iterable[StartFailure], now: Moment) -> None:
+        """Programs of healthd's own that could not be started at the last try."""
+        facts = process_start.judge(failures, now.wall)
+        self.ledger.hold(process_start.CHECK, facts, now.wall, "it was started, or is no longer wanted")
 
     def take_preflight(self, sample: PreflightSample, now: Moment) -> None:
         """A preflight that nobody ordered: root told of it."""

@@ -12,7 +12,7 @@ from healthd.samples.rank_steps import RankSteps
 from healthd.trainer.directory import Directory, File, Look
 from healthd.trainer.owners import Claim, Claimants, claim_of, claimants_of
 from healthd.trainer.page import BeaconError
-from healthd.trainer.pages import BeaconView, Patience, remove
+from healthd.trainer.pages import SHORTAGES, BeaconView, Patience, remove
 from healthd.trainer.ring import Durations, durations
 from healthd.training.reading import StepReader
 from healthd.training.windows import StepWindows
@@ -71,11 +71,17 @@ class BeaconCollector:
         self._late: dict[int, int] = {}  # by user: for how many looks
 
     def read(self, now: float) -> Beacons:
-        """All ranks as they stand; never raises for what is wrong with a page."""
+        """All ranks as they stand; never raises for what is wrong with a page.
+
+        What cannot be read for want of descriptors or memory stays as it was last read, and is named among the broken.
+        """
         try:
             look = self._directory.look(_Settled(self._known, now))
         except OSError as error:
-            return Beacons(now, (), {"directory": str(error)})
+            if error.errno not in SHORTAGES:
+                return Beacons(now, (), {"directory": str(error)})
+            self._known = {path: _without_news(known) for path, known in self._known.items()}
+            return self._sample(now, {"directory": f"cannot be read now: {error.strerror}; ranks are as last read"})
         self._reader.begin_look(len({file.uid for file in look.due}))
         patience = Patience()
         read = {file.path: known for file in look.due if (known := self._look_at(file, patience, now)) is not None}
@@ -85,13 +91,16 @@ class BeaconCollector:
         self._reader.end_look()
         self._windows.end_look()
         self._clean(look, now)
+        return self._sample(now, self._broken(look))
+
+    def _sample(self, now: float, broken: dict[str, str]) -> Beacons:
         found = [known.read for _, known in sorted(self._known.items()) if known.read is not None]
         claimants = claimants_of(each.claim for each in found)
         shown = _some_of_each_user([each for each in found if _counts(each, claimants, now)])
         return Beacons(
             now,
             tuple(each.rank for each in shown),
-            self._broken(look),
+            broken,
             tuple(each.steps for each in shown),
             {job: claimed.told for job, claimed in claimants.items() if claimed.disputed},
         )
@@ -103,6 +112,9 @@ class BeaconCollector:
         except FileNotFoundError:
             return None
         except (BeaconError, OSError) as error:
+            if before is not None and isinstance(error, OSError) and error.errno in SHORTAGES:
+                problem = f"cannot be read now: {error.strerror}; the rank is as last read"
+                return _without_news(before)._replace(problem=problem, again_at=AT_ONCE)
             return _Known(file, None, str(error), now + BROKEN_AGAIN_S)
         if "state" in view.damaged:
             last = before.read if before is not None else None

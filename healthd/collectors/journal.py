@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 from typing import IO
 
 from healthd.collectors.journal_entry import JournalError, parse_entry
 from healthd.collectors.kernel_batch import KernelBatch, UnfinishedNames
+from healthd.host import start_program
 from healthd.samples.kernel import Cursor, KernelRecord
 
 COMMAND = (
@@ -38,9 +38,7 @@ class Journal:
     """
 
     def __init__(self, cursor: Cursor | None) -> None:
-        self._child = subprocess.Popen(
-            COMMAND, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
-        )
+        self._child = start_program(COMMAND, errors="drop")
         os.set_blocking(self.fileno(), False)
         self._cursor = cursor
         self._names = UnfinishedNames()

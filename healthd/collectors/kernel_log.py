@@ -11,6 +11,7 @@ from healthd.collectors.kernel_batch import KernelBatch
 from healthd.collectors.kmsg import Kmsg
 from healthd.collectors.log_file import LogFile
 from healthd.config import LogSource
+from healthd.host import SHORTAGES
 from healthd.samples.kernel import Cursor
 from vocabulary.clock import Clock
 
@@ -92,10 +93,11 @@ class KernelLog:
             return LogFile(self._path, self._cursor, self._clock, self._hosts, trusted=self._trust_file)
         try:
             return Kmsg(self._path, self._boot_id, self._cursor, self._clock)
-        except OSError:
+        except OSError as error:
             import shutil  # noqa: PLC0415 - half a megabyte that most machines never need
 
-            if self._means is LogSource.KMSG or shutil.which(COMMAND[0]) is None:
+            # A shortage passes, and the device is then readable again: the journal is for where it is forbidden.
+            if self._means is LogSource.KMSG or error.errno in SHORTAGES or shutil.which(COMMAND[0]) is None:
                 raise
             return Journal(self._cursor)
 

@@ -5,6 +5,7 @@ Without the folder there is nothing to pretend. A file that cannot be understood
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from pathlib import Path
 
@@ -38,7 +39,8 @@ class Pretences:
             if isinstance(fault, Pretence) and fault.until > now:
                 pretences.append(fault)
                 continue
-            file.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                file.unlink()
             if isinstance(fault, Hang):
                 hangs.append(fault)
         return pretences, hangs

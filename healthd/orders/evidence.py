@@ -66,8 +66,13 @@ class EvidenceTask:
             detail = f"not handed over before the order expired: {self._trouble}"
             return says(self._order, OrderState.EXPIRED, now, detail[:DETAIL_CHARS_MAX], dict(self._data))
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="evidence", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name="evidence", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # no further thread may be started now
+                self._trouble = str(error)
+                return None
+            self._thread = thread
             return says(self._order, OrderState.RUNNING, now, "being collected")
         return None
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from healthd.config import Config
-from healthd.host import Finished, Host
+from healthd.host import SHORTAGES, Finished, Host
 from healthd.orders.program import ProgramTask, filled, judge_preflight, judge_reset
 from healthd.orders.reboot import RebootTask
 from healthd.orders.store import OrderStore
@@ -51,6 +51,8 @@ class Performer:
         self._evidence = evidence
         self.on_preflight: Callable[[str, OrderUpdate], None] = lambda _level, _answer: None  # who counts them
         self._tasks: dict[str, Task] = {}
+        self._expiries: dict[str, float] = {}  # of the same orders
+        self._short: set[str] = set()  # those that had to wait for descriptors or memory
         self._proven: set[str] = set()
         self._resets: set[str] = set()
         self._wake = threading.Event()
@@ -107,24 +109,38 @@ class Performer:
             self._answer(refusal)
         else:
             self._tasks[order.id] = self._task(order, answer)
+            self._expiries[order.id] = order.expires_at
 
     def _look_after(self, order_id: str, task: Task) -> None:
         if self._orders.waits_for_disk(order_id):
             return
-        try:
-            news = task.step(self._host.clock.wall())
-        except Exception as error:  # noqa: BLE001 - a broken task must end as a failed order, not as a dead thread
-            _log.exception("order %s", order_id)
-            now = self._host.clock.wall()
-            news = OrderUpdate(id=order_id, state=OrderState.FAILED, at=now, detail=f"internal error: {error!r}")
+        news = self._step(order_id, task)
         if isinstance(news, Proof):
-            del self._tasks[order_id]
+            self._forget(order_id)
             self._proven.add(order_id)
             self._on_proof(news)
         elif news is not None:
             if news.state.final:
-                del self._tasks[order_id]
+                self._forget(order_id)
             self._answer(news)
+
+    def _step(self, order_id: str, task: Task) -> OrderUpdate | Proof | None:
+        """One look at a task. A shortage of descriptors or memory is waited out until the order expires."""
+        now = self._host.clock.wall()
+        try:
+            return task.step(now)
+        except Exception as error:  # noqa: BLE001 - a broken task must end as a failed order, not as a dead thread
+            if isinstance(error, OSError) and error.errno in SHORTAGES and now < self._expiries[order_id]:
+                if order_id not in self._short:
+                    _log.warning("order %s waits until it can go on: %s", order_id, error)
+                self._short.add(order_id)
+                return None
+            _log.exception("order %s", order_id)
+            return OrderUpdate(id=order_id, state=OrderState.FAILED, at=now, detail=f"internal error: {error!r}")
+
+    def _forget(self, order_id: str) -> None:
+        del self._tasks[order_id], self._expiries[order_id]
+        self._short.discard(order_id)
 
     def _answer(self, answer: OrderUpdate) -> None:
         _log.info("order %s: %s %s", answer.id, answer.state.value, answer.detail)

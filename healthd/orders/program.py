@@ -5,15 +5,54 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from healthd.host import Command, Finished, Host
+from healthd.host import SHORTAGES, Command, Finished, Host
 from healthd.orders.task import Data, Proof, says
 from vocabulary.order import Order, OrderState, OrderUpdate
 
 TEXT_CHARS_MAX = 1000
 FIGURES_MAX = 40
 FIGURE_NAME_MAX = 100
+START_AGAIN_S = 1.0
 
 Judge = Callable[[Order, Finished, Data, float], "OrderUpdate | Proof"]
+
+
+class Starter:
+    """Starts the program of an order. While descriptors, processes or memory are short, it tries again every second."""
+
+    def __init__(self, host: Host, order: Order, command: Sequence[str]) -> None:
+        self._host = host
+        self._order = order
+        self._command = command
+        self._name = f"the program of order {order.kind.value}"
+        self._shortage = ""
+        self._next_try = 0.0
+
+    def start(self, now: float) -> Command | None:
+        """The running program; None while it must wait.
+
+        Raises:
+            OSError: it cannot be started, and trying again would not help.
+        """
+        if now < self._next_try:
+            return None
+        try:
+            running = self._host.run(self._command, self._order.expires_at - now)
+        except OSError as error:
+            if error.errno not in SHORTAGES:
+                self.give_up()
+                raise
+            self._shortage = error.strerror or str(error)
+            self._next_try = now + START_AGAIN_S
+            self._host.start_failures.note(self._name, error)
+            return None
+        self._host.start_failures.clear(self._name)
+        return running
+
+    def give_up(self) -> str:
+        """The order ends without its program; why it never began."""
+        self._host.start_failures.clear(self._name)
+        return "its time ran out before it could begin" + (f": {self._shortage}" if self._shortage else "")
 
 
 class ProgramTask:
@@ -35,12 +74,13 @@ class ProgramTask:
         self._judge = judge
         self._ready = ready
         self._running: Command | None = None
+        self._starter = Starter(host, order, command)
 
     def step(self, now: float) -> OrderUpdate | Proof | None:
         """Start it; then look whether it has ended."""
         if self._running is None:
             if now >= self._order.expires_at:
-                return says(self._order, OrderState.EXPIRED, now, "its time ran out before it could begin")
+                return says(self._order, OrderState.EXPIRED, now, self._starter.give_up())
             return self._start(now) if self._ready() else None
         finished = self._running.poll()
         if finished is None:
@@ -53,16 +93,19 @@ class ProgramTask:
 
     def close(self) -> None:
         """End the program: nobody would hear its result."""
+        self._starter.give_up()
         if self._running is not None:
             self._running.close()
 
-    def _start(self, now: float) -> OrderUpdate:
+    def _start(self, now: float) -> OrderUpdate | None:
         if "pid" in self._data:
             self._host.end_group(int(self._data["pid"]), int(self._data.get("pid_started", -1)))
         try:
-            self._running = self._host.run(self._command, self._order.expires_at - now)
+            self._running = self._starter.start(now)
         except OSError as error:
             return says(self._order, OrderState.FAILED, now, f"{self._command[0]} cannot be started: {error.strerror}")
+        if self._running is None:
+            return None
         started = self._host.process_start(self._running.pid)
         self._data |= {"started_at": now, "pid": self._running.pid, "pid_started": -1 if started is None else started}
         return says(self._order, OrderState.RUNNING, now, " ".join(self._command)[:TEXT_CHARS_MAX], self._data)

@@ -89,18 +89,26 @@ def _look(rank: Rank, order: str) -> Rank:
     try:
         view = read(rank.path, 1)
     except FileNotFoundError:
-        return rank._replace(vanished=True, alive=process_alive(rank.pid, rank.started))
+        return rank._replace(vanished=True, alive=_still_alive(rank))
     except (BeaconError, OSError):
-        return rank._replace(alive=process_alive(rank.pid, rank.started))
+        return rank._replace(alive=_still_alive(rank))
     now = rank_of(view, order)
     if (now.pid, now.started) != (rank.pid, rank.started):  # its page was made anew by another process
-        return rank._replace(vanished=True, alive=process_alive(rank.pid, rank.started))
+        return rank._replace(vanished=True, alive=_still_alive(rank))
     return now._replace(
         uid=rank.uid,
         problem="" if now.told else rank.problem,
         told=rank.told if "mailbox" in view.damaged else now.told,
         answer=now.answer or (rank.answer if "acknowledgement" in view.damaged else None),
     )
+
+
+def _still_alive(rank: Rank) -> bool:
+    """Whether its process runs; as it was where that cannot be told now."""
+    try:
+        return process_alive(rank.pid, rank.started)
+    except OSError:
+        return rank.alive
 
 
 def verdict_of(kind: OrderKind, ranks: Sequence[Rank]) -> Verdict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from healthd.host import Command, Host
+from healthd.orders.program import Starter
 from healthd.orders.task import Data, says
 from vocabulary.order import Order, OrderState, OrderUpdate
 
@@ -21,6 +22,7 @@ class RebootTask:
         self._host = host
         self._running: Command | None = None
         self._accepted = False
+        self._starter = Starter(host, order, command)
 
     def step(self, now: float) -> OrderUpdate | None:
         """Note the boot; ask for the reboot; be somewhere else."""
@@ -30,7 +32,7 @@ class RebootTask:
             self._data["seconds"] = round(now - float(self._data["started_at"]), 3)
             return says(self._order, OrderState.SUCCEEDED, now, f"running under boot {boot}", self._data)
         if now >= self._order.expires_at:
-            words = "the machine did not go down" if self._accepted else "its time ran out before it could begin"
+            words = "the machine did not go down" if self._accepted else self._starter.give_up()
             return says(self._order, OrderState.EXPIRED, now, words)
         if began_in is None:
             self._data |= {"boot_id": boot, "started_at": now}
@@ -39,6 +41,7 @@ class RebootTask:
 
     def close(self) -> None:
         """The daemon stops, most likely because the machine does: what was asked for stands."""
+        self._starter.give_up()
         if self._running is not None:
             self._running.close()
 
@@ -47,9 +50,11 @@ class RebootTask:
             return None
         if self._running is None:
             try:
-                self._running = self._host.run(self._command, self._order.expires_at - now)
+                self._running = self._starter.start(now)
             except OSError as error:
                 return self._failed(now, f"{self._command[0]} cannot be started: {error.strerror}")
+            if self._running is None:
+                return None
         finished = self._running.poll()
         if finished is None:
             return None

@@ -23,7 +23,7 @@ from healthd.orders.task import Data, says
 from healthd.trainer.directory import Directory, File
 from healthd.trainer.owners import Claim, claim_of, claimants_of
 from healthd.trainer.page import BeaconError, MailboxOrder
-from healthd.trainer.pages import BeaconView, Patience, post_order
+from healthd.trainer.pages import SHORTAGES, BeaconView, Patience, post_order
 from healthd.trainer.place import page_name
 from vocabulary.counts import counted
 from vocabulary.order import Order, OrderState, OrderUpdate
@@ -76,8 +76,12 @@ class TrainerTask:
         self._directory.close()
 
     def _find(self) -> bool:
-        """Look for the job's pages; whether all are found."""
-        look, patience = self._directory.look(self._seen), Patience()
+        """Look for the job's pages; whether all are found.
+
+        Raises:
+            OSError: they cannot be looked for now.
+        """
+        look, patience, short = self._directory.look(self._seen), Patience(), False
         self._seen.update(look.due)
         for file in look.due:
             try:
@@ -89,13 +93,16 @@ class TrainerTask:
                 if may_be and self._room(self._broken_of, file.uid, UNREADABLE_PER_USER):
                     self._broken[file.path] = unreadable(file.path, file.uid, str(error))
                 continue
-            except OSError:
+            except OSError as error:
+                if error.errno in SHORTAGES:  # it says nothing of the page: look at it again
+                    self._seen.discard(file)
+                    short = True
                 continue
             self._broken.pop(file.path, None)
             if view.identity.job == self._order.job and self._order.attempt in (None, view.identity.attempt):
                 self._keep(view)
         self._looks += look.whole
-        return look.over or self._looks >= LOOKS_MAX
+        return not short and (look.over or self._looks >= LOOKS_MAX)
 
     def _keep(self, view: BeaconView) -> None:
         rank = rank_of(view, self._order.mailbox_id)

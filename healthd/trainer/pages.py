@@ -9,6 +9,7 @@ truncates a mapped file kills its reader).
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import stat
@@ -34,6 +35,7 @@ READ_TRIES = 20
 READ_PAUSE_SECONDS = 0.0005
 PATIENCE_PER_USER, PATIENCE = 4, 32  # pages that are waited for to be whole, at one look
 PAGES_AT_ONCE = 1024
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # they pass, and say nothing of the page
 _UNTOLD = State(-1, Phase.STARTING, 0.0, 0.0, 0)
 
 
@@ -76,6 +78,7 @@ def read(path: str, tries: int = READ_TRIES) -> BeaconView:
     Raises:
         BeaconError: the file cannot be trusted, or does not say whose it is; names the file and the field.
         FileNotFoundError: there is no such file (pages come and go).
+        OSError: it cannot be read now (`SHORTAGES`), which says nothing of the page.
     """
     descriptor = _open(path, os.O_RDONLY)
     try:
@@ -134,6 +137,8 @@ def read_all(directory: str, only_uid: int | None = None) -> tuple[list[BeaconVi
             continue
         except BeaconError as error:
             errors.append(error)
+        except OSError as error:
+            errors.append(BeaconError(file.path, "file", f"cannot be read now: {error.strerror}"))
         else:
             views.append(view)
             errors += [BeaconError(view.path, *each) for each in view.damaged.items()]
@@ -222,26 +227,32 @@ def writable_by_others(mode: int) -> str:
 
 
 def process_start(pid: int) -> int | None:
-    """When a process began, in clock ticks since boot; None for one that is gone (a zombie is)."""
+    """When a process began, in clock ticks since boot; None for one that is gone (a zombie is).
+
+    Raises:
+        OSError: it cannot be told now, as for want of a descriptor: no reason to call the process dead.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
-    except OSError:
+    except OSError as error:
+        if error.errno in SHORTAGES:
+            raise
         return None
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def process_alive(pid: int, started: int) -> bool:
-    """Whether that very process still runs: a reused pid has another start time."""
+    """Whether that very process still runs: a reused pid has another start time. Raises as `process_start` does."""
     return process_start(pid) == started
 
 
 def _open(path: str, flags: int) -> int:
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        raise
     except OSError as error:
+        if error.errno in (errno.ENOENT, *SHORTAGES):
+            raise
         raise BeaconError(path, "file", f"cannot be opened: {error.strerror} (symbolic links are refused)") from error
 
 
@@ -288,7 +299,9 @@ def _check_owner(identity: Identity, uid: int) -> bool:
         return False
     try:
         runs_as = _runs_as(identity.pid, uid)
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError, IndexError) as error:
+        if isinstance(error, OSError) and error.errno in SHORTAGES:
+            raise
         return False
     if runs_as != uid:
         raise FieldError("owner", f"the file is user {uid}'s, but pid {identity.pid} runs as {runs_as}")
