@@ -1,19 +1,15 @@
 """Answers local questions over TCP and a UNIX socket: verdict, findings, sources, metrics, evidence. Read-only, but for one page.
 
-What a preflight found that nobody ordered is told here, by root and by the socket alone.
+A preflight that no order asked for is reported here, by root and by the UNIX socket alone.
 Evidence holds kernel lines and the pages of other users' trainers: it is for root and for our own user, by the socket.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import socket
-import struct
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -21,34 +17,33 @@ import msgspec
 
 from healthd.check_names import CHECK_NAMES, matches_some
 from healthd.exporter.page import Page
+from healthd.http_message import Reply, Request, problem_reply
+from healthd.http_responder import BACKLOG, Limits, Peer, Responder
 from healthd.preflight_door import BODY_BYTES_MAX, PreflightDoor, may_tell
 from healthd.status import Status
 from vocabulary.clock import Clock
 from vocabulary.evidence import EvidenceBundle
-from vocabulary.wire import Problem, encode
+from vocabulary.wire import encode
 
-REQUEST_TIMEOUT_S = 5.0
-LOOK_UP_S = 3600.0  # the library's threads wake to look whether to stop; ours end with the process
 SOCKET_MODE = 0o666  # prologs and users may ask; who may tell is looked at anew with each word
+PATTERNS_MAX = 50  # of one question, as each is compared with every finding
 
-PAGES = ("/v1/verdict", "/v1/findings", "/v1/sources", "/v1/evidence", "/metrics", "/livez")
+EVIDENCE = "/v1/evidence"
+PAGES = ("/v1/verdict", "/v1/findings", "/v1/sources", EVIDENCE, "/metrics", "/livez")
 TOLD = "/v1/preflight"
 STUCK_S = 30.0  # no round should take longer; the verdict is unknown long before
 
 Answer = tuple[int, str, bytes]
-_PEER = struct.Struct("3i")  # pid, uid, gid
-
-_log = logging.getLogger("healthd.http")
 
 
 class StatusServer:
-    """Both doors, each with its thread. The address that was bound is `address`.
+    """Both doors, answered in one thread. The address that was bound is `address`.
 
     Raises:
         OSError: an address cannot be bound.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - each is what one page says
         self,
         listen: tuple[str, int],
         socket_path: Path,
@@ -57,22 +52,47 @@ class StatusServer:
         clock: Clock,
         evidence: Callable[[], EvidenceBundle],
         door: PreflightDoor,
+        limits: Limits = Limits(),  # noqa: B008 - immutable
     ) -> None:
         self._metrics = metrics
         self._clock = clock
         self._status = status
         self._evidence = evidence
-        answers = {"answer_for": staticmethod(self.answer), "answer_told": staticmethod(door.answer)}
-        handler = type("_Handler", (_Handler,), answers)
-        self._servers: list[ThreadingHTTPServer] = [_server_class(listen[0])(listen, handler)]
-        self.address = self._servers[0].server_address[:2]
+        self._door = door
         self._socket_path = socket_path
-        with contextlib.suppress(FileNotFoundError):
-            socket_path.unlink()
-        self._servers.append(_UnixServer(str(socket_path), handler))  # type: ignore[arg-type]  # a path is its address
-        socket_path.chmod(SOCKET_MODE)
-        for server in self._servers:
-            threading.Thread(target=server.serve_forever, args=(LOOK_UP_S,), name="http", daemon=True).start()
+        with contextlib.ExitStack() as opened:
+            by_tcp = opened.enter_context(_tcp_listener(listen))
+            self.address = by_tcp.getsockname()[:2]
+            by_socket = opened.enter_context(_unix_listener(socket_path))
+            self._responder = Responder([by_socket, by_tcp], self, limits)
+            opened.pop_all()
+
+    def body_bytes_max(self, request: Request, peer: Peer) -> int:
+        """Only a preflight has a body, and only one that will be heard is read."""
+        wanted = request.method == "POST" and request.path == TOLD and may_tell(peer.uid)
+        return BODY_BYTES_MAX if wanted else 0
+
+    def respond(self, request: Request, peer: Peer, body: bytes | None) -> Reply | Callable[[], Reply]:
+        """The answer; evidence is put together, and a preflight waited for until it is durable, beside the other answers."""
+        if request.path == TOLD:
+            return self._take_preflight(request, peer, body)
+        accept = request.headers.get("accept", "")
+        if request.path not in PAGES:
+            return Reply(*self.answer(request.target, accept, peer.uid))
+        if request.method not in ("GET", "HEAD"):
+            return _not_allowed(request, "GET, HEAD")
+        if request.path == EVIDENCE and peer.trusted:
+            return lambda: Reply(*self.answer(request.target, accept, peer.uid))
+        return Reply(*self.answer(request.target, accept, peer.uid))
+
+    def _take_preflight(self, request: Request, peer: Peer, body: bytes | None) -> Reply | Callable[[], Reply]:
+        if request.method != "POST":
+            return _not_allowed(request, "POST")
+        if not may_tell(peer.uid):
+            return Reply(*self._door.answer(b"", peer.uid))
+        if body is None:
+            return problem_reply(411, "the request has no body", "send the document, and its Content-Length")
+        return lambda: Reply(*self._door.answer(body, peer.uid))
 
     def answer(self, path: str, accept: str = "", uid: int | None = None) -> Answer:
         """Status code, content type and body for a GET of `path`; `accept` is the header of that name.
@@ -91,28 +111,27 @@ class StatusServer:
         if path == "/v1/sources":
             sources = [msgspec.structs.replace(reading, sample=None) for reading in self._status().sources.values()]
             return 200, "application/json", msgspec.json.encode({"sources": sources})
-        if path == "/v1/evidence":
+        if path == EVIDENCE:
             return self._evidence_for(uid)
         if path == "/livez":
             return self._alive()
-        problem = Problem(error=f"no such page: {path}", todo=f"there are {', '.join(PAGES)}")
-        return 404, "application/json", msgspec.json.encode(problem)
+        return _problem(404, f"no such page: {path}", f"there are {', '.join(PAGES)}")
 
     def _verdict(self, query: str) -> Answer:
         """Over all findings, or with `only` and `ignore`: patterns over ``check/code``, each as often as wanted."""
         filters = parse_qs(query)
         only, ignore = filters.get("only", []), filters.get("ignore", [])
+        if len(only) + len(ignore) > PATTERNS_MAX:
+            return _problem(400, f"more than {PATTERNS_MAX} patterns", "use * to name several checks by one pattern")
         for pattern in (*only, *ignore):
             if not matches_some(pattern):
-                problem = Problem(error=f"no check matches {pattern!r}", todo=f"there are {', '.join(CHECK_NAMES)}")
-                return 400, "application/json", msgspec.json.encode(problem)
+                return _problem(400, f"no check matches {pattern!r}", f"there are {', '.join(CHECK_NAMES)}")
         return 200, "application/json", msgspec.json.encode(self._status().verdict(only, ignore))
 
     def _evidence_for(self, uid: int | None) -> Answer:
         if uid is not None and uid in (0, os.geteuid()):
             return 200, "application/json", encode(self._evidence())
-        problem = Problem(error="evidence is not for everybody", todo="ask as root, by healthd's UNIX socket")
-        return 403, "application/json", encode(problem)
+        return _problem(403, "evidence is not for everybody", "ask as root, by healthd's UNIX socket")
 
     def _alive(self) -> Answer:
         """Whether the main loop goes round: the question of those who would restart us."""
@@ -123,80 +142,42 @@ class StatusServer:
 
     def close(self) -> None:
         """Stop listening."""
-        for server in self._servers:
-            server.server_close()
+        self._responder.close()
         with contextlib.suppress(FileNotFoundError):
             self._socket_path.unlink()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server_version = "healthd"
-    sys_version = ""
-    timeout = REQUEST_TIMEOUT_S
-    answer_for: Callable[[str, str, int | None], Answer]
-    answer_told: Callable[[bytes, int | None], Answer]
-
-    def handle(self) -> None:
-        with contextlib.suppress(ConnectionError):  # who asked has gone; the library would write a traceback
-            super().handle()
-
-    def do_GET(self) -> None:
-        self._reply(*self.answer_for(self.path, self.headers.get("Accept", ""), _peer(self.connection)))
-
-    def do_POST(self) -> None:
-        length = self.headers.get("Content-Length", "")
-        if self.path != TOLD or not length.isdecimal() or len(length) > 9 or int(length) > BODY_BYTES_MAX:
-            problem = Problem(error=f"nothing can be posted to {self.path} like this", todo=f"a document, to {TOLD}")
-            self._reply(404, "application/json", msgspec.json.encode(problem))
-            return
-        uid = _peer(self.connection)
-        body = self.rfile.read(int(length)) if may_tell(uid) else b""
-        self._reply(*self.answer_told(body, uid))
-
-    def _reply(self, code: int, kind: str, body: bytes) -> None:
-        self.send_response(code)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def address_string(self) -> str:
-        return str(self.client_address)  # a UNIX peer has no host and port
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        _log.debug(format, *args)
+def _tcp_listener(address: tuple[str, int]) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
-def _peer(connection: socket.socket) -> int | None:
-    """The user at the other end of a UNIX socket, as the kernel says; None over TCP."""
-    if connection.family != socket.AF_UNIX:
-        return None
-    _, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    return int(uid)
+def _unix_listener(path: Path) -> socket.socket:
+    """In the place of a socket that an earlier process left behind."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(str(path))
+        path.chmod(SOCKET_MODE)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
-class _TcpServer(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def server_bind(self) -> None:
-        socket.socket.bind(self.socket, self.server_address)  # the library's own would look its name up in DNS
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+def _not_allowed(request: Request, allowed: str) -> Reply:
+    words = f"{request.method} is not for {request.path}"
+    return problem_reply(405, words, f"use {allowed}", (("Allow", allowed),))
 
 
-class _Tcp6Server(_TcpServer):
-    address_family = socket.AF_INET6
-
-
-class _UnixServer(ThreadingHTTPServer):
-    address_family = socket.AF_UNIX
-    daemon_threads = True
-    allow_reuse_address = False
-
-    def server_bind(self) -> None:
-        self.socket.bind(self.server_address)
-        self.server_name, self.server_port = "healthd", 0
-
-
-def _server_class(host: str) -> type[ThreadingHTTPServer]:
-    return _Tcp6Server if ":" in host else _TcpServer
+def _problem(code: int, error: str, todo: str) -> Answer:
+    return problem_reply(code, error, todo)[:3]

@@ -29,12 +29,9 @@ AS_A_USER = (
 def children(node: Node, module: str) -> list[int]:
     """Its children of that module."""
     assert node.process is not None
-    found = []
-    for task in Path(f"/proc/{node.process.pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            if module.encode() in Path(f"/proc/{child}/cmdline").read_bytes():
-                found.append(int(child))
-    return found
+    lists = [(task / "children").read_text() for task in Path(f"/proc/{node.process.pid}/task").iterdir()]
+    pids = [int(child) for children in lists for child in children.split()]
+    return [pid for pid in pids if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def goes_on_and_recovers(node: Node, words: str, end_shortage: Callable[[], object]) -> None:
@@ -67,7 +64,7 @@ def test_without_descriptors_a_start_is_postponed_and_everything_else_goes_on(
     assert node.process is not None
     pid = node.process.pid
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)  # type: ignore[attr-defined]
-    in_use = max(int(name) for name in os.listdir(f"/proc/{pid}/fd"))
+    in_use = max(int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir())
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (in_use + 1, before[1]))  # type: ignore[attr-defined]
     goes_on_and_recovers(
         node,

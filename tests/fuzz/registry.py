@@ -25,6 +25,7 @@ SHARES = {
     "proc_files": 8,
     "nvhcd_message": 8,
     "http_head": 2,
+    "node_http_head": 8,
     "evidence_bundle": 2,
     "nccl_dump": 2,
     "preflight_document": 2,

@@ -152,8 +152,6 @@ def test_who_hangs_up_before_the_answer_leaves_no_traceback(
         assert looked.wait(60)
         answering = set(threading.enumerate()) - before
     gone.set()
-    for thread in answering:
-        thread.join(60)
     server.close()
-    assert len(answering) == 1
+    assert not answering, "no thread for one who asks"
     assert capfd.readouterr().err == ""

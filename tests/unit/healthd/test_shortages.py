@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import resource
 import sys
@@ -34,9 +35,7 @@ NOW = 1_700_000_000.0
 @contextlib.contextmanager
 def descriptors_left(count: int) -> Iterator[None]:
     """This process may open `count` more descriptors, and then gets EMFILE."""
-    free: list[int] = []
-    for _ in range(count + 1):
-        free.append(os.open(os.devnull, os.O_RDONLY))
+    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(count + 1)]
     for descriptor in free:
         os.close(descriptor)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -48,7 +47,7 @@ def descriptors_left(count: int) -> Iterator[None]:
 
 
 def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def make_order(kind: OrderKind) -> Order:
@@ -87,7 +86,7 @@ def test_starts_that_fail_again_and_again_are_tried_ever_more_rarely() -> None:
         for _ in range(20):
             keeper.start_if_due()
             clock.advance(PAUSE_S_MIN)
-    pauses = [later - earlier for earlier, later in zip(tried_at, tried_at[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(tried_at)]
     assert pauses == [1.0, 2.0, 4.0, 8.0]
 
 

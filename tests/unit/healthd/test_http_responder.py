@@ -1,0 +1,340 @@
+"""The local door over real sockets, with callers who drip, stall, flood, lie about lengths, and never read."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from healthd.http_responder import LONG_ANSWERS_WAITING_MAX, Limits
+from healthd.http_status import PATTERNS_MAX, StatusServer
+from healthd.preflight_door import BODY_BYTES_MAX, PreflightDoor
+from healthd.status import Status
+from tests.unit.healthd.test_shortages import descriptors_left
+from vocabulary.clock import ManualClock
+from vocabulary.evidence import EvidenceBundle
+
+GET = b"GET /v1/verdict HTTP/1.1\r\nHost: x\r\n\r\n"
+FOREVER = Limits(per_door=12, per_peer=4, trusted=6, request_s=600, answer_s=600, drain_s=600)
+SHORT = FOREVER._replace(request_s=0.2, answer_s=0.2, drain_s=0.2)
+A_STRANGER = (
+    "setpriv",
+    "--reuid=61985",
+    "--clear-groups",
+    "--inh-caps=+dac_read_search",
+    "--ambient-caps=+dac_read_search",
+)
+FLOOD = """
+import socket, sys
+held = [socket.socket(socket.AF_UNIX) for _ in range(60)]
+for each in held:
+    each.connect(sys.argv[1])
+    each.send(b"GET /v1/ver")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+class Door:
+    """A server whose answers a test decides."""
+
+    def __init__(self, place: Path, limits: Limits) -> None:
+        self.path = place / "s"
+        self.page = b"page"
+        self.evidence: Callable[[], EvidenceBundle] = lambda: EvidenceBundle(
+            version=1, node="n1", boot_id="b", taken_at=5.0, from_at=1.0
+        )
+        self.told: list[str] = []
+        status = Status(node="n1", boot_id="b", at=5.0)
+        tell = PreflightDoor(lambda sample: not self.told.append(sample.level), accept_injected=False)
+        self.server = StatusServer(
+            ("127.0.0.1", 0),
+            self.path,
+            lambda: status,
+            lambda accept: ("text/plain", self.page + accept.encode()),
+            ManualClock(),
+            lambda: self.evidence(),  # noqa: PLW0108 - a test may exchange it
+            tell,
+            limits,
+        )
+
+    def tcp(self) -> socket.socket:
+        return socket.create_connection(self.server.address, timeout=60)
+
+    def unix(self) -> socket.socket:
+        caller = socket.socket(socket.AF_UNIX)
+        caller.settimeout(60)
+        caller.connect(str(self.path))
+        return caller
+
+    def open(self) -> int:
+        return len(self.server._responder._connections)
+
+
+@pytest.fixture
+def make_door(tmp_path: Path) -> Iterator[Callable[..., Door]]:
+    with contextlib.ExitStack() as made:
+
+        def make(limits: Limits = FOREVER, place: Path = tmp_path) -> Door:
+            door = Door(place, limits)
+            made.callback(door.server.close)
+            return door
+
+        yield make
+
+
+def all_of(caller: socket.socket) -> bytes:
+    said = b""
+    with contextlib.suppress(ConnectionError):
+        while piece := caller.recv(1 << 16):
+            said += piece
+    return said
+
+
+def ask(caller: socket.socket, sent: bytes = GET) -> bytes:
+    """Everything that comes back, until the server ends the connection."""
+    with caller, contextlib.suppress(BrokenPipeError):
+        caller.sendall(sent)
+        return all_of(caller)
+    return b""
+
+
+def statuses(said: bytes) -> list[int]:
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", said)]
+
+
+def until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)  # the server's thread is at work
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (GET, 200),
+        (b"GET /v1/verdict HTTP/1.0\r\n\r\n", 200),
+        (b"GET /v1/nothing HTTP/1.0\r\n\r\n", 404),
+        (b"POST /v1/verdict HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}", 405),
+        (b"DELETE /metrics HTTP/1.0\r\n\r\n", 405),
+        (b"GET /v1/preflight HTTP/1.0\r\n\r\n", 405),
+        (b"POST /v1/preflight HTTP/1.0\r\n\r\n", 411),
+        (b"POST /v1/preflight HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
+        (b"POST /v1/preflight HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}", 400),
+        (b"POST /v1/preflight HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % (BODY_BYTES_MAX + 1), 413),
+        (b"GET /" + b"a" * 9000 + b" HTTP/1.0\r\n\r\n", 431),
+        (b"GET /v1/verdict?" + b"only=xid&" * (PATTERNS_MAX + 1) + b" HTTP/1.0\r\n\r\n", 400),
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET / HTTP/3.0\r\n\r\n", 505),
+    ],
+)
+def test_every_mistake_has_its_status_and_says_what_to_do(
+    make_door: Callable[..., Door], sent: bytes, status: int
+) -> None:
+    said = ask(make_door(FOREVER._replace(drain_s=0.2)).unix(), sent)
+    assert statuses(said) == [status]
+    if status != 200:
+        assert json.loads(said.partition(b"\r\n\r\n")[2])["todo"]
+    if status == 405:
+        assert b"\r\nAllow: " in said
+
+
+def test_a_head_alone_and_the_wanted_format(make_door: Callable[..., Door]) -> None:
+    door = make_door()
+    head, _, body = ask(door.tcp(), b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
+    assert b"Content-Length: 4" in head
+    assert body == b""
+    whole = ask(door.tcp(), b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: openmetrics\r\n\r\n")
+    assert whole.endswith(b"\r\n\r\npageopenmetrics")
+
+
+def test_a_second_request_behind_the_first_is_never_answered(make_door: Callable[..., Door]) -> None:
+    door = make_door(SHORT)
+    assert statuses(ask(door.unix(), GET + GET)) == [200]
+    hidden = b"POST /v1/preflight HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}" + GET
+    assert statuses(ask(door.unix(), hidden)) == [400]
+    refused = b"POST /v1/verdict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(GET) + GET
+    assert statuses(ask(door.unix(), refused)) == [405]
+
+
+def test_a_preflight_is_taken_from_root_with_its_whole_body(make_door: Callable[..., Door]) -> None:
+    door = make_door()
+    document = json.dumps({"version": 2, "level": "gate", "node": "n1", "complete": True, "verdict": "pass",
+                           "reason": "x" * 5_000_000, "injected": [], "started_at": 1.0, "results": []})  # fmt: skip
+    connection = http.client.HTTPConnection("localhost", timeout=60)
+    connection.sock = door.unix()
+    connection.request("POST", "/v1/preflight", document)
+    answer = connection.getresponse()
+    assert (answer.status, json.loads(answer.read())) == (200, {"says": "preflight gate: pass"})
+    assert door.told == ["gate"]
+    with door.unix() as patient:
+        patient.sendall(b"POST /v1/preflight HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+        assert patient.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        patient.sendall(b"{}")
+        assert statuses(all_of(patient)) == [400]
+
+
+def test_who_may_not_tell_hears_so_although_a_large_body_is_under_way(make_door: Callable[..., Door]) -> None:
+    size = 4 << 20
+    sent = b"POST /v1/preflight HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size + bytes(size)
+    door = make_door()
+    assert statuses(ask(door.tcp(), sent)) == [403]
+    assert door.told == []
+
+
+def test_who_drips_is_cut_off_and_told_why(make_door: Callable[..., Door]) -> None:
+    door = make_door(SHORT)
+    said = b""
+    with door.tcp() as dripping, contextlib.suppress(ConnectionError):
+        dripping.settimeout(0.01)
+        dripping.sendall(b"GET /v1/verdict HTTP/1.1\r\nX: ")
+        while True:
+            with contextlib.suppress(TimeoutError):
+                piece = dripping.recv(4096)
+                said += piece
+                if not piece:
+                    break
+            dripping.sendall(b"a")
+    assert statuses(said) == [408]
+    with door.tcp() as silent:
+        assert all_of(silent) == b"", "who says nothing at all is cut without a word"
+    until(lambda: door.open() == 0)
+
+
+def test_who_drips_a_body_is_cut_off_too(make_door: Callable[..., Door]) -> None:
+    door = make_door(SHORT)
+    sent = b"POST /v1/preflight HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"
+    assert statuses(ask(door.unix(), sent)) == [408]
+
+
+def test_who_does_not_take_the_answer_is_cut_off(make_door: Callable[..., Door]) -> None:
+    door = make_door(SHORT)
+    door.page = bytes(32 << 20)
+    with door.tcp() as reader:
+        reader.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        until(lambda: door.open() == 1)
+        assert statuses(ask(door.unix())) == [200], "others are answered meanwhile"
+        until(lambda: door.open() == 0)
+        assert len(all_of(reader)) < len(door.page)
+
+
+def test_a_flood_over_tcp_keeps_nobody_out(make_door: Callable[..., Door]) -> None:
+    door = make_door()
+    threads = threading.active_count()
+    with contextlib.ExitStack() as flood:
+        for _ in range(100):
+            flood.enter_context(door.tcp()).send(b"GET /v1/ver")
+        assert statuses(ask(door.unix())) == [200]
+        assert statuses(ask(door.tcp())) == [200], "not even one of the same address"
+        until(lambda: door.open() <= FOREVER.per_peer)
+        assert threading.active_count() == threads
+
+
+def test_roots_own_flood_lets_root_in(make_door: Callable[..., Door]) -> None:
+    door = make_door()
+    with contextlib.ExitStack() as flood:
+        first = flood.enter_context(door.unix())
+        first.send(b"GET /v1/ver")
+        for _ in range(30):
+            flood.enter_context(door.unix()).send(b"GET /v1/ver")
+        assert statuses(ask(door.unix())) == [200]
+        assert statuses(all_of(first)) == [503], "the oldest makes room"
+        assert door.open() <= FOREVER.trusted
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_a_users_flood_keeps_root_out_of_nothing(make_door: Callable[..., Door]) -> None:
+    with tempfile.TemporaryDirectory(prefix="gh-door-") as folder:
+        Path(folder).chmod(0o755)
+        door = make_door(place=Path(folder))
+        command = [*A_STRANGER, sys.executable, "-c", FLOOD, str(door.path)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as flood:
+            assert flood.stdout is not None
+            assert flood.stdout.readline() == b"held\n"
+            assert statuses(ask(door.unix())) == [200]  # it came after them
+            until(lambda: door.open() == FOREVER.per_peer)
+            kept = set(door.server._responder._connections)
+            for _ in range(20):
+                assert statuses(ask(door.unix())) == [200]
+            assert {each.peer.uid for each in kept} == {61985}
+            assert kept == set(door.server._responder._connections), "nor did root need a place of theirs"
+            flood.communicate()
+
+
+def test_evidence_that_takes_long_holds_up_nobody_and_is_made_once_at_a_time(make_door: Callable[..., Door]) -> None:
+    door = make_door(FOREVER._replace(trusted=30))
+    go, made, at_once = threading.Event(), door.evidence, []
+
+    def slow() -> EvidenceBundle:
+        at_once.append(sum(thread.name == "http-long" for thread in threading.enumerate()))
+        assert go.wait(60)
+        return made()
+
+    door.evidence = slow
+    wanted = b"GET /v1/evidence HTTP/1.1\r\nHost: x\r\n\r\n"
+    with contextlib.ExitStack() as callers:
+        first = callers.enter_context(door.unix())
+        first.sendall(wanted)
+        until(lambda: len(at_once) == 1)
+        others = [callers.enter_context(door.unix()) for _ in range(LONG_ANSWERS_WAITING_MAX)]
+        for caller in others:
+            caller.sendall(wanted)
+        until(lambda: len(door.server._responder._worker._jobs) == LONG_ANSWERS_WAITING_MAX)
+        assert statuses(ask(door.unix(), wanted)) == [503]
+        assert statuses(ask(door.unix())) == [200]
+        assert statuses(ask(door.tcp(), wanted)) == [403]
+        others[0].close()  # who goes away meanwhile harms nobody
+        go.set()
+        assert [statuses(all_of(caller)) for caller in (first, *others[1:])] == [[200]] * LONG_ANSWERS_WAITING_MAX
+    assert set(at_once) == {1}
+    until(lambda: all(thread.name != "http-long" for thread in threading.enumerate()))
+
+
+def test_a_page_with_a_mistake_is_one_500(make_door: Callable[..., Door], caplog: pytest.LogCaptureFixture) -> None:
+    door = make_door()
+    door.page = None  # type: ignore[assignment]
+    assert statuses(ask(door.unix(), b"GET /metrics HTTP/1.0\r\n\r\n")) == [500]
+    assert statuses(ask(door.unix())) == [200]
+    assert "GET /metrics" in caplog.text
+
+
+def test_without_descriptors_one_is_answered_and_the_others_wait(make_door: Callable[..., Door]) -> None:
+    door = make_door()
+    responder = door.server._responder
+    callers = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+    with descriptors_left(0):
+        for caller in callers:
+            caller.settimeout(60)
+            caller.connect(str(door.path))
+        until(lambda: responder._accept_at > 0 and not responder._accepting)
+        assert door.open() == 1, "in the place that is kept for that; and nobody turns round and round for the others"
+        callers[0].sendall(GET)
+        assert statuses(all_of(callers[0])) == [200]
+    for caller in callers[1:]:
+        assert statuses(ask(caller)) == [200]
+    callers[0].close()
+
+
+def test_nothing_is_left_open(make_door: Callable[..., Door], tmp_path: Path) -> None:
+    before = set(Path("/proc/self/fd").iterdir())
+    door = Door(tmp_path, FOREVER)
+    with door.unix() as one, door.tcp() as other:
+        one.send(b"GET ")
+        assert statuses(ask(door.tcp())) == [200]
+        door.server.close()
+        assert all_of(other) == b""
+    assert set(Path("/proc/self/fd").iterdir()) == before
+    assert not door.path.exists()
