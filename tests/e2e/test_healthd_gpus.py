@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from healthd_node import Node, eventually
+
+from tests.nodes.machines import dgx
 
 MakeNode = Callable[..., Node]
 # What a check waits for before it speaks is for its own tests; here everything speaks at once.
@@ -84,3 +87,70 @@ def test_an_xid_that_only_the_driver_tells_of_is_found_too(make_node: MakeNode, 
     found = eventually(lambda: kinds(node).get("xid/79"), lambda: str(kinds(node)))
     assert found["component"]["index"] == 3
     assert "told by the driver" in found["summary"]
+
+
+def temperatures(node: Node) -> int:
+    return int(node.get("/metrics").count("\nhealthd_gpu_temperature_celsius{"))
+
+
+def test_one_hung_gpu_leaves_the_other_seven_visible_and_is_read_again_when_it_answers(
+    make_node: MakeNode, quiet: Path, nvml_library: Path
+) -> None:
+    node = make_node(kernel_log=quiet, nvml={"library": str(nvml_library), "interval_s": 0.2, "deadline_s": 1})
+    node.gpus(*node.preset("h100x8"))
+    node.start()
+    eventually(lambda: node.get("/v1/verdict")["health"] == "healthy", lambda: str(kinds(node)))
+    node.gpus(*node.preset("h100x8"), "hang 3")
+    found = eventually(lambda: kinds(node).get("nvml/hang"), lambda: str(kinds(node)))
+    assert (found["component"]["index"], found["severity"]) == (3, "fatal")
+    eventually(lambda: temperatures(node) == 7, lambda: node.get("/metrics"))
+    verdict = node.get("/v1/verdict")
+    assert (verdict["health"], verdict["fit"]) == ("unhealthy", False)
+    assert "no word from NVML (GPU 3 does not answer)" in verdict["reasons"]
+    assert not [kind for kind in kinds(node) if kind.startswith(("gpu_presence/", "gpu_count/"))]
+    node.gpus(*node.preset("h100x8"), "temperature.5 95", "margin.5 -3", "throttle.5 0x48")
+    eventually(lambda: [kind for kind in kinds(node) if kind.startswith("throttle/")], "the others are still judged")
+    eventually(lambda: temperatures(node) == 8, lambda: str(kinds(node)))
+    eventually(lambda: "nvml/hang" not in kinds(node), lambda: str(kinds(node)))
+
+
+def test_a_fresh_node_with_fewer_gpus_than_configured_is_not_fit(make_node: MakeNode, quiet: Path) -> None:
+    node = make_node(kernel_log=quiet, gpus={"expected": 8})
+    node.gpus(*node.preset("h100x8"), "gpus 7")
+    node.start()
+    found = eventually(lambda: kinds(node).get("gpu_count/below_configured"), lambda: str(kinds(node)))
+    assert "7 of 8" in found["summary"]
+    assert node.get("/v1/verdict")["fit"] is False
+
+
+def test_a_gpu_that_comes_back_on_the_bus_is_enumerated_without_a_restart(
+    make_node: MakeNode, quiet: Path, tmp_path: Path
+) -> None:
+    machine = dgx.build(tmp_path / "machine")
+    (machine / "sys/bus/pci/drivers/nvidia").mkdir(parents=True)
+
+    def plug(number: int) -> None:
+        address = f"0000:{0x10 + number:x}:00.0"
+        at = dgx.device(machine, 0, address, vendor="0x10de", kind="0x030200", speed="32.0 GT/s PCIe")
+        (machine / at.lstrip("/") / "driver").symlink_to(machine / "sys/bus/pci/drivers/nvidia")
+
+    for entry in (machine / "sys/bus/pci/devices").iterdir():  # the GPUs and adapters of that machine are others
+        entry.unlink()
+    for number in range(7):
+        plug(number)
+    node = make_node(kernel_log=quiet, sources={"pcie": {"every_s": 0.5}})
+    script = str(Path(__file__).with_name("healthd_on_machine.py"))
+    node.command = [sys.executable, script, str(node.config), str(machine)]
+    node.gpus(*node.preset("h100x8"), "gpus 7")
+    node.start()
+    eventually(lambda: temperatures(node) == 7, lambda: node.get("/metrics"))
+    plug(7)
+    missing = eventually(lambda: kinds(node).get("gpu_count/not_enumerated"), lambda: str(kinds(node)))
+    assert "0000:17:00.0" in missing["summary"]
+    (machine / "sys/bus/pci/devices/0000:17:00.0").unlink()
+    eventually(lambda: "gpu_count/not_enumerated" not in kinds(node), lambda: str(kinds(node)))
+    node.gpus(*node.preset("h100x8"))  # this driver counts its GPUs only when it is initialised
+    again = machine / "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:17:00.0"
+    (machine / "sys/bus/pci/devices/0000:17:00.0").symlink_to(again)
+    eventually(lambda: temperatures(node) == 8, lambda: str(kinds(node)))
+    assert not [kind for kind in kinds(node) if kind.startswith("gpu_count/")]
