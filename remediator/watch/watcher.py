@@ -18,7 +18,8 @@ from remediator.model.inputs import VerdictsReached
 from remediator.model.records import JobRef
 from remediator.roster import Entry, Roster
 from remediator.store.database import StoreError
-from remediator.watch import slow, stuck
+from remediator.watch import gpu_counts, slow, stuck
+from remediator.watch.conclusions import news as what_is_news
 from remediator.watch.conclusions import origin_of
 from remediator.watch.job import JobWatch, Known
 from remediator.watch.leftovers import ended
@@ -33,7 +34,9 @@ LOOK_S = 2.0
 WRITTEN_WITHIN_S = 30.0
 HEARD_ALL_S = 600.0  # into a term: a job that no node has told of by then has ended under another leader
 JOBS_PER_NODE = 16
-JOBS, ENDED, PAST = PARTS = ("jobs", "ended", "past")
+GPU_COUNTS_S = 60.0  # between two comparisons of how many GPUs the nodes have
+JOBS, ENDED, GPUS, PAST = PARTS = ("jobs", "ended", "gpu_counts", "past")
+DRIVER_CHECK = "nvml"  # what healthd finds when the driver does not answer
 SOURCES = (slow.SOURCE, stuck.SOURCE)
 
 
@@ -59,6 +62,7 @@ class Watcher:
         self._failing: set[str] = set()  # parts that ended in one at the last look
         self._known: tuple[Snapshot, Known] | None = None
         self._begun_at = clock.wall()
+        self._gpu_counts_due = 0.0
         self._pace = DutyCycle()  # a fleet's words take a quarter of a second, in which answers must go out
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -91,6 +95,7 @@ class Watcher:
         for ref in over:
             del self._jobs[ref]
         news.append(self._part(ENDED, lambda: self._ended(known, over, now)))
+        news.append(self._part(GPUS, lambda: self._gpu_counts(snapshot, now)))
         self._tell(news, now)
         if self._tell([self._part(PAST, lambda: self._past(snapshot, now))], now):
             self._past.written(now)
@@ -150,6 +155,25 @@ class Watcher:
         sure = now - self._begun_at > HEARD_ALL_S
         origins = [origin for origin in known.of_origin if origin not in living and (sure or origin in gone)]
         return ended((finding for origin in origins for finding in known.of_origin[origin]), now)
+
+    def _gpu_counts(self, snapshot: Snapshot, now: float) -> tuple[Finding, ...]:
+        """A node is compared while it speaks; one whose driver does not answer for all GPUs is not counted."""
+        if now < self._gpu_counts_due:
+            return ()
+        self._gpu_counts_due = now + GPU_COUNTS_S
+        unsure = {each.node for each in snapshot.findings.values() if each.active and each.check == DRIVER_CHECK}
+        counted: list[gpu_counts.NodeGpus] = []
+        for name, record in self._pace.over(snapshot.nodes.items()):
+            entry = self._roster.get(name)
+            if entry is None or name in unsure or len(entry.products) != 1 or not self._speaks(name):
+                continue
+            counted.append(gpu_counts.NodeGpus(name, entry.products[0], record.places.partitions, len(entry.gpus)))
+        compared = gpu_counts.compare_gpu_counts(counted, now)
+        sure = {each.node for each in counted} if now - self._begun_at > HEARD_ALL_S else compared.judged
+        known = [finding for finding in snapshot.findings.values() if finding.origin == gpu_counts.ORIGIN]
+        return what_is_news(
+            known, compared.findings, now, lambda each: gpu_counts.NO_LONGER if each.node in sure else "", now
+        )
 
     def _tell(self, news: Iterable[Sequence[Finding]], now: float) -> bool:
         """Whether all is written: each judgement's conclusions are an input, and so in the journal before anything follows.

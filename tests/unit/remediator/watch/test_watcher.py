@@ -20,14 +20,14 @@ from remediator.watch.leftovers import UNTESTED_S, ended
 from remediator.watch.passes import PASS_ROWS
 from remediator.watch.past import PastWatch
 from remediator.watch.timings import Heard
-from remediator.watch.watcher import Watcher
+from remediator.watch.watcher import GPU_COUNTS_S, Watcher
 from tests.timelines.story import settings
 from tests.unit.remediator.watch.fleet import Fleet, own
 from tests.unit.remediator.watch.test_slow_jobs import slow
 from vocabulary.clock import ManualClock, SystemClock
 from vocabulary.finding import Finding, Severity
 from vocabulary.health import Health
-from vocabulary.wire import RankStatus, Report
+from vocabulary.wire import Gpu, RankStatus, Report
 
 ROWS = 3 * PASS_ROWS + 8
 LIAR = "liar"
@@ -41,6 +41,7 @@ class Leader:
         self.engine = Engine(Journal(url), settings(), SystemClock(), lambda _snapshot: None)
         self.engine.start()
         self._seq = 0
+        self.gpus: dict[str, int] = {}
         for name in (*fleet.names, LIAR):
             known = FindingsReported(at=time.time(), node=name, boot_id="b", active=())
             self.engine.submit_durably(known).result(60)
@@ -54,6 +55,7 @@ class Leader:
             report = Report(
                 version=1, node=name, boot_id="b", agent=f"a{id(self)}", seq=self._seq, sent_at=now, ttl_s=30.0,
                 health=Health.HEALTHY, ranks=tuple(ranks.get(name, ())),
+                gpus=tuple(Gpu(i, f"{name}-{i}", f"0000:1{i}:00.0", "H100") for i in range(self.gpus.get(name, 0))),
             )  # fmt: skip
             self.roster.take(report, now)
         self.watcher.look()
@@ -149,8 +151,33 @@ def test_a_fault_in_judging_one_job_or_the_past_is_counted_and_hides_no_other(ur
     leader.watcher._past = Past(PastStore(leader.engine._journal.engine), 0.0)
     leader.train(ROWS, [theirs])
     assert [(found.node, found.kind) for found in leader.concluded()] == [("n0", "straggler/gpu")]
-    assert leader.watcher.faults == {"jobs": 2 * ROWS, "ended": 0, "past": ROWS}
+    assert leader.watcher.faults == {"jobs": 2 * ROWS, "ended": 0, "gpu_counts": 0, "past": ROWS}
     leader.end()
+
+
+def test_a_node_with_fewer_gpus_than_its_siblings_is_told_until_it_has_as_many(url: str) -> None:
+    leader = Leader(url, Fleet(nodes=6))
+
+    def report(**counts: int) -> None:
+        leader.clock.advance(GPU_COUNTS_S)
+        leader.gpus = counts
+        leader.hear({})
+
+    full = dict.fromkeys(leader.fleet.names, 8)
+    report(**full | {"n2": 7})
+    assert [(f.node, f.kind) for f in leader.concluded()] == [("n2", "gpu_count/below_siblings")]
+    report(**{name: 8 for name in full if name != "n2"})
+    assert [f.node for f in leader.concluded()] == ["n2"], "a node that tells no GPUs proves nothing"
+    report(**full)
+    assert leader.concluded() == []
+    leader.engine.submit_durably(hung("n4")).result(60)
+    report(**full | {"n4": 7})
+    assert leader.concluded() == [], "its driver does not answer for all of them"
+    leader.end()
+
+
+def hung(node: str) -> FindingsReported:
+    return FindingsReported(at=time.time(), node=node, boot_id="b", active=(own(node, "nvml/hang"),))
 
 
 def test_what_was_said_of_the_past_and_could_not_be_handed_in_is_not_taken_for_written(url: str) -> None:
