@@ -56,7 +56,14 @@ class Denied(CentreError):
 
 
 class Rejected(CentreError):
-    """The centre understood, and says this very message is wrong or unwanted. Sending it again will not help."""
+    """The centre understood, and says this very message is wrong or unwanted. Sending it again will not help.
+
+    `finding` is the id of the one finding that it does not want, if it named one.
+    """
+
+    def __init__(self, message: str, finding: str = "") -> None:
+        super().__init__(message)
+        self.finding = finding
 
 
 _ENROLLING = threading.Lock()
@@ -261,7 +268,9 @@ def _error(url: str, answer: Answer) -> CentreError:
     try:
         problem = decode(answer.body, Problem)
         words = "; ".join(part for part in (problem.error, problem.detail, problem.todo) if part)
+        finding = problem.finding
     except WireError:
+        finding = ""
         words = answer.body[:200].decode(errors="replace")
     text = f"{url}: {answer.status}: {words}"
     if answer.status in (401, 403):
@@ -269,4 +278,4 @@ def _error(url: str, answer: Answer) -> CentreError:
     if answer.status in (408, 425, 429) or answer.status >= 500:
         asked = answer.headers.get("retry-after", "")
         return Unreachable(text, min(float(asked), RETRY_AFTER_S_MAX) if asked.isdecimal() else 0.0)
-    return Rejected(text)
+    return Rejected(text, finding)

@@ -11,11 +11,14 @@ from typing import Annotated, Any
 
 import msgspec
 
+from vocabulary.bounds import TTL_S_MAX
 from vocabulary.identity import require_node_name
 from vocabulary.order import OrderKind
 from vocabulary.yaml_text import YamlTextError, read_yaml
 
+TTL_INTERVALS = 3.0  # reports that may be missed before the node counts as unknown
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+ReportInterval = Annotated[float, msgspec.Meta(ge=0.1, le=TTL_S_MAX / TTL_INTERVALS)]
 Argv = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
@@ -72,7 +75,7 @@ class RemediatorConfig(_Section, frozen=True):
     ca_file: Path | None = None  # who signed the centre's certificate; None: whom the system trusts
     certificate: Path | None = None  # of this node, and its key
     certificate_key: Path | None = None  # belongs to `certificate`
-    report_interval_s: Positive = 10.0  # state is said again this often; a change is told at once
+    report_interval_s: ReportInterval = 10.0  # state is said again this often; a change is told at once
 
     def __post_init__(self) -> None:
         if self.url and not self.url.startswith(("http://", "https://")):

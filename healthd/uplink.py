@@ -13,16 +13,16 @@ from collections.abc import Callable
 from msgspec import UNSET
 
 from healthd.centre import Backoff, Centre, CentreError, Denied, Rejected, spread
-from healthd.config import RemediatorConfig
+from healthd.config import TTL_INTERVALS, RemediatorConfig
 from healthd.orders.store import OrderStore
 from healthd.status import Status
 from healthd.waiting_changes import WaitingChanges
 from healthd.watched import Watched
+from vocabulary.bounds import ACTIVE_MAX, CHANGES_PER_REPORT_MAX, RANKS_MAX, holds_nul
 from vocabulary.clock import Clock
+from vocabulary.order import OrderUpdate
 from vocabulary.telemetry import TelemetryWish
-from vocabulary.wire import CHANGES_PER_REPORT_MAX, WIRE_VERSION, Report, encode
-
-TTL_INTERVALS = 3.0  # reports that may be missed before the node counts as unknown
+from vocabulary.wire import REPORT_BYTES_MAX, WIRE_VERSION, Report, WireError, check_order_update, decode_report, encode
 
 _log = logging.getLogger("healthd.uplink")
 
@@ -52,6 +52,7 @@ class Uplink:
         self._stop = threading.Event()
         self._seq = 0
         self._batch = CHANGES_PER_REPORT_MAX
+        self._unwanted: frozenset[str] = frozenset()  # ids of active findings that the centre refuses
         self.heard_at: float | None = None
 
     def wake(self) -> None:
@@ -104,7 +105,7 @@ class Uplink:
             pass
         for answer in answers:
             try:
-                centre.answer(answer)
+                centre.answer(_within_bounds(answer))
             except Rejected as error:  # the centre no longer knows the order; insisting would block all others
                 _log.error("answer to order %s not wanted: %s", answer.id, error)
             self._orders.mark_sent(answer)
@@ -114,7 +115,9 @@ class Uplink:
         report = self._report(self._batch)
         try:
             reply = centre.report(report)
-        except Rejected:
+        except Rejected as error:
+            if self._leave_out(report, error):
+                return True
             if report.telemetry is not UNSET:  # the one part that can be left out without a loss
                 self._watched.end()
                 return True
@@ -129,6 +132,19 @@ class Uplink:
         if report.changes:
             self._waiting.acknowledge(min(reply.acked_seq, report.changes[-1].seq))
         return full and reply.acked_seq >= report.changes[-1].seq
+
+    def _leave_out(self, report: Report, error: Rejected) -> bool:
+        """Leave the one finding out that the centre refuses by its id; whether there was one, and the rest may go."""
+        refused = [change for change in report.changes if change.finding.id == error.finding]
+        is_active = any(finding.id == error.finding for finding in report.active)
+        if not error.finding or not (refused or is_active):
+            return False
+        _log.error("the remediator refuses finding %s, it is left out: %s", error.finding, error)
+        for change in refused:
+            self._waiting.set_aside(change.seq)
+        if is_active:
+            self._unwanted |= {error.finding}
+        return True
 
     def _narrow(self, centre: Centre, report: Report) -> None:
         """Something in the report is not wanted: find the change, and set it aside, or it would block all others.
@@ -148,7 +164,11 @@ class Uplink:
         status = self._status()
         changes = self._waiting.changes(limit, status.newest_change)  # a report is of one instant: none that is newer
         self._seq += 1
-        return Report(
+        active = status.findings
+        if self._unwanted:
+            self._unwanted &= {finding.id for finding in active}
+            active = tuple(finding for finding in active if finding.id not in self._unwanted)
+        report = Report(
             version=WIRE_VERSION,
             node=status.node,
             boot_id=status.boot_id,
@@ -158,9 +178,40 @@ class Uplink:
             ttl_s=TTL_INTERVALS * self._config.report_interval_s,
             health=status.health,
             changes=changes,
-            active=status.findings,
+            active=active,
             gpus=status.gpus,
             ranks=status.ranks,
             versions=status.versions,
             telemetry=self._watched.told() if limit else UNSET,
         )
+        return report if _is_within_bounds(report) else _fitted(report)
+
+
+def _is_within_bounds(report: Report) -> bool:
+    """Whether the centre takes it: asked with the centre's own words, as a report that is refused makes the node silent."""
+    if len(report.active) > ACTIVE_MAX or len(report.ranks) > RANKS_MAX:
+        return False
+    try:
+        content = encode(report)
+        decode_report(content)
+    except (WireError, UnicodeEncodeError):
+        return False
+    return len(content) <= REPORT_BYTES_MAX
+
+
+def _fitted(report: Report) -> Report:
+    from vocabulary.fitting import fit_report  # noqa: PLC0415 - hardly ever needed, and half a megabyte
+
+    return fit_report(report)
+
+
+def _within_bounds(answer: OrderUpdate) -> OrderUpdate:
+    try:
+        check_order_update(answer)
+        if not holds_nul(encode(answer)):
+            return answer
+    except (WireError, UnicodeEncodeError):
+        pass
+    from vocabulary.fitting import fit_order_update  # noqa: PLC0415 - as above
+
+    return fit_order_update(answer)

@@ -10,50 +10,72 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from vocabulary.bounds import (
+    GPUS_MAX,
+    SECTIONS_MAX,
+    WINDOWS_MAX,
+    Count,
+    FindingBounds,
+    Moment,
+    Name,
+    Number,
+    OrderUpdateBounds,
+    Ttl,
+    Whole,
+    Word,
+    check_bounds,
+    holds_nul,
+)
 from vocabulary.finding import Finding
 from vocabulary.health import Health
-from vocabulary.order import Order
+from vocabulary.order import Order, OrderUpdate
 from vocabulary.telemetry import TelemetryWish
 
 WIRE_VERSION = 1
 REPORT_BYTES_MAX = 8 << 20
-CHANGES_PER_REPORT_MAX = 500
 VERSION_CHARS_MAX, VERSIONS_MAX = 100, 16  # of one text, and of different ones of a kind
 
 T = TypeVar("T")
 
 
 class WireError(ValueError):
-    """A message that cannot be read. The text names the field and what was expected."""
+    """A message that cannot be read, or breaks a bound. The text names the field and what was expected.
+
+    `finding` is the id of the one finding that is at fault, if it is one: without it the rest may be good.
+    """
+
+    def __init__(self, text: str, finding: str = "") -> None:
+        super().__init__(text)
+        self.finding = finding
 
 
 class FindingChange(msgspec.Struct, frozen=True):
     """One entry of a node's outbox: the finding as it stood after change number `seq`."""
 
-    seq: int
-    finding: Finding
+    seq: Count
+    finding: Finding  # within `FindingBounds`
 
 
 class Gpu(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # plain data, never in a cycle
     """One accelerator of a node."""
 
-    index: int
-    uuid: str
-    pci: str
-    name: str = ""
-    serial: str = ""
+    index: Whole
+    uuid: Name
+    pci: Word
+    name: Name = ""
+    serial: Name = ""
 
 
 class Versions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is installed and runs on a node; empty where it does not tell. `vbios` and `firmware` (of network adapters): each once."""
 
-    healthd: str = ""
-    driver: str = ""  # NVIDIA's
-    kernel: str = ""
-    image: str = ""  # the operating system's
-    bios: str = ""
-    vbios: tuple[str, ...] = ()
-    firmware: tuple[str, ...] = ()
+    healthd: Name = ""
+    driver: Name = ""  # NVIDIA's
+    kernel: Name = ""
+    image: Name = ""  # the operating system's
+    bios: Name = ""
+    vbios: Annotated[tuple[Name, ...], msgspec.Meta(max_length=GPUS_MAX)] = ()
+    firmware: Annotated[tuple[Name, ...], msgspec.Meta(max_length=GPUS_MAX)] = ()
 
     def tidy(self) -> Versions:
         """The same in printable characters and of bounded length, fit to be a name. BIOSes say what they like."""
@@ -84,15 +106,15 @@ class StepWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):  # sam
     power of two and `first` a multiple of it, so that windows of all ranks of a job can be laid side by side.
     """
 
-    first: int
-    size: int
-    steps: int
-    step_s: float
-    forward_s: float | None = None
-    backward_s: float | None = None
-    communication_s: float | None = None
-    data_s: float | None = None
-    tokens: float | None = None
+    first: Whole
+    size: Count
+    steps: Count
+    step_s: Number
+    forward_s: Number | None = None
+    backward_s: Number | None = None
+    communication_s: Number | None = None
+    data_s: Number | None = None
+    tokens: Number | None = None
 
 
 class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # as `Gpu`: a fleet has 100 000
@@ -105,43 +127,43 @@ class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # 
     so that a report may be lost.
     """
 
-    job: str
-    attempt: int
-    rank: int
-    world: int
-    pid: int
-    step: int
-    phase: str
-    at: float
-    step_seconds: float = 0.0
+    job: Name
+    attempt: Whole
+    rank: Whole
+    world: Whole
+    pid: Whole
+    step: Whole
+    phase: Word
+    at: Number
+    step_seconds: Number = 0.0
     alive: bool = True
-    section: str = ""
-    step_median: float = 0.0
-    sections: dict[str, float] = {}
-    sections_median: dict[str, float] = {}
-    role: str = ""
-    pipeline_stage: int = -1
-    tensor_group: int = -1
-    data_group: int = -1
-    expert_group: int = -1
-    gpu: str = ""  # its UUID
-    windows: tuple[StepWindow, ...] = ()
+    section: Word = ""
+    step_median: Number = 0.0
+    sections: Annotated[dict[Word, Number], msgspec.Meta(max_length=SECTIONS_MAX)] = {}
+    sections_median: Annotated[dict[Word, Number], msgspec.Meta(max_length=SECTIONS_MAX)] = {}
+    role: Name = ""
+    pipeline_stage: Whole = -1
+    tensor_group: Whole = -1
+    data_group: Whole = -1
+    expert_group: Whole = -1
+    gpu: Name = ""  # its UUID
+    windows: Annotated[tuple[StepWindow, ...], msgspec.Meta(max_length=WINDOWS_MAX)] = ()
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything a node asserts, whole, every time: silence for longer than `ttl_s` means unknown, not healthy."""
 
-    version: int
-    node: str
-    boot_id: str
-    agent: str  # id of this agent process
-    seq: int  # counts this agent's reports
-    sent_at: float
-    ttl_s: float
+    version: Count
+    node: Name
+    boot_id: Word
+    agent: Word  # id of this agent process
+    seq: Count  # counts this agent's reports
+    sent_at: Moment
+    ttl_s: Ttl
     health: Health
-    changes: tuple[FindingChange, ...] = ()
-    active: tuple[Finding, ...] = ()
-    gpus: tuple[Gpu, ...] = ()
+    changes: tuple[FindingChange, ...] = ()  # at most `CHANGES_PER_REPORT_MAX`
+    active: tuple[Finding, ...] = ()  # at most `ACTIVE_MAX`, each within `FindingBounds`
+    gpus: Annotated[tuple[Gpu, ...], msgspec.Meta(max_length=GPUS_MAX)] = ()
     ranks: tuple[RankStatus, ...] = ()
     versions: Versions = Versions()
     telemetry: msgspec.Raw | msgspec.UnsetType = (
@@ -202,11 +224,15 @@ class _LooseOrders(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An error, for people and programs: what, where, and what to do."""
+    """An error, for people and programs: what, where, and what to do.
+
+    `finding` is the id of the one finding of a report that is refused; a node leaves it out and sends the rest again.
+    """
 
     error: str
     detail: str = ""
     todo: str = ""
+    finding: str = ""
 
 
 def encode(message: msgspec.Struct) -> bytes:
@@ -226,6 +252,38 @@ def decode(data: bytes | str, kind: type[T]) -> T:
         raise WireError(f"{kind.__name__}: {error}") from error
     except RecursionError as error:
         raise WireError(f"{kind.__name__}: nested too deeply") from error
+
+
+def decode_report(data: bytes) -> Report:
+    """Read a `Report` and hold all of it against its bounds (`vocabulary.bounds`).
+
+    Raises:
+        WireError: it cannot be read, or breaks a bound; `finding` is set where one finding alone is at fault.
+    """
+    report = decode(data, Report)
+    nul = holds_nul(data)
+    for finding in (*(change.finding for change in report.changes), *report.active):
+        try:
+            check_bounds(finding, FindingBounds)
+        except msgspec.ValidationError as error:
+            raise WireError(f"finding {finding.id[:64]!r}: {error}", finding.id[:64]) from error
+        if nul and holds_nul(encode(finding)):
+            raise WireError(f"finding {finding.id!r}: a text holds the character NUL", finding.id)
+    if nul:
+        raise WireError("Report: a text holds the character NUL")
+    return report
+
+
+def check_order_update(update: OrderUpdate) -> None:
+    """Hold an answer to an order against its bounds.
+
+    Raises:
+        WireError: it breaks one.
+    """
+    try:
+        check_bounds(update, OrderUpdateBounds)
+    except msgspec.ValidationError as error:
+        raise WireError(f"OrderUpdate: {error}") from error
 
 
 def decode_orders(data: bytes | str) -> ReceivedOrders:

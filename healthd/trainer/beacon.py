@@ -22,7 +22,7 @@ from healthd.trainer import page, ring
 from healthd.trainer.directory import SUFFIX
 from healthd.trainer.leaving import say
 from healthd.trainer.mailbox import Mailbox
-from healthd.trainer.page import Acknowledgement, BeaconError, FieldError, Identity, MailboxOrder, Phase
+from healthd.trainer.page import Acknowledgement, BeaconError, FieldError, Identity, MailboxOrder, Phase, require_short
 from healthd.trainer.pages import (
     directory_problem,
     post_order,
@@ -117,6 +117,7 @@ class Beacon:
             path = _free_name(path)
             _refuse_living_owner(path)
             identity = _identity(place, (clock or SystemClock()).wall())
+            require_short({name: text for name, text in identity._asdict().items() if isinstance(text, str)})
             mapped, descriptor = _publish(path, identity)
         except (OSError, FieldError) as error:
             raise BeaconError(path, "page", f"cannot be made: {error}") from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import json
 import struct
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -18,6 +19,7 @@ from healthd.trainer.ring import NUMBER_MAX, Section
 
 MAGIC = b"gpu-hlth"
 VERSION = 2
+NAME_CHARS_MAX = 255  # of a text in an identity, as in reports (`vocabulary.bounds`): a user's page must not silence the node
 
 _HEADER = struct.Struct("<8sIIII")  # magic, version, page bytes, ring entries, ring entry bytes; then its CRC-32
 HEADER_AT = 0
@@ -266,6 +268,18 @@ _NUMBER = (int, float)
 _GROUPS = ("pipeline_stage", "tensor_group", "data_group", "expert_group")
 
 
+def require_short(texts: Mapping[str, str]) -> None:
+    """Texts of an identity that a report can carry.
+
+    Raises:
+        FieldError: one is longer than `NAME_CHARS_MAX`; it names the member.
+    """
+    for name, text in texts.items():
+        if len(text) > NAME_CHARS_MAX:
+            todo = "; give the job a shorter HEALTHD_JOB" if name == "job" else ""
+            raise FieldError(f"identity.{name}", f"has {len(text)} characters, {NAME_CHARS_MAX} are allowed{todo}")
+
+
 def identity_from(document: dict[str, Any]) -> Identity:
     """Read an identity block.
 
@@ -274,6 +288,7 @@ def identity_from(document: dict[str, Any]) -> Identity:
     """
     texts = {name: take(document, "identity", name, str) for name in ("job", "node")}
     texts |= {name: take(document, "identity", name, str) for name in ("role", "gpu_uuid", "gpu_pci")}
+    require_short(texts)
     whole = ("attempt", "rank", "world", "local_rank", "pid", "process_start", *_GROUPS, "gpu_index")
     numbers = {name: take(document, "identity", name, int) for name in whole}
     return Identity(**texts, **numbers, created_at=float(take(document, "identity", "created_at", _NUMBER)))

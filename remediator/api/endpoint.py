@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from remediator.api.access import Access, let_in
+from remediator.api.service import refuse_nul
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -44,4 +45,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     async def answered(self, request: Request) -> Response:
         """Hold a request against the rule, and hand it to the handler."""
         await let_in(request, self.access)
+        if self.access is not Access.ANYONE:  # those ask no database
+            refuse_nul(request)
         return await self.handler(request)

@@ -27,6 +27,7 @@ from remediator.store.journal import Journal, StoreError
 from remediator.store.sessions import Sessions
 from remediator.store.tokens import Tokens
 from remediator.telemetry import Telemetry
+from vocabulary.bounds import holds_nul
 from vocabulary.clock import Clock
 from vocabulary.wire import Problem, WireError, decode
 
@@ -35,6 +36,7 @@ T = TypeVar("T")
 WAIT_MAX_S = 60.0
 DURABLE_WAIT_S = 20.0
 RETRY_AFTER_S = 5
+NUL_TOLD = "the request holds the character NUL (%00 or \\u0000), which no name and no text may hold"
 
 
 class Wakeups:
@@ -106,11 +108,13 @@ class Service(msgspec.Struct, frozen=True):
 class Refusal(Exception):
     """An answer that is an error, with its status."""
 
-    def __init__(self, status: int, error: str, todo: str = "", retry_after_s: int | None = None) -> None:
+    def __init__(
+        self, status: int, error: str, todo: str = "", retry_after_s: int | None = None, *, finding: str = ""
+    ) -> None:
         super().__init__(error)
         self.status = status
         self.headers = {} if retry_after_s is None else {"retry-after": str(retry_after_s)}
-        self.problem = Problem(error=error, todo=todo)
+        self.problem = Problem(error=error, todo=todo, finding=finding)
 
 
 def service_of(request: Request) -> Service:
@@ -169,10 +173,23 @@ async def message_of(request: Request, kind: type[T], bytes_max: int) -> T:
         Refusal: 400, it is none; 408, 413 as `body_of`.
     """
     try:
-        return decode(await body_of(request, bytes_max) or b"{}", kind)  # who has nothing to say may send nothing
+        body = await body_of(request, bytes_max) or b"{}"  # who has nothing to say may send nothing
+        if holds_nul(body):
+            raise Refusal(400, NUL_TOLD)
+        return decode(body, kind)
     except WireError as error:
         told = words_of(error.__cause__ or error, kind)
         raise Refusal(400, told, "the document at /v1/openapi.json says what is expected") from error
+
+
+def refuse_nul(request: Request) -> None:
+    """No database takes the character NUL in a name, and nothing here is named so.
+
+    Raises:
+        Refusal: 400, it is in the path or the query.
+    """
+    if "\0" in request.scope["path"] or b"%00" in request.scope["query_string"]:
+        raise Refusal(400, NUL_TOLD)
 
 
 def number(request: Request, name: str, default: float, least: float, most: float) -> float:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 from msgspec import inspect
 
+from vocabulary.wire import WireError
+
+SENT_CHARS = 60  # so much of a value is shown
 _AT = re.compile(r"(?P<what>.*?) - at `\$\.?(?P<place>[^`]*)`", re.DOTALL)
 _FIELD = re.compile(r"Object (?P<how>missing required|contains unknown) field `(?P<field>[^`]*)`")
 _EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`(?:, got `(?P<got>[^`]*)`)?(?P<limit>.*)", re.DOTALL)
@@ -42,6 +46,27 @@ def words_of(error: BaseException, kind: type) -> str:
     if what.startswith("Invalid enum value"):
         return f"{where}: {what.removeprefix('Invalid enum value').strip()} is none of {_allowed(kind, place)}"
     return f"the body is no good JSON: {what}"
+
+
+def bounds_words(error: WireError, kind: type, body: bytes) -> str:
+    """One sentence about a node's message that cannot be read or breaks a bound: the field, the bound, and what was sent.
+
+    Args:
+        error: what the reader said.
+        kind: the message that was expected.
+        body: the message itself.
+    """
+    cause = error.__cause__
+    if cause is None:
+        return str(error)
+    told = words_of(cause, kind)
+    if error.finding:
+        return f"finding {error.finding!r}: {told}"
+    placed = _AT.fullmatch(str(cause))
+    if placed is None or not placed["place"].isidentifier() or not isinstance(cause, msgspec.ValidationError):
+        return told
+    sent = msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get(placed["place"], msgspec.Raw(b""))
+    return f"{told}; the node sent {bytes(sent)[:SENT_CHARS].decode(errors='replace')}"
 
 
 def _wanted(names: str, limit: str) -> str:

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from remediator.api.access import enter
-from remediator.api.service import Refusal, service_of
+from remediator.api.service import Refusal, refuse_nul, service_of
 from remediator.config import Config
 from remediator.store.database import StoreError
 from remediator.store.whereabouts import Whereabouts
@@ -90,6 +90,7 @@ class Web:
     def _refusals_shown(self, handler: login.Handler) -> login.Handler:
         async def shown(request: Request) -> Response:
             try:
+                refuse_nul(request)
                 return await handler(request)
             except Refusal as refusal:
                 words, todo = refusal.problem.error, refusal.problem.todo

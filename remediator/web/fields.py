@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl
 
-from remediator.api.service import Refusal
+from remediator.api.service import NUL_TOLD, Refusal
 
 FIELDS_MAX = 50
 
@@ -19,4 +19,6 @@ def fields_of(body: bytes) -> dict[str, str]:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict")
     except ValueError as error:
         raise Refusal(400, "this is no form", "go back and send it again") from error
+    if b"%00" in body or b"\0" in body:
+        raise Refusal(400, NUL_TOLD)
     return dict(pairs)

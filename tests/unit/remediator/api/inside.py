@@ -39,9 +39,11 @@ class Answer(NamedTuple):
 class Inside:
     """A leader with tokens for two nodes, a viewer, an operator, an admin, and a join secret."""
 
-    def __init__(self, place: Path, mode: Mode = Mode.RECOMMEND, limits: Limits = NO_LIMITS, **more: Any) -> None:
+    def __init__(
+        self, place: Path, mode: Mode = Mode.RECOMMEND, limits: Limits = NO_LIMITS, database: str = "", **more: Any
+    ) -> None:
         self.config = Config(
-            database=f"sqlite:///{place}/r.db",
+            database=database or f"sqlite:///{place}/r.db",
             mode=mode,
             scheduler=SchedulerConfig(state_file=f"{place}/holds.json"),
             limits=limits,

@@ -1,0 +1,211 @@
+"""Whatever healthd finds out, its report is one that the centre takes: asked of the centre's own door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from healthd.centre import Rejected
+from healthd.config import TTL_INTERVALS, ConfigError, RemediatorConfig, parse
+from healthd.orders.store import OrderStore
+from healthd.outbox import Outbox
+from healthd.status import Status
+from healthd.trainer import page
+from healthd.trainer.beacon import Beacon
+from healthd.trainer.page import BeaconError
+from healthd.trainer.place import Place
+from healthd.uplink import Uplink
+from healthd.watched import Watched
+from remediator.api.nodes import _decode_report, _hold_in_bounds
+from remediator.api.service import Refusal
+from vocabulary import bounds
+from vocabulary.clock import ManualClock
+from vocabulary.finding import Finding, Severity
+from vocabulary.fitting import CUT
+from vocabulary.identity import Component, ComponentKind
+from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
+from vocabulary.telemetry import TelemetryPart
+from vocabulary.wire import REPORT_BYTES_MAX, Gpu, RankStatus, Report, ReportReply, StepWindow, Versions, encode
+
+ODD = st.one_of(
+    st.text(max_size=8), st.sampled_from(["x" * 5000, "a\0b", "\ud800", "\\u0000", "💥" * 3000, "\x01" * 400])
+)
+NUMBER = st.one_of(st.integers(-(2**80), 2**80), st.sampled_from([0, 2**63 - 1, 2**63, -(2**63)]))
+FLOAT = st.floats()
+HOST = Component(ComponentKind.HOST)
+
+
+class Door:
+    """The centre as far as its reader: what it refuses, and what came through."""
+
+    def __init__(self, refuses: Callable[[Report], str] = lambda _report: "") -> None:
+        self._refuses = refuses
+        self.taken: list[Report] = []
+        self.answers: list[OrderUpdate] = []
+        self.calls = 0
+
+    def report(self, report: Report) -> ReportReply:
+        self.calls += 1
+        if unwanted := self._refuses(report):
+            raise Rejected("400: not this one", unwanted)
+        body = encode(report)
+        assert len(body) <= REPORT_BYTES_MAX
+        try:
+            self.taken.append(_decode_report(body, "n1"))
+        except Refusal as error:
+            raise Rejected(str(error), error.problem.finding) from error
+        return ReportReply(report.changes[-1].seq if report.changes else 0, 1)
+
+    def answer(self, update: OrderUpdate) -> None:
+        encode(update)
+        _hold_in_bounds(update)
+        self.answers.append(update)
+
+
+def finding(name: str, **more: Any) -> Finding:
+    known = {
+        "id": name, "node": "n1", "check": "xid", "code": "79", "component": HOST, "severity": Severity.FATAL,
+        "summary": "s", "first_seen": 1.0, "last_seen": 1.0, "origin": "o",
+    }  # fmt: skip
+    return Finding(**{**known, **more})
+
+
+class Node:
+    def __init__(self, place: Path) -> None:
+        self.outbox = Outbox(place / "db", 1.0)
+        self.orders = OrderStore(self.outbox, "n1")
+        self.status = Status(node="n1", boot_id="b", at=1.0)
+        clock = ManualClock()
+        self.uplink = Uplink(
+            config=RemediatorConfig(url="http://x", token_file=place / "t"), agent="a", outbox=self.outbox,
+            orders=self.orders, status=lambda: self.status, clock=clock,
+            watched=Watched(lambda back_s: TelemetryPart(back_s, ()), clock),
+        )  # fmt: skip
+
+    def send(self, door: Door) -> None:
+        self.uplink.send(door)  # type: ignore[arg-type]  # what a report needs of a centre
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    found = Node(tmp_path)
+    yield found
+    found.outbox.close()
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=ODD, number=NUMBER, size=FLOAT)
+@example(text="x" * 5000, number=2**80, size=1e300)
+@example(text="a\0b", number=-1, size=float("nan"))
+def test_the_centre_takes_whatever_a_node_says(node: Node, text: str, number: int, size: float) -> None:
+    odd = finding(
+        "f1", check=text, code=text, summary=text, origin=text, boot_id=text, cleared_by=text, first_seen=size,
+        last_seen=size, cleared_at=size, count=number, component=Component(ComponentKind.GPU, text, text, number),
+        evidence={text: text, "n": number, "x": size} | {f"{n}": n for n in range(100)},
+    )  # fmt: skip
+    window = StepWindow(number, number, number, size, size, None, size)
+    rank = RankStatus(
+        text, number, number, number, number, number, text, size, size, section=text, sections={text: size}, role=text,
+        pipeline_stage=number, gpu=text, windows=(window,) * 100,
+    )  # fmt: skip
+    node.status = Status(
+        node="n1", boot_id=text, at=1.0, findings=(odd,), ranks=(rank,), gpus=(Gpu(number, text, text, text, text),) * 300,
+        versions=Versions(driver=text, bios=text, vbios=(text,) * 300),
+    )  # fmt: skip
+    door = Door()
+    node.send(door)
+    (taken,) = door.taken
+    assert [f.id for f in taken.active] == ["f1"]
+    assert (len(taken.ranks), len(taken.gpus)) == (1, bounds.GPUS_MAX)
+    assert CUT in taken.active[0].summary or len(text) <= bounds.TEXT_CHARS_MAX
+
+
+def test_what_was_stored_by_an_earlier_release_is_told_too(node: Node) -> None:
+    node.outbox.commit([finding("f1", summary="x" * 5000)])
+    door = Door()
+    node.send(door)
+    assert door.taken[0].changes[0].finding.summary == "x" * (bounds.TEXT_CHARS_MAX - len(CUT)) + CUT
+    assert (node.outbox.waiting(), node.outbox.rejected) == (0, 0)
+
+
+def test_a_report_that_is_within_its_bounds_is_sent_as_it_is(node: Node) -> None:
+    node.status = replace(node.status, findings=(finding("f1", evidence={"a": 1}),))
+    door = Door()
+    node.send(door)
+    assert door.taken[0].active == node.status.findings
+
+
+def test_more_than_fits_one_message_is_shortened_and_no_finding_is_left_out(node: Node) -> None:
+    many = tuple(finding(f"f{n}", summary="x" * 2000, evidence={"k": "v" * 2000}) for n in range(4000))
+    ranks = tuple(RankStatus("j", 0, n, 9999, 1, 1, "step", 1.0) for n in range(9999))
+    node.status = replace(node.status, findings=many, ranks=ranks)
+    door = Door()
+    node.send(door)
+    (taken,) = door.taken
+    assert [f.id for f in taken.active] == [f.id for f in many]
+    assert len(taken.ranks) == bounds.RANKS_MAX
+
+
+def test_one_finding_that_is_refused_keeps_nothing_else_back(node: Node) -> None:
+    """Whatever a centre has against it: healthd leaves that one out, once, and stays heard."""
+    bad, good = finding("bad"), finding("good")
+    node.outbox.commit([bad, good])
+    node.status = replace(node.status, findings=(bad, good))
+
+    def refuses(report: Report) -> str:
+        held = (*report.active, *(change.finding for change in report.changes))
+        return "bad" if any(f.id == "bad" for f in held) else ""
+
+    door = Door(refuses)
+    node.send(door)
+    assert [c.finding.id for c in door.taken[0].changes] == ["good"]
+    assert [f.id for f in door.taken[0].active] == ["good"]
+    assert (door.calls, node.outbox.waiting(), node.outbox.rejected) == (2, 0, 1)
+    node.send(door)
+    assert (door.calls, len(door.taken)) == (3, 2)
+
+
+def test_a_centre_that_refuses_what_was_not_sent_is_not_asked_for_ever(node: Node) -> None:
+    door = Door(lambda _report: "nobody")
+    with pytest.raises(Rejected):
+        node.send(door)
+    assert door.calls == 1
+
+
+def test_an_answer_to_an_order_is_cut_too(node: Node) -> None:
+    order = Order(
+        id="o", kind=OrderKind.RUN_PREFLIGHT, node="n1", issued_at=1.0, expires_at=9e9, incident="i", reason="r"
+    )
+    node.orders.receive(order, 1.0)
+    node.orders.answer(
+        OrderUpdate(id="o", state=OrderState.FAILED, at=2.0, detail="a\0" + "x" * 99_999, data={"n": 2**80})
+    )
+    door = Door()
+    node.send(door)
+    (answer,) = door.answers
+    assert answer.detail.endswith(CUT)
+    assert answer.data == {"n": 2**63 - 1}
+
+
+def test_a_report_interval_keeps_the_time_to_live_within_its_bounds() -> None:
+    config = "remediator: {{url: 'http://x', token_file: /t, report_interval_s: {}}}"
+    longest = parse(config.format(1200), "h.yaml").remediator.report_interval_s
+    assert longest * TTL_INTERVALS == bounds.TTL_S_MAX
+    assert bounds.TTL_S_MIN <= 0.1 * TTL_INTERVALS
+    for wrong in ("1201", "0.01"):
+        with pytest.raises(ConfigError, match="report_interval_s"):
+            parse(config.format(wrong), "h.yaml")
+
+
+def test_a_page_holds_no_name_that_a_report_could_not_carry(tmp_path: Path) -> None:
+    assert page.NAME_CHARS_MAX == bounds.NAME_CHARS_MAX
+    longest = Beacon.create(str(tmp_path), Place("x" * 255, 0, 0, 1))
+    longest.close()
+    with pytest.raises(BeaconError, match=r"identity\.job: has 256 characters, 255 are allowed.*HEALTHD_JOB"):
+        Beacon.create(str(tmp_path), Place("x" * 256, 0, 0, 1))
