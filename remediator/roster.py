@@ -129,10 +129,7 @@ class Roster:
 
 
 def _packed(windows: tuple[StepWindow, ...]) -> bytes:
-    try:
-        return msgspec.msgpack.encode(windows) if windows else b""
-    except OverflowError:  # numbers of more than 64 bits: no job has come so far, and nothing could be done with them
-        return b""
+    return msgspec.msgpack.encode(windows) if windows else b""
 
 
 def _whole(rank: RankStatus, packed: bytes) -> RankStatus:

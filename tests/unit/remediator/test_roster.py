@@ -84,11 +84,3 @@ def test_windows_are_kept_packed_and_given_back_as_they_were_told() -> None:
         assert entry.whole_ranks() == told
         kept = (*entry.ranks, *(rank for share in entry.shares for rank in share.ranks))
         assert not any(rank.windows for rank in kept)
-
-
-def test_windows_of_numbers_that_no_job_comes_to_are_none_and_the_rest_is_taken() -> None:
-    rank = RankStatus("j", 0, 0, 1, 1, 5, "step", 1.0)
-    far = msgspec.structs.replace(rank, windows=(StepWindow(first=10**30, size=8, steps=8, step_s=1.0),))
-    said = msgspec.structs.replace(report("a", 1, 1.0, "j"), ranks=(far,))
-    _, entry = Roster().take(decode(encode(said), Report), 0.0)
-    assert entry.whole_ranks() == (rank,)
