@@ -16,7 +16,9 @@ from remediator.act.scheduler import Scheduler
 from remediator.act.slurm.options import SlurmOptions
 from remediator.act.slurm.scheduler import SlurmScheduler
 from remediator.model.hold import NodeHold, Outcome, Owner, Result
+from tests.nodes.fake_kubernetes.admission import Policies
 from tests.nodes.fake_kubernetes.cluster import Cluster, running
+from tests.unit.deploy import chart
 from vocabulary.clock import ManualClock
 
 OURS = "gpu-healthd: inc-1f3a XID 79 on GPU 3 (0000:3b:00.0), [root@2026-01-01T00:00:00] State=IDLE"
@@ -169,6 +171,9 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         return
     if request.param == "kubernetes":
         with running(tmp_path) as cluster:
+            if cluster.server.policies.in_force:  # a site may let the centre lift what others cordoned; without that it is refused
+                allowing = chart.documents({"remediator": {"rights": {"evict": True, "uncordonOthers": True}}})
+                cluster.server.policies = Policies(allowing.values())
             yield KubernetesWorld(cluster)
         return
     slurm = SlurmWorld(request.getfixturevalue("slurm_cluster"))

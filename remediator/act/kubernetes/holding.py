@@ -59,6 +59,8 @@ def left_behind(node: Node, us: str) -> bool:
 
     The reason would be shown as that of whoever cordons the node next.
     """
+    if node.metadata.labels.hands_off is not UNSET:
+        return False  # whatever we wrote there is the operator's to remove
     notes = node.metadata.annotations
     ours = notes.owner == us and _our_taint(node) is not None
     theirs = not notes.owner and notes.reason.startswith(THEIR_PREFIX)

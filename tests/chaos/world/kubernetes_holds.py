@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.world.journal import Journal
-from tests.nodes.fake_kubernetes.cluster import Cluster, our_rules
+from tests.nodes.fake_kubernetes.cluster import Cluster, enforce, our_rules
 from tests.nodes.fake_kubernetes.server import Server
 
 REASON = "gpu-healthd.dev/reason"
@@ -19,6 +19,7 @@ class KubernetesHolds:
 
     def __init__(self, place: Path, nodes: tuple[str, ...], journal: Journal) -> None:
         self.server = Server({"centre": our_rules(), "operator": None})
+        enforce(self.server, centre="remediator")
         self.server.__enter__()
         self._journal = journal
         self._known = dict.fromkeys(nodes, "")

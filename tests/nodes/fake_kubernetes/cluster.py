@@ -12,6 +12,7 @@ from kubernetes import client
 
 from remediator.act.kubernetes.options import KubernetesOptions
 from remediator.act.kubernetes.scheduler import KubernetesScheduler
+from tests.nodes.fake_kubernetes.admission import Policies, user_of, why_not
 from tests.nodes.fake_kubernetes.server import Server
 from tests.nodes.fake_kubernetes.store import now
 from vocabulary.clock import Clock
@@ -22,6 +23,14 @@ ROLE = Path(__file__).parents[3] / "deploy" / "kubernetes" / "remediator.yaml"
 def documents(path: Path = ROLE) -> list[dict[str, Any]]:
     """Every manifest in a file."""
     return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def enforce(server: Server, **accounts: str) -> None:
+    """Put the shipped admission policies into force: each of `accounts` is a token and the service account that has it."""
+    if not why_not():
+        server.policies = Policies(documents(ROLE.with_name("admission.yaml")))
+    server.users |= {token: user_of(account) for token, account in accounts.items()}
+    server.namespaces["research"] = {"gpu-healthd.dev/evict": "allowed"}
 
 
 def our_rules() -> list[dict[str, Any]]:
@@ -78,6 +87,7 @@ class Cluster:
         }
         ready |= {"lastHeartbeatTime": now(), "lastTransitionTime": now()}
         taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+        meta = {**meta, "labels": {"nvidia.com/gpu.present": "true", **meta.get("labels", {})}}
         thing = {"metadata": {"name": name, **meta}, "spec": {"taints": [taint]}, "status": {"conditions": [ready]}}
         return self.store.create("nodes", thing)
 
@@ -143,6 +153,7 @@ def reference(maker: dict[str, Any]) -> dict[str, Any]:
 def running(place: Path, nodes: int = 2) -> Iterator[Cluster]:
     """A cluster of so many nodes, ``node1`` and on."""
     with Server({"centre": our_rules(), "operator": None}) as server:
+        enforce(server, centre="remediator")
         cluster = Cluster(server, place)
         for number in range(1, nodes + 1):
             cluster.node(f"node{number}")

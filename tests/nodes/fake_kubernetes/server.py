@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 from typing_extensions import Self
 
 from tests.nodes.fake_kubernetes import patches
+from tests.nodes.fake_kubernetes.admission import Policies
 from tests.nodes.fake_kubernetes.evicting import evict
 from tests.nodes.fake_kubernetes.rights import Asked, allowed
 from tests.nodes.fake_kubernetes.selectors import fields_match, labels_match
@@ -52,6 +53,9 @@ class Server(ThreadingHTTPServer):
             self.scheme = "https"
         self.store = Store()
         self.rules = rules
+        self.policies = Policies(())
+        self.users: dict[str, dict[str, Any]] = {}  # by token, as admission policies see them
+        self.namespaces: dict[str, dict[str, str]] = {}  # their labels
         self.asked: list[tuple[str, Asked]] = []
         self.bodies: list[tuple[str, str, Any]] = []
         self.dark = threading.Event()  # accepts, and hangs up
@@ -153,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._read(place, query)
         if server.before_write and token != "operator":
             server.before_write.pop(0)()
-        written = self._write(method, place, part, query, body)
+        written = self._write(method, place, part, query, body, token)
         if server.failing_late and token != "operator":
             raise RefusedError(500, "InternalError", "etcdserver: request timed out")
         return written
@@ -166,13 +170,20 @@ class _Handler(BaseHTTPRequestHandler):
             self._watch(plural, namespace, query)
         return self._list(plural, namespace, query)
 
-    def _write(self, method: str, place: tuple[str, str, str], part: str, query: dict[str, str], body: Any) -> Thing:
+    def _write(
+        self, method: str, place: tuple[str, str, str], part: str, query: dict[str, str], body: Any, token: str
+    ) -> Thing:
         store = self.server.store
         plural, namespace, name = place
+
+        def admit(before: Thing | None, after: Thing | None) -> None:
+            self._admit(token, "UPDATE" if before else "CREATE", place, part, before, after)
+
         if method == "DELETE":
             store.delete(plural, namespace, name)
             return {"apiVersion": "v1", "kind": "Status", "status": "Success"}
         if part == "eviction":
+            admit(None, body)
             return evict(store, namespace, name, body)
         if method == "POST":
             return store.create(plural, body)
@@ -180,7 +191,21 @@ class _Handler(BaseHTTPRequestHandler):
         if how is None:
             raise RefusedError(415, "UnsupportedMediaType", "the body of the request was in an unknown format")
         manager = query.get("fieldManager") or self.headers.get("User-Agent", "").partition("/")[0]
-        return store.change(plural, namespace, name, body, how, manager, part)
+        return store.change(plural, namespace, name, body, how, manager, part, admit)
+
+    def _admit(
+        self, token: str, operation: str, place: tuple[str, str, str], part: str, before: Thing | None, after: Thing | None
+    ) -> None:
+        """As a server asks its policies, with whoever has no name in `users` past them."""
+        server, (plural, namespace, name) = self.server, place
+        if token not in server.users:
+            return
+        request: Thing = {"operation": operation, "userInfo": server.users[token], "name": name}
+        request |= {key: value for key, value in (("namespace", namespace), ("subResource", part)) if value}
+        space = {"metadata": {"name": namespace, "labels": server.namespaces.get(namespace, {})}} if namespace else None
+        given = {"object": after, "oldObject": before, "request": request, "namespaceObject": space}
+        if why := server.policies.denied(f"{plural}/{part}" if part else plural, given):
+            raise RefusedError(422, "Invalid", f'{plural} "{name}" is forbidden: {why}')
 
     def _shown(self, thing: Thing) -> Thing:
         if "as=PartialObjectMetadata" not in self.headers.get("Accept", ""):

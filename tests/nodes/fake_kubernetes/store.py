@@ -6,12 +6,15 @@ import copy
 import datetime as dt
 import threading
 import uuid
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.nodes.fake_kubernetes import patches
 from tests.nodes.fake_kubernetes.schema import problems
 
 Thing = dict[str, Any]
+Admit = Callable[[Thing, Thing], None]
+DROPPED_EMPTY = {"annotations", "labels", "finalizers", "ownerReferences"}  # a server keeps no empty map and no empty list of these
 
 
 class Kind(NamedTuple):
@@ -98,8 +101,21 @@ class Store:
             self.past.clear()
             self.forgotten = self.version
 
-    def change(self, plural: str, namespace: str, name: str, body: Any, how: str, manager: str, part: str) -> Thing:
-        """A patch. `part` is ``status`` for that subresource, else empty: each changes only its own side."""
+    def change(
+        self,
+        plural: str,
+        namespace: str,
+        name: str,
+        body: Any,
+        how: str,
+        manager: str,
+        part: str,
+        admit: Admit = lambda _before, _after: None,
+    ) -> Thing:
+        """A patch. `part` is ``status`` for that subresource, else empty: each changes only its own side.
+
+        `admit` sees the object before and after, and raises `RefusedError` for what it does not let through.
+        """
         with self.changed:
             before = self.get(plural, namespace, name)
             after = self._apply(before, body, manager, part) if how == "apply" else patches.KINDS[how](before, body)
@@ -109,8 +125,10 @@ class Store:
                     raise RefusedError(409, "Conflict", f"the object has been modified ({field} differs)")
             mine = {"metadata", "status"} if part else {key for key in after if key != "status"}
             after = {**before, **{key: after.get(key) for key in mine if key in after}}
+            after["metadata"] = {k: v for k, v in after["metadata"].items() if k not in DROPPED_EMPTY or v}
             if how != "apply":
                 _own_what_changed(before, after, manager, part)
+            admit(before, after)
             if after == before:
                 return before
             return self._put(plural, (namespace, name), before, after)

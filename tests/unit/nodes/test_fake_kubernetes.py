@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.nodes.fake_kubernetes import patches
+from tests.nodes.fake_kubernetes.evicting import evict
 from tests.nodes.fake_kubernetes.rights import Asked, allowed
 from tests.nodes.fake_kubernetes.schema import problems
 from tests.nodes.fake_kubernetes.selectors import fields_match, labels_match
@@ -158,3 +159,40 @@ def test_rights_are_what_a_rule_says_and_no_more() -> None:
     assert allowed(Asked("delete", "", "nodes"), None)
     for asked in (Asked("patch", "", "nodes"), Asked("list", "", "nodes/status"), Asked("list", "batch", "nodes")):
         assert not allowed(asked, rules)
+
+
+def test_a_map_of_annotations_that_became_empty_is_gone() -> None:
+    store = Store()
+    store.create("nodes", {**NODE, "metadata": {"name": "n", "annotations": {"a": "b"}}})
+    after = store.change("nodes", "", "n", {"metadata": {"annotations": {"a": None}}}, "merge", "m", "")
+    assert "annotations" not in after["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "healthy", "ready", "goes"),
+    [
+        (None, 1, "False", True),  # IfHealthyBudget: the others suffice
+        (None, 0, "False", False),
+        ("IfHealthyBudget", 0, "False", False),
+        ("AlwaysAllow", 0, "False", True),
+        ("AlwaysAllow", 0, "True", False),
+    ],
+)
+def test_a_budget_says_whether_pods_that_are_not_ready_may_go(
+    policy: str | None, healthy: int, ready: str, *, goes: bool
+) -> None:
+    store = Store()
+    spec: dict[str, Any] = {"selector": {"matchLabels": {"app": "a"}}, "minAvailable": 1}
+    spec |= {"unhealthyPodEvictionPolicy": policy} if policy else {}
+    numbers = {"disruptionsAllowed": 0, "currentHealthy": healthy, "desiredHealthy": 1, "expectedPods": 2}
+    store.create("poddisruptionbudgets", {"metadata": {"name": "b", "namespace": "x"}, "spec": spec, "status": numbers})
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}
+    pod = {"metadata": {"name": "p", "namespace": "x", "labels": {"app": "a"}}, "spec": {"containers": []}}
+    store.create("pods", {**pod, "status": status})
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p", "namespace": "x"}}
+    if goes:
+        assert evict(store, "x", "p", body)["status"] == "Success"
+        return
+    with pytest.raises(RefusedError) as refused:
+        evict(store, "x", "p", body)
+    assert refused.value.code == 429

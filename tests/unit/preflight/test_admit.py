@@ -16,6 +16,8 @@ from click.testing import CliRunner
 from preflight import startup_taint
 from preflight.commands import admit as command
 from preflight.startup_taint import KEY, Api, TaintError, in_cluster, is_there, lift
+from tests.nodes.fake_kubernetes.admission import user_of
+from tests.nodes.fake_kubernetes.cluster import enforce
 from tests.nodes.fake_kubernetes.schema import problems
 from tests.nodes.fake_kubernetes.server import Server
 
@@ -43,6 +45,8 @@ class Land:
 @pytest.fixture
 def land() -> Iterator[Land]:
     with Server({"pod": DOCUMENTS["ClusterRole"]["rules"], "reader": [_reads()]}) as server:
+        enforce(server)
+        server.users["pod"] = user_of("healthd", "gpu-1")
         yield Land(server, Api(server.url, "pod", ""))
 
 

@@ -54,3 +54,15 @@ topology: /etc/gpu-healthd/topology.yaml
 {{- define "gpu-healthd.node-labels" -}}
 {{- range $number, $each := . }}{{ if $number }}, {{ end }}{{ $each.label }}: {{ $each.value | quote }}{{ end }}
 {{- end }}
+
+{{- /* Variables of an admission policy over nodes: metadata and spec as maps, before and after. */ -}}
+{{- define "gpu-healthd.node-parts" -}}
+- name: meta
+  expression: dyn(object.metadata)
+- name: oldMeta
+  expression: dyn(oldObject.metadata)
+- name: spec
+  expression: "has(object.spec) ? dyn(object.spec) : dyn({})"
+- name: oldSpec
+  expression: "has(oldObject.spec) ? dyn(oldObject.spec) : dyn({})"
+{{- end }}

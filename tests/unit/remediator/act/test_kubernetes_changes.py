@@ -11,6 +11,8 @@ import pytest
 from healthctl.supervised.programs import wait_for
 from remediator.act.kubernetes.scheduler import KubernetesScheduler
 from remediator.model.hold import NodeHold, Owner, Result
+from tests.conftest import skip_or_fail
+from tests.nodes.fake_kubernetes.admission import why_not
 from tests.nodes.fake_kubernetes.cluster import Cluster, running
 
 OURS = "gpu-healthd: inc-1 XID 79"
@@ -33,7 +35,7 @@ def condition(cluster: Cluster, node: str = "node1") -> dict[str, Any]:
 def test_a_write_that_others_overtook_is_decided_anew_on_what_they_left(cluster: Cluster) -> None:
     cluster.server.before_write += [lambda: cluster.kubectl.patch_node("node1", {"metadata": {"labels": {"x": "1"}}})]
     assert cluster.scheduler().cordon("node1", OURS).result is Result.DONE
-    assert cluster.see("node1")["metadata"]["labels"] == {"x": "1"}
+    assert cluster.see("node1")["metadata"]["labels"]["x"] == "1"
 
 
 def test_an_operator_who_cordons_between_our_look_and_our_write_wins(cluster: Cluster) -> None:
@@ -80,8 +82,33 @@ def test_our_taint_goes_when_an_operator_uncordons(cluster: Cluster) -> None:
         return [taint["key"] for taint in cluster.see("node1")["spec"]["taints"]] == ["nvidia.com/gpu"]
 
     wait_for(clean, 90, "our taint to go")
-    assert not cluster.see("node1")["metadata"]["annotations"]
+    assert "annotations" not in cluster.see("node1")["metadata"]
     wait_for(lambda: condition(cluster)["status"] == "True", 90, "our condition to be good")
+
+
+def test_what_we_left_on_a_node_stays_once_an_operator_says_hands_off(cluster: Cluster) -> None:
+    ours = cluster.scheduler()
+    ours.cordon("node1", OURS)
+    cluster.kubectl.patch_node("node1", {"metadata": {"labels": {"gpu-healthd.dev/hands-off": ""}}})
+    cluster.uncordon("node1")
+    before = cluster.see("node1")
+    asked = len(cluster.server.asked)
+    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 90, "the label to be seen")
+    assert cluster.see("node1") == before
+    assert "patch" not in {asked.verb for token, asked in cluster.server.asked[asked:] if token == "centre"}
+
+
+def test_a_cordon_of_others_is_lifted_only_where_the_sites_policy_lets_us(cluster: Cluster) -> None:
+    """By default the API server refuses it, whoever asks with our token, and a person is told what to do instead."""
+    if why := why_not():
+        skip_or_fail(why)
+    ours = cluster.scheduler()
+    cluster.cordon("node1", "fan")
+    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 90, "the cordon to be seen")
+    refused = ours.uncordon_for("node1", "fan")
+    assert refused.result is Result.FAILED
+    assert "kubectl uncordon" in refused.detail
+    assert cluster.see("node1")["spec"]["unschedulable"] is True
 
 
 def test_the_condition_follows_the_hold_and_spares_all_others(cluster: Cluster) -> None:

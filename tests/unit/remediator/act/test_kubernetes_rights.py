@@ -11,7 +11,7 @@ import pytest
 
 from healthctl.supervised.programs import wait_for
 from remediator.act.kubernetes import names
-from remediator.model.hold import Result
+from remediator.model.hold import REASON_PREFIX, THEIR_PREFIX, Result
 from tests.nodes.fake_kubernetes.cluster import ROLE, documents, our_rules, running
 from tests.nodes.fake_kubernetes.rights import granted
 from tests.nodes.fake_kubernetes.schema import problems
@@ -57,8 +57,9 @@ def test_the_role_is_given_to_the_account_that_the_policy_watches() -> None:
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": meta["name"], "namespace": meta["namespace"]}]
     text = ADMISSION.read_text()
     assert f"system:serviceaccount:{meta['namespace']}:{meta['name']}'" in text
-    for name in (names.TAINT, names.HANDS_OFF, f"{names.PREFIX}/'"):
-        assert name in text
+    marks = (names.TAINT, names.HANDS_OFF, names.OWNER, names.REASON, names.SINCE, names.NODE_UID, names.CONDITION)
+    for name in (*marks, REASON_PREFIX, THEIR_PREFIX):
+        assert f"'{name}'" in text
 
 
 def test_every_policy_is_in_force_and_fails_closed() -> None:
