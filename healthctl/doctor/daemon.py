@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.error import URLError
 from urllib.parse import urlsplit
 
@@ -13,15 +14,21 @@ from healthctl.node_check.answer import NoAnswerError, ask
 from healthd.config import Config
 
 CONNECT_S = 5.0
+KUBELET = Path("/var/lib/kubelet")  # where it is, this is a node of Kubernetes
+IN_KUBERNETES = (
+    "kubectl -n gpu-health describe daemonset healthd; if its events say that the RuntimeClass nvidia is not found, no pod is"
+    " ever made: install the NVIDIA GPU operator or make that RuntimeClass, or set healthd.runtimeClassName to an empty text."
+    " Outside Kubernetes: systemctl start gpu-healthd"
+)
 
 
-def daemon(config: Config) -> Iterator[Advice]:
+def daemon(config: Config, kubelet: Path = KUBELET) -> Iterator[Advice]:
     """Does it run, and what does it say?"""
     socket = config.run_dir / "healthd.sock"
     try:
         verdict = ask(str(socket), CONNECT_S)
     except NoAnswerError as error:
-        todo = "systemctl start gpu-healthd, then systemctl status gpu-healthd"
+        todo = IN_KUBERNETES if kubelet.is_dir() else "systemctl start gpu-healthd, then systemctl status gpu-healthd"
         yield bad("healthd", str(error), "nobody watches this node", todo)
         return
     reasons = f": {'; '.join(verdict.reasons)}" if verdict.reasons else ""

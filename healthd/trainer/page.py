@@ -19,7 +19,9 @@ from healthd.trainer.ring import NUMBER_MAX, Section
 
 MAGIC = b"gpu-hlth"
 VERSION = 2
-NAME_CHARS_MAX = 255  # of a text in an identity, as in reports (`vocabulary.bounds`): a user's page must not silence the node
+NAME_CHARS_MAX = (
+    255  # of a text in an identity, as in reports (`vocabulary.bounds`): a user's page must not silence the node
+)
 
 _HEADER = struct.Struct("<8sIIII")  # magic, version, page bytes, ring entries, ring entry bytes; then its CRC-32
 HEADER_AT = 0

@@ -287,7 +287,9 @@ def test_with_a_nodes_token_one_writes_no_status() -> None:
 
 
 def evicted(namespace: str, labels: dict[str, str], **options: Any) -> str:
-    body = {"metadata": {"name": "p", "namespace": namespace}, "deleteOptions": options} if options else {"metadata": {}}
+    body = (
+        {"metadata": {"name": "p", "namespace": namespace}, "deleteOptions": options} if options else {"metadata": {}}
+    )
     request = {"operation": "CREATE", "userInfo": user_of("remediator"), "namespace": namespace, "name": "p"}
     space = {"metadata": {"name": namespace, **({"labels": labels} if labels else {})}}
     return shipped().denied("pods/eviction", {"object": body, "request": request, "namespaceObject": space})

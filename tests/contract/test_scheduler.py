@@ -171,7 +171,9 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         return
     if request.param == "kubernetes":
         with running(tmp_path) as cluster:
-            if cluster.server.policies.in_force:  # a site may let the centre lift what others cordoned; without that it is refused
+            if (
+                cluster.server.policies.in_force
+            ):  # a site may let the centre lift what others cordoned; without that it is refused
                 allowing = chart.documents({"remediator": {"rights": {"evict": True, "uncordonOthers": True}}})
                 cluster.server.policies = Policies(allowing.values())
             yield KubernetesWorld(cluster)

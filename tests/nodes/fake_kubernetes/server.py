@@ -194,7 +194,13 @@ class _Handler(BaseHTTPRequestHandler):
         return store.change(plural, namespace, name, body, how, manager, part, admit)
 
     def _admit(
-        self, token: str, operation: str, place: tuple[str, str, str], part: str, before: Thing | None, after: Thing | None
+        self,
+        token: str,
+        operation: str,
+        place: tuple[str, str, str],
+        part: str,
+        before: Thing | None,
+        after: Thing | None,
     ) -> None:
         """As a server asks its policies, with whoever has no name in `users` past them."""
         server, (plural, namespace, name) = self.server, place

@@ -14,7 +14,12 @@ from tests.nodes.fake_kubernetes.schema import problems
 
 Thing = dict[str, Any]
 Admit = Callable[[Thing, Thing], None]
-DROPPED_EMPTY = {"annotations", "labels", "finalizers", "ownerReferences"}  # a server keeps no empty map and no empty list of these
+DROPPED_EMPTY = {
+    "annotations",
+    "labels",
+    "finalizers",
+    "ownerReferences",
+}  # a server keeps no empty map and no empty list of these
 
 
 class Kind(NamedTuple):

@@ -117,6 +117,15 @@ def test_the_token_is_looked_at(tmp_path: Path, text: str | None, mode: int, wor
     assert found["remediator"].state is State.BAD  # nobody listens there
 
 
+def test_on_a_kubernetes_node_the_doctor_names_the_runtime_class(tmp_path: Path) -> None:
+    """Without it no pod is made, and nothing but an event of the DaemonSet says so."""
+    (told,) = daemon(Config(run_dir=tmp_path), kubelet=tmp_path)
+    assert "RuntimeClass nvidia" in told.todo
+    assert "describe daemonset healthd" in told.todo
+    (elsewhere,) = daemon(Config(run_dir=tmp_path), kubelet=tmp_path / "none")
+    assert elsewhere.todo.startswith("systemctl start gpu-healthd")
+
+
 def test_without_a_daemon_nobody_watches(tmp_path: Path) -> None:
     found = by_part(daemon(Config(run_dir=tmp_path)))
     assert found["healthd"].state is State.BAD

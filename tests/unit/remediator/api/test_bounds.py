@@ -132,7 +132,10 @@ def test_every_field_of_a_message_has_a_bound(kind: type) -> None:
 def test_every_field_of_a_report_has_a_bound() -> None:
     """Findings have theirs in the twin; changes, active findings and ranks are counted by the handler."""
     loose = _unbounded(inspect.type_info(Report))
-    assert {path for path in loose if ".finding." not in path and not path.startswith(".active")} == {".changes", ".ranks"}
+    assert {path for path in loose if ".finding." not in path and not path.startswith(".active")} == {
+        ".changes",
+        ".ranks",
+    }
 
 
 def _unbounded(info: inspect.Type, path: str = "") -> set[str]:
@@ -143,7 +146,11 @@ def _unbounded(info: inspect.Type, path: str = "") -> set[str]:
         case inspect.IntType():
             return set() if info.le is not None and info.ge is not None else {path}
         case inspect.FloatType():
-            return set() if (info.le is not None and info.ge is not None) or "evidence" in path or "data" in path else {path}
+            return (
+                set()
+                if (info.le is not None and info.ge is not None) or "evidence" in path or "data" in path
+                else {path}
+            )
         case inspect.VarTupleType():
             return (set() if info.max_length is not None else {path}) | _unbounded(info.item_type, path)
         case inspect.DictType():
@@ -193,7 +200,14 @@ def test_an_odd_word_of_a_query_never_breaks_anything(centre: Inside, value: str
 
 
 def test_a_nul_in_what_a_person_says_is_their_mistake(centre: Inside) -> None:
-    for path in ("/v1/mode", "/v1/nodes/n1/hold", "/v1/tokens", "/v1/alerts/silences", "/v1/incidents/x/notes", "/v1/enrol"):
+    for path in (
+        "/v1/mode",
+        "/v1/nodes/n1/hold",
+        "/v1/tokens",
+        "/v1/alerts/silences",
+        "/v1/incidents/x/notes",
+        "/v1/enrol",
+    ):
         who = "join" if path.endswith("enrol") else "root"
         answer = centre.call("POST", path, who, b'{"text": "a\\u0000b", "name": "a\\u0000"}')
         assert (answer.status, "NUL" in answer.json()["error"]) == (400, True), path
@@ -211,7 +225,14 @@ def test_what_is_within_its_bounds_is_taken_and_kept(centre: Inside) -> None:
     body = report(ttl_s=3600, changes=[{"seq": 2**63 - 1, "finding": one}], active=[one], ranks=[rank], seq=2**63 - 1)
     answer = centre.call("POST", "/v1/nodes/n1/report", "n1", body)
     assert answer.status == 200, answer
-    for path in ("/v1/nodes/n1", "/v1/incidents", "/v1/jobs", f"/v1/jobs/{'j' * 255}", "/v1/stragglers", "/v1/overview"):
+    for path in (
+        "/v1/nodes/n1",
+        "/v1/incidents",
+        "/v1/jobs",
+        f"/v1/jobs/{'j' * 255}",
+        "/v1/stragglers",
+        "/v1/overview",
+    ):
         assert centre.call("GET", path, "vic").status == 200, path
     shown = centre.call("GET", "/v1/nodes/n1", "vic").json()
     assert shown["findings"][0]["summary"] == one["summary"]
