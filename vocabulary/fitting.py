@@ -96,7 +96,7 @@ def _fit_text(text: str, most: int | None) -> str:
     return text if most is None or len(text) <= most else text[: most - len(CUT)] + CUT
 
 
-def _fit_number(value: float, info: inspect.IntType | inspect.FloatType) -> float:
+def _fit_number(value: Any, info: inspect.IntType | inspect.FloatType) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         value = 0.0
     least, most = info.ge, info.le

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -82,3 +83,19 @@ def test_no_answer_breaks_its_promise(label: str, centre: Centre, schema: Any) -
 
     ask()
     assert requests.get(f"{centre.url}/healthz", timeout=60).status_code == 200
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_a_nul_in_any_parameter_is_the_callers_mistake(label: str, centre: Centre) -> None:
+    """PostgreSQL takes it in no text, so what reaches a database would be an error of ours."""
+    method, path = label.split(" ")
+    operation = document()["paths"][path][method.lower()]
+    if "security" not in operation:
+        return
+    names = [(each["in"], each["name"]) for each in operation.get("parameters", ()) if each["in"] != "header"]
+    whole = path.replace("{node}", "n1")
+    for place, name in names:
+        odd = path.replace(f"{{{name}}}", "a%00b") if place == "path" else f"{whole}?{name}=a%00b"
+        for who in ("ann", "n1"):
+            answer = centre.call(method, re.sub(r"\{\w+\}", "x", odd), who)
+            assert 400 <= answer.status_code < 500, (odd, who, answer.text)

@@ -77,6 +77,17 @@ def cordoned() -> Node:
     return found
 
 
+def put_over(found: Node, key: str, value: str) -> Node:
+    found["metadata"]["annotations"][key] = value
+    return found
+
+
+def cordoned_anew() -> Node:
+    found = held()
+    found["metadata"]["managedFields"][-1]["manager"] = "kubectl-cordon"
+    return found
+
+
 def hold(found: Node) -> None:
     found["spec"]["unschedulable"] = True
     found["spec"]["taints"] = [*found["spec"]["taints"], dict(HELD)]
@@ -164,22 +175,11 @@ ATTACKS: list[tuple[str, Callable[[], Node], Change, str]] = [
     ("an operator's cordon given a person's reason, to lift it next", cordoned, hold_for, "neither a whole hold"),
     ("our cordon that an operator took over", lambda: put_over(held(), REASON, "ask Kim"), clear, "somebody else cordoned"),
     ("marks that were copied from another node", lambda: put_over(held(), "gpu-healthd.dev/node-uid", "8"), clear, "somebody else cordoned"),
-    ("cordoned anew by an operator under our marks", lambda: cordoned_anew(), clear, "somebody else cordoned"),
+    ("cordoned anew by an operator under our marks", cordoned_anew, clear, "somebody else cordoned"),
     ("a node with hands off", lambda: node(metadata={"labels": HANDS_OFF}), hold, "hands-off"),
     ("a node without GPUs", lambda: node(metadata={"labels": {}}), hold, "no GPU node"),
     ("nothing but who owns the fields", cordoned, put("metadata", "managedFields", value=[]), "neither a whole hold"),
 ]  # fmt: skip
-
-
-def put_over(found: Node, key: str, value: str) -> Node:
-    found["metadata"]["annotations"][key] = value
-    return found
-
-
-def cordoned_anew() -> Node:
-    found = held()
-    found["metadata"]["managedFields"][-1]["manager"] = "kubectl-cordon"
-    return found
 
 
 @pytest.mark.parametrize(("before", "change", "says"), [a[1:] for a in ATTACKS], ids=[a[0] for a in ATTACKS])

@@ -191,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
         if how is None:
             raise RefusedError(415, "UnsupportedMediaType", "the body of the request was in an unknown format")
         manager = query.get("fieldManager") or self.headers.get("User-Agent", "").partition("/")[0]
-        return store.change(plural, namespace, name, body, how, manager, part, admit)
+        return store.change(plural, namespace, name, body, how, manager, part, admit=admit)
 
     def _admit(
         self,

@@ -115,6 +115,7 @@ class Store:
         how: str,
         manager: str,
         part: str,
+        *,
         admit: Admit = lambda _before, _after: None,
     ) -> Thing:
         """A patch. `part` is ``status`` for that subresource, else empty: each changes only its own side.
