@@ -11,7 +11,7 @@ from healthd.config import RemediatorConfig
 from healthd.orders.store import OrderStore
 from healthd.outbox import OutboxCorrupt, OutboxFull
 from vocabulary.clock import Clock
-from vocabulary.order import OrderState, OrderUpdate
+from vocabulary.order import Order, OrderState, OrderUpdate
 from vocabulary.telemetry import TelemetryWish
 from vocabulary.wire import UnreadOrder
 
@@ -82,14 +82,24 @@ class Inbox:
         received = centre.orders(known, wait_s)
         if received.telemetry is not None:
             self._on_wish(received.telemetry)
+        failed: OutboxFull | OutboxCorrupt | None = None
         for order in received.orders:
-            if self._orders.receive(order, self._clock.wall()):
-                _log.warning("order %s: %s, because %s", order.id, order.kind.value, order.reason)
-                new += 1
+            try:
+                new += self._receive(order)
+            except (OutboxFull, OutboxCorrupt) as error:  # it keeps no other from being received
+                failed = error
         if new:
             self._on_order()
         for unread in received.unread:
             self._refuse(centre, unread)
+        if failed is not None:
+            raise failed
+        return new
+
+    def _receive(self, order: Order) -> bool:
+        new = self._orders.receive(order, self._clock.wall())
+        if new:
+            _log.warning("order %s: %s, because %s", order.id, order.kind.value, order.reason)
         return new
 
     def _refuse(self, centre: Centre, unread: UnreadOrder) -> None:
