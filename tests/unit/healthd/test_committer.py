@@ -1,0 +1,286 @@
+"""What waits for the disk and what does not: a writer that is held up for as long as the test wants."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from healthd.committer import OVERDUE_S, Committer, OutboxOverdue
+from healthd.facts import Raise
+from healthd.ledger import Ledger
+from healthd.orders.store import OrderStore
+from healthd.orders.task import Proof, says
+from healthd.outbox import Outbox, OutboxFull
+from healthd.recorder import PROVE_WRITABLE_S, REPEATS_WAIT_S, Recorder
+from healthd.samples.kernel import Cursor
+from healthd.waiting_changes import HELD_MAX, WaitingChanges
+from vocabulary.clock import ManualClock
+from vocabulary.finding import Finding, Severity
+from vocabulary.identity import Component, ComponentKind
+from vocabulary.order import Order, OrderKind, OrderState
+
+NOW = 1_700_000_000.0
+LONG_S = 60.0
+
+
+class Node:
+    """A recorder and its committer's thread, which `hold` stops before its next write."""
+
+    def __init__(self, path: Path) -> None:
+        self.clock = ManualClock()
+        self.outbox = Outbox(path, NOW)
+        self.committer = Committer(self.outbox, self.clock)
+        self.waiting = WaitingChanges(self.committer)
+        self.orders = OrderStore(self.committer, "n1")
+        self.ledger = Ledger("n1", "boot", self.outbox.active())
+        self.woken = threading.Semaphore(0)
+        self.recorder = Recorder(self.ledger, self.committer, self.waiting, self.orders, NOW, wake=self.woken.release)
+        self._free = threading.Event()
+        self.committer.start()
+
+    def hold(self) -> None:
+        """A disk that hangs."""
+        self._free.clear()
+        self.committer.submit(lambda _: self._free.wait(LONG_S))
+
+    def let_go(self) -> None:
+        """It answers again; everything handed over so far is written when this returns."""
+        self.release()
+        self.committer.submit(lambda _: None).result(LONG_S)
+
+    def release(self) -> None:
+        """It answers again."""
+        self._free.set()
+
+    def fault(self, code: str, severity: Severity = Severity.FATAL) -> None:
+        component = Component(ComponentKind.GPU, pci="0001:00:00.0")
+        fact = Raise(check="xid", code=code, component=component, severity=severity, summary="s", at=NOW, event=True)
+        self.ledger.apply([fact])
+
+    def settle(self, after_s: float = 0.0) -> bool:
+        self.clock.advance(after_s)
+        return self.recorder.settle(NOW, self.clock.monotonic())
+
+    def settle_all(self) -> None:
+        """Until nothing is under way and nothing is due."""
+        self.let_go()
+        for _ in range(4):
+            self.settle()
+            self.committer.submit(lambda _: None).result(LONG_S)
+        self.settle()
+
+    @property
+    def shown(self) -> list[str]:
+        return [finding.kind for finding in self.recorder.shown()]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node(tmp_path / "healthd.db")
+    node.settle_all()
+    yield node
+    node.let_go()
+    assert node.committer.close(LONG_S)
+
+
+def order(kind: OrderKind, name: str = "o1") -> Order:
+    return Order(id=name, kind=kind, node="n1", incident="i", reason="r", issued_at=NOW, expires_at=NOW + 60, job="j")
+
+
+def test_a_finding_is_shown_once_it_is_durable_and_what_comes_meanwhile_goes_together(node: Node) -> None:
+    node.hold()
+    node.fault("79")
+    node.recorder.read_up_to(Cursor("boot", 1))
+    assert not node.settle()
+    node.fault("48")
+    node.fault("31", Severity.WARNING)
+    node.recorder.read_up_to(Cursor("boot", 3))
+    assert not node.settle()
+    assert node.shown == []
+    node.let_go()
+    assert node.woken.acquire(timeout=LONG_S), "the main loop is woken at its end"
+    assert node.outbox.cursor() == Cursor("boot", 1), "the cursor moves with what was read up to it, and no further"
+    assert node.settle()
+    node.settle_all()
+    assert node.shown == ["xid/79", "xid/48", "xid/31"]
+    assert node.outbox.cursor() == Cursor("boot", 3)
+    assert [change.seq for change in node.waiting.changes(9, node.recorder.newest)] == sorted(
+        change.seq for change in node.outbox.changes(9)
+    )
+
+
+def test_a_report_holds_no_change_that_its_findings_do_not_know(node: Node) -> None:
+    node.hold()
+    node.fault("79")
+    node.settle()
+    before = node.recorder.newest
+    node.let_go()
+    assert node.waiting.count() == 1, "it is durable"
+    assert node.waiting.changes(9, before) == (), "and the main loop has not yet shown it"
+    node.settle()
+    assert [change.finding.code for change in node.waiting.changes(9, node.recorder.newest)] == ["79"]
+
+
+def test_a_disk_that_hangs_is_a_finding_and_then_memory_is_shown(node: Node) -> None:
+    node.hold()
+    node.fault("79")
+    node.settle()
+    assert not node.settle(OVERDUE_S - 0.1)
+    assert node.shown == []
+    assert node.settle(0.2), "others should hear of it"
+    assert node.shown == ["xid/79", "outbox/overdue"]
+    assert len(node.recorder.unwritten) == 2
+    assert not node.settle(1.0), "once"
+    node.fault("48")
+    assert node.settle()
+    assert node.shown == ["xid/79", "outbox/overdue", "xid/48"]
+    node.settle_all()
+    assert node.shown == ["xid/79", "xid/48"]
+    assert node.recorder.unwritten == frozenset()
+    assert {f.kind for f in node.outbox.active()} == {"xid/79", "xid/48"}
+    (told,) = [c.finding for c in node.outbox.changes(9) if c.finding.kind == "outbox/overdue"]
+    assert not told.active, "what happened stays in the history"
+
+
+def test_an_idle_disk_is_tried_now_and_then(node: Node) -> None:
+    node.hold()
+    node.settle(PROVE_WRITABLE_S)
+    node.settle(OVERDUE_S)
+    assert node.shown == ["outbox/overdue"]
+    node.settle_all()
+    assert node.shown == []
+
+
+def test_a_write_that_failed_is_written_with_what_came_after_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OutboxFull("no room")
+
+    monkeypatch.setattr(node.outbox, "commit", full)
+    node.fault("79")
+    node.recorder.prove(Proof(says(order(OrderKind.RESET_GPU), OrderState.SUCCEEDED, NOW, ""), by="x", gpu="GPU-9"))
+    written = threading.Event()
+    node.recorder.when_written(written.set)
+    node.settle()
+    node.committer.submit(lambda _: None).result(LONG_S)
+    node.settle()
+    monkeypatch.undo()
+    node.fault("48")
+    assert set(node.shown) == {"xid/79", "xid/48", "outbox/unwritable"}
+    assert not written.is_set()
+    node.settle(1.0)
+    node.settle_all()
+    node.settle(REPEATS_WAIT_S)
+    node.settle_all()
+    assert written.is_set()
+    assert {f.kind: f.count for f in node.outbox.active()} == {"xid/79": 1, "xid/48": 1}
+
+
+def test_what_the_centre_has_leaves_at_once_and_the_disk_forgets_it_later(node: Node) -> None:
+    node.fault("79")
+    node.settle_all()
+    node.hold()
+    node.waiting.acknowledge(node.recorder.newest)
+    assert (node.waiting.count(), node.waiting.changes(9, node.recorder.newest)) == (0, ())
+    node.let_go()
+    assert node.outbox.waiting() == 0
+
+
+def test_more_than_is_held_comes_as_it_goes_and_nothing_is_missed(tmp_path: Path) -> None:
+    node, more = Node(tmp_path / "healthd.db"), threading.Semaphore(0)
+    node.waiting.on_more = more.release
+
+    def store(outbox: Outbox, first: int, count: int) -> None:
+        node.waiting.add(outbox.commit([finding(number) for number in range(first, first + count)]), outbox)
+
+    whole = HELD_MAX + 700
+    node.committer.submit(lambda outbox: store(outbox, 0, whole)).result(LONG_S)
+    assert node.waiting.count() == whole
+    node.committer.submit(lambda outbox: store(outbox, 0, 1)).result(LONG_S)  # the oldest again: it is the newest now
+    assert node.waiting.count() == whole
+    told: list[str] = []
+    while changes := node.waiting.changes(500, node.waiting.newest):
+        told += [change.finding.id for change in changes]
+        node.waiting.acknowledge(changes[-1].seq)
+        node.committer.submit(lambda _: None).result(LONG_S)
+    assert told == [f"f{number}" for number in (*range(1, whole), 0)]
+    assert more.acquire(timeout=LONG_S)
+    assert (node.waiting.count(), node.outbox.waiting()) == (0, 0)
+    node.committer.close(LONG_S)
+
+
+def finding(number: int) -> Finding:
+    return Finding(
+        id=f"f{number}", node="n1", check="xid", code="79", component=Component(ComponentKind.HOST),
+        severity=Severity.FATAL, summary="s", first_seen=NOW, last_seen=NOW, origin=str(number), active=False,
+    )  # fmt: skip
+
+
+def test_many_threads_hand_over_and_each_write_is_whole(node: Node) -> None:
+    def work(base: int) -> None:
+        for number in range(50):
+            node.committer.submit(lambda outbox, number=base + number: outbox.commit([finding(number)]))
+
+    threads = [threading.Thread(target=work, args=(base,)) for base in (0, 1000, 2000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    node.let_go()
+    assert node.outbox.waiting() == 150
+    assert node.committer.waited_s(node.clock.monotonic() + LONG_S) == 0.0
+
+
+def once_it_hangs(call: Callable[[], object], node: Node) -> object:
+    """What `call` answers or raises, now that the oldest write is overdue."""
+    node.clock.advance(OVERDUE_S + 1)
+    try:
+        return call()
+    except OutboxFull as error:
+        return error
+
+
+def test_a_program_waits_for_the_disk_and_a_trainers_order_does_not(node: Node) -> None:
+    late = threading.Semaphore(0)
+    node.orders.on_late = late.release
+    node.hold()
+    refused = once_it_hangs(lambda: node.orders.receive(order(OrderKind.REBOOT, "reboot"), NOW), node)
+    assert isinstance(refused, OutboxOverdue)
+    assert once_it_hangs(lambda: node.orders.receive(order(OrderKind.ABORT, "abort"), NOW), node) is True
+    assert [each.id for each, _ in node.orders.open()] == ["abort"]
+    assert node.orders.unsent() == [], "nobody hears of what is not durable"
+    done = says(order(OrderKind.ABORT, "abort"), OrderState.SUCCEEDED, NOW + 1, "left")
+    node.orders.answer(done)
+    assert node.orders.open() == [], "it is not done a second time"
+    node.let_go()
+    assert [each.id for each, _ in node.orders.open()] == ["reboot"]
+    assert late.acquire(timeout=LONG_S), "whoever performs orders looks again"
+    assert done in node.orders.unsent()
+
+
+def test_an_order_whose_answer_is_late_does_not_go_on(node: Node) -> None:
+    assert node.orders.receive(order(OrderKind.REBOOT), NOW)
+    node.hold()
+    running = says(order(OrderKind.REBOOT), OrderState.RUNNING, NOW + 1, "shutdown")
+    once_it_hangs(lambda: node.orders.answer(running), node)
+    assert node.orders.waits_for_disk("o1"), "a machine that went down now would go down again after it"
+    node.let_go()
+    assert not node.orders.waits_for_disk("o1")
+    assert node.orders.open() == [(order(OrderKind.REBOOT), running)]
+
+
+def test_the_end_waits_for_a_slow_disk_and_not_for_one_that_hangs(tmp_path: Path) -> None:
+    node = Node(tmp_path / "healthd.db")
+    node.hold()
+    node.fault("79")
+    node.settle()
+    assert not node.recorder.finish(NOW, node.clock.monotonic(), 0.01)
+    node.let_go()
+    assert node.recorder.finish(NOW, node.clock.monotonic(), LONG_S)
+    assert {f.kind for f in node.outbox.active()} == {"xid/79"}
+    node.hold()
+    assert not node.committer.close(0.01)
+    node.release()
+    assert node.committer.close(LONG_S)

@@ -1,0 +1,226 @@
+"""A database that is lost is not a fresh one, and a condemned node stays condemned whatever happens to it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from healthd import outbox as outbox_module
+from healthd.committer import Committer
+from healthd.history_mark import Condemned, HistoryMark, read_mark, write_mark
+from healthd.ledger import Ledger
+from healthd.orders.store import OrderStore
+from healthd.orders.task import Proof, says
+from healthd.outbox import Outbox
+from healthd.recorder import Recorder
+from healthd.waiting_changes import WaitingChanges
+from vocabulary.clock import ManualClock
+from vocabulary.order import Order, OrderKind, OrderState
+
+NOW = 1_700_000_000.0
+ORDER = Order(
+    id="o1", kind=OrderKind.RUN_PREFLIGHT, node="n1", incident="i", reason="r", issued_at=NOW, expires_at=NOW + 60,
+    condemned=("n1",),
+)  # fmt: skip
+CONDEMNED = Condemned("o1", NOW, "r")
+
+
+class Node:
+    """One life of healthd's memory of this node."""
+
+    def __init__(self, path: Path) -> None:
+        self.outbox = Outbox(path, NOW)
+        committer = Committer(self.outbox, ManualClock())
+        self.orders = OrderStore(committer, "n1")
+        self.ledger = Ledger("n1", "boot", self.outbox.active())
+        self.recorder = Recorder(self.ledger, committer, WaitingChanges(committer), self.orders, NOW)
+
+    def settle(self) -> None:
+        self.recorder.settle(NOW, 100.0)
+
+    def passes(self) -> None:
+        proof = Proof(says(ORDER, OrderState.SUCCEEDED, NOW + 1, "passed"), by="preflight o1", whole_node=True)
+        self.recorder.prove(proof)
+        self.settle()
+
+    def close(self) -> None:
+        self.outbox.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "healthd.db"
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def remove(path: Path) -> None:
+    for each in path.parent.glob("healthd.db*"):
+        each.unlink()
+
+
+def spoil(path: Path) -> None:
+    remove(path)
+    path.write_bytes(b"garbage" * 4096)
+
+
+LOSSES = [empty, remove, spoil]
+
+
+def test_a_fresh_node_is_fresh(path: Path) -> None:
+    node = Node(path)
+    assert node.outbox.problem == ""
+    node.settle()
+    assert node.ledger.active == ()
+    mark = read_mark(path.with_name("history.json"))
+    assert mark == HistoryMark(since=NOW)
+    assert path.with_name("history.json").stat().st_mode & 0o777 == 0o600
+    node.close()
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_lost_database_is_corrupt(path: Path, lose: Callable[[Path], None]) -> None:
+    Node(path).close()
+    lose(path)
+    node = Node(path)
+    node.settle()
+    assert [finding.kind for finding in node.ledger.active] == ["outbox/corrupt"]
+    node.close()
+
+
+def test_an_empty_database_is_never_ours_even_where_nothing_else_is_known(path: Path) -> None:
+    empty(path)
+    assert "is empty" in Node(path).outbox.problem
+
+
+def test_a_database_that_left_only_its_log_is_missing(path: Path) -> None:
+    Path(f"{path}-wal").write_bytes(b"")
+    assert "is missing" in Node(path).outbox.problem
+
+
+def test_a_loss_is_told_although_healthd_was_killed_before_it_could(path: Path) -> None:
+    Node(path).close()
+    empty(path)
+    Node(path).close()  # it made a fresh database, and died before the finding was in it
+    node = Node(path)
+    node.settle()
+    assert [finding.kind for finding in node.ledger.active] == ["outbox/corrupt"]
+    node.close()
+    assert Node(path).outbox.problem == "", "and then it has been told"
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_condemned_node_stays_condemned(path: Path, lose: Callable[[Path], None]) -> None:
+    node = Node(path)
+    node.orders.receive(ORDER, NOW)
+    node.close()
+    lose(path)
+    node = Node(path)
+    assert node.recorder.condemned == CONDEMNED
+    node.settle()
+    node.orders.receive(ORDER, NOW)
+    node.passes()
+    assert node.recorder.condemned is None
+    node.close()
+    lose(path)
+    node = Node(path)
+    assert node.recorder.condemned is None, "a passed preflight lifted it for good"
+    node.close()
+
+
+def test_a_condemned_node_of_an_older_healthd_is_marked_at_the_first_start(path: Path) -> None:
+    node = Node(path)
+    node.orders.receive(ORDER, NOW)
+    node.close()
+    path.with_name("history.json").unlink()
+    Node(path).close()
+    remove(path)
+    assert Node(path).recorder.condemned == CONDEMNED
+
+
+def test_a_mark_that_cannot_be_read_still_says_that_there_was_a_history(path: Path) -> None:
+    Node(path).close()
+    mark = path.with_name("history.json")
+    mark.write_bytes(b"\xff")
+    Node(path).close()
+    assert read_mark(mark) == HistoryMark(since=NOW), "with a sound database it is written anew"
+    mark.write_bytes(b"")
+    remove(path)
+    assert "is missing" in Node(path).outbox.problem
+
+
+CRASH = """
+import os, sys
+from pathlib import Path
+from healthd import outbox
+sys.path.insert(0, {tests!r})
+from test_lost_database import ORDER, NOW, Node
+when, what = sys.argv[2:]
+node = Node(Path(sys.argv[1]))
+if what == "lift":
+    node.orders.receive(ORDER, NOW)
+    node.settle()
+def die(*_): os._exit(9)
+write = outbox.write_mark
+def written(*values):
+    write(*values)
+    die()
+outbox.write_mark = die if when == "before" else written
+node.passes() if what == "lift" else node.orders.receive(ORDER, NOW)
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("what", ["condemn", "lift"])
+def test_killed_beside_the_mark_both_still_agree(path: Path, when: str, what: str) -> None:
+    """The mark is written before the database condemns, and after it has lifted."""
+    script = CRASH.format(tests=str(Path(__file__).parent))
+    done = subprocess.run([sys.executable, "-c", script, str(path), when, what], check=False)
+    assert done.returncode == 9
+    node = Node(path)
+    assert node.recorder.condemned == (CONDEMNED if (what, when) == ("condemn", "after") else None)
+    if what == "lift":
+        assert node.orders.open() == [], "the order ended in the write that lifted it"
+    else:
+        assert node.orders.receive(ORDER, NOW), "it was not kept, so it comes again"
+        assert node.recorder.condemned == CONDEMNED
+    marked = read_mark(path.with_name("history.json"))
+    assert marked is not None
+    assert marked.condemned == node.recorder.condemned
+    node.close()
+
+
+def test_a_mark_is_replaced_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = path.with_name("history.json")
+    write_mark(mark, HistoryMark(1.0, CONDEMNED))
+
+    def fail(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        write_mark(mark, HistoryMark(2.0))
+    assert read_mark(mark) == HistoryMark(1.0, CONDEMNED)
+
+
+def test_an_order_that_cannot_be_marked_is_not_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(path)
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(outbox_module, "write_mark", fail)
+    with pytest.raises(outbox_module.OutboxFull, match="No space left"):
+        node.orders.receive(ORDER, NOW)
+    assert node.orders.open() == []
+    monkeypatch.undo()
+    assert node.orders.receive(ORDER, NOW)
+    assert node.recorder.condemned == CONDEMNED
+    node.close()
