@@ -32,10 +32,13 @@ REPEATS_WAIT_S = 1.0
 CURSOR_WAIT_S = 60.0
 PROVE_WRITABLE_S = 10.0  # a disk that died while nothing had to be written is noticed all the same
 RETRY_S = 1.0
+HUNG_S = 60.0
 GRACE_S = 0.05  # a good disk is quicker: waiting this long spares the main loop a second round
 
 _AGENT = Component(ComponentKind.AGENT, name="healthd")
 _WRITTEN = "written again"
+# The first may be a busy disk: the node takes no new work while it lasts. The second is a fault: it is taken out of service.
+_LATE = (("overdue", OVERDUE_S), ("hung", HUNG_S))
 _log = logging.getLogger("healthd")
 
 
@@ -86,7 +89,7 @@ class Recorder:
         self._told: set[tuple[str, Severity]] = set()  # of that, while the disk hangs
         self._shown = ledger.active
         self.newest = waiting.newest  # the number of the newest change that `shown` knows of
-        self._say_writable(now)  # should it not be so, the write of this very fact will fail
+        self._clear(["unwritable", *(code for code, _ in _LATE)], now)  # were it not so, this could not be written
         if committer.outbox.problem:
             self._say_corrupt(committer.outbox.problem, now)
 
@@ -230,7 +233,7 @@ class Recorder:
         self._stored_gpus = batch.gpus if batch.gpus is not None else self._stored_gpus
         self._shown, self.newest, self._failing = batch.active, future.result(), False
         self._call_back(batch.when_written)
-        self._say_writable(now)
+        self._clear(["unwritable"], now)
         self._say_dropped(now)
         return batch.urgent
 
@@ -257,16 +260,17 @@ class Recorder:
         if waited_s < OVERDUE_S:
             if self._overdue:
                 _log.warning("the state disk has taken the write that was overdue")
-                self._ledger.apply([Clear(check="outbox", code="overdue", component=_AGENT, at=now, by=_WRITTEN)])
+                self._clear([code for code, _ in _LATE], now)
             self._overdue = False
             return False
+        path = self._committer.outbox.path
+        for code, limit_s in _LATE:
+            if waited_s >= limit_s:
+                words = f"a write to {path} has not ended within {limit_s:g} s; findings are held in memory only"
+                words += "; look for I/O errors and hung tasks in the kernel log, and at the disk"
+                self._say(code, Severity.ERROR, words, now)
         if not self._overdue:
-            words = (
-                f"the state disk hangs: a write to {self._committer.outbox.path} has not ended within {OVERDUE_S:g} s"
-            )
-            words += "; findings are held in memory only; look for I/O errors and hung tasks in the kernel log"
-            _log.error("%s", words)
-            self._say("overdue", Severity.ERROR, words, now)
+            _log.error("%s: a write has not ended within %g s; findings are held in memory only", path, OVERDUE_S)
         self._overdue = True
         told, self._told = self._told, {(finding.id, finding.severity) for finding in self._ledger.active}
         return told != self._told
@@ -279,8 +283,8 @@ class Recorder:
         fact = Raise(check="outbox", code=code, component=_AGENT, severity=severity, summary=summary, at=now, **more)
         self._ledger.apply([fact])
 
-    def _say_writable(self, now: float) -> None:
-        self._ledger.apply([Clear(check="outbox", code="unwritable", component=_AGENT, at=now, by=_WRITTEN)])
+    def _clear(self, codes: Iterable[str], now: float) -> None:
+        self._ledger.apply(Clear(check="outbox", code=code, component=_AGENT, at=now, by=_WRITTEN) for code in codes)
 
     def _say_dropped(self, now: float) -> None:
         """That something was lost is itself a finding: nobody should take the history for whole."""

@@ -96,7 +96,7 @@ def check(  # noqa: PLR0913 - one for each option
     nhc     0 OK: line, 1 ERROR: line
     npd     0 fine, 1 problem, 2 not known, 80 bytes at most
 
-    Not known is: no answer, one over 30 s old, or healthd itself not knowing. It never reads as good, unless you say
+    Not known is: no answer, one over 5 s old, or healthd itself not knowing. It never reads as good, unless you say
     --on-unknown pass.
     """  # noqa: D301 - click wants that very character
     until = time.monotonic() + wait_s

@@ -77,7 +77,7 @@ def test_a_hung_disk_is_said_aloud_and_blinds_nobody(node: Node, disk: Freezable
         assert {f["id"] for f in document["findings"]} == set(document["unwritten"])
         verdict = node.verdict()
         assert (verdict["health"], verdict["fit"]) == ("unhealthy", False)
-        assert any("the state disk hangs" in reason for reason in verdict["reasons"])
+        assert any("has not ended within 2 s" in reason for reason in verdict["reasons"])
         assert ask(str(node.socket), node.name).fitness is Fitness.UNFIT
         eventually(
             lambda: any({"xid/79", "outbox/overdue"} <= {f.kind for f in r.active} for r in centre.reports), "a report"
@@ -146,7 +146,7 @@ def test_a_trainer_is_ordered_to_leave_although_the_disk_hangs(
     with disk.frozen():
         node.xid(48, gpu=1)
         eventually(lambda: "outbox/overdue" in node.findings(), "it hangs")
-        centre.issue(Order(id="test", kind=OrderKind.RUN_PREFLIGHT, condemned=(node.name,), **base))  # type: ignore[arg-type]
+        centre.issue(Order(id="test", kind=OrderKind.RUN_PREFLIGHT, condemned=(node.name,), **base))  # type: ignore[arg-type]  # by name
         centre.issue(Order(id="leave", kind=OrderKind.ABORT, job="j", **base))  # type: ignore[arg-type]  # by name
         assert eventually(beacon.poll, "the order in the mailbox").id == "leave"
         assert centre.answer("leave") is None, "nothing is answered that is not durable"
@@ -218,7 +218,7 @@ def test_a_database_cut_to_nothing_is_lost_and_the_node_stays_condemned(
     node.start()
     now = time.time()
     base = {"node": node.name, "incident": "i", "reason": "a test", "issued_at": now, "expires_at": now + 300}
-    centre.issue(Order(id="o", kind=OrderKind.RUN_PREFLIGHT, condemned=(node.name,), **base))  # type: ignore[arg-type]
+    centre.issue(Order(id="o", kind=OrderKind.RUN_PREFLIGHT, condemned=(node.name,), **base))  # type: ignore[arg-type]  # by name
     eventually(lambda: centre.ended("o"), "the order has ended, and the node has not passed")
     assert node.verdict()["condemned"] is True
     for damage in ("empty", "missing", "garbage"):

@@ -14,7 +14,7 @@ from healthd.ledger import Ledger
 from healthd.orders.store import OrderStore
 from healthd.orders.task import Proof, says
 from healthd.outbox import Outbox, OutboxFull
-from healthd.recorder import PROVE_WRITABLE_S, REPEATS_WAIT_S, Recorder
+from healthd.recorder import HUNG_S, PROVE_WRITABLE_S, REPEATS_WAIT_S, Recorder
 from healthd.samples.kernel import Cursor
 from healthd.waiting_changes import HELD_MAX, WaitingChanges
 from vocabulary.clock import ManualClock
@@ -143,6 +143,18 @@ def test_a_disk_that_hangs_is_a_finding_and_then_memory_is_shown(node: Node) -> 
     assert {f.kind for f in node.outbox.active()} == {"xid/79", "xid/48"}
     (told,) = [c.finding for c in node.outbox.changes(9) if c.finding.kind == "outbox/overdue"]
     assert not told.active, "what happened stays in the history"
+
+
+def test_a_disk_that_hangs_for_long_is_a_fault_of_the_node(node: Node) -> None:
+    node.hold()
+    node.fault("79")
+    node.settle()
+    node.settle(HUNG_S - 1)
+    assert node.shown == ["xid/79", "outbox/overdue"]
+    assert node.settle(1.0)
+    assert node.shown == ["xid/79", "outbox/overdue", "outbox/hung"]
+    node.settle_all()
+    assert node.shown == ["xid/79"]
 
 
 def test_an_idle_disk_is_tried_now_and_then(node: Node) -> None:
