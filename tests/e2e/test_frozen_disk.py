@@ -29,6 +29,7 @@ from vocabulary.health import Health
 from vocabulary.order import Order, OrderKind, OrderState
 
 MakeNode = Callable[..., Node]
+PROLOG = Path(__file__).parents[2] / "deploy" / "slurm" / "prolog.sh"
 PTRACE_ATTACH, PTRACE_DETACH, WALL = 16, 17, 0x40000000
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount and freeze a filesystem")
@@ -69,6 +70,15 @@ def counts(node: Node) -> dict[str, int]:
     return {kind: finding.get("count", 1) for kind, finding in node.findings().items()}
 
 
+def prolog_refuses(node: Node) -> str:
+    """Slurm's prolog itself, asking healthd alone; why no job begins on this node."""
+    log, conf = node.place / "prolog.log", node.place / "prolog.conf"
+    conf.write_text(f"BIN={Path(sys.executable).parent}\nSOCKET={node.socket}\nPREFLIGHT=\nLOG={log}\n")
+    environment = os.environ | {"GPU_HEALTHD_PROLOG_CONF": str(conf), "SLURMD_NODENAME": node.name}
+    assert subprocess.run(["sh", str(PROLOG)], env=environment, check=False).returncode == 1
+    return log.read_text()
+
+
 def test_a_hung_disk_is_said_aloud_and_blinds_nobody(node: Node, disk: FreezableDisk, centre: TinyCentre) -> None:
     with disk.frozen():
         node.xid(79, gpu=3)
@@ -79,6 +89,7 @@ def test_a_hung_disk_is_said_aloud_and_blinds_nobody(node: Node, disk: Freezable
         assert (verdict["health"], verdict["fit"]) == ("unhealthy", False)
         assert any("has not ended within 2 s" in reason for reason in verdict["reasons"])
         assert ask(str(node.socket), node.name).fitness is Fitness.UNFIT
+        assert "has not ended within 2 s" in prolog_refuses(node)
         eventually(
             lambda: any({"xid/79", "outbox/overdue"} <= {f.kind for f in r.active} for r in centre.reports), "a report"
         )
