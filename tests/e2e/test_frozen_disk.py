@@ -140,7 +140,7 @@ def test_told_to_stop_while_the_disk_hangs_it_stops_and_loses_nothing(node: Node
         eventually(lambda: "outbox/overdue" in node.findings(), "it hangs")
         node.process.send_signal(signal.SIGTERM)
         # All but the thread in the write has ended. That one the kernel itself cannot end before the disk answers.
-        eventually(lambda: _main_thread_state(node.process.pid) in "ZX", lambda: node.log())
+        eventually(lambda: _main_thread_state(node.process.pid) in "ZX", node.log)
         assert not node.socket.exists()
         assert "not everything could be written" in node.log()
     assert node.process.wait(60) == 0
