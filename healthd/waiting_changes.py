@@ -14,7 +14,8 @@ from itertools import islice
 
 from healthd.committer import Committer
 from healthd.outbox import Outbox, Stored
-from vocabulary.wire import CHANGES_PER_REPORT_MAX, FindingChange
+from vocabulary.bounds import CHANGES_PER_REPORT_MAX
+from vocabulary.wire import FindingChange
 
 HELD_MAX = 2 * CHANGES_PER_REPORT_MAX
 

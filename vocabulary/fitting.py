@@ -100,8 +100,9 @@ def _fit_number(value: Any, info: inspect.IntType | inspect.FloatType) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         value = 0.0
     least, most = info.ge, info.le
-    value = value if least is None or value >= least else type(value)(least)
-    return value if most is None or value <= most else type(value)(most)
+    if least is not None and value < least:
+        value = type(value)(least)
+    return type(value)(most) if most is not None and value > most else value
 
 
 def _short(finding: Finding) -> Finding:
