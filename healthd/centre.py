@@ -15,6 +15,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from healthd.config import RemediatorConfig
+from healthd.host import SHORTAGES
 from healthd.http_client import Answer, HttpClient, HttpError, Trust
 from vocabulary.hazard import JobHazard
 from vocabulary.order import OrderUpdate
@@ -154,6 +155,10 @@ class Centre:
         """
         return self._decoded(self._call("GET", f"/v1/hazard/{quote(job, safe='')}", b"", of_node=False), JobHazard)
 
+    def cut_if_silent(self, patience_s: float) -> bool:
+        """End a call whose answer has not begun within `patience_s`; whether there was one. Callable from any thread."""
+        return self._client.cut_if_silent(patience_s)
+
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
@@ -191,6 +196,8 @@ class Centre:
         try:
             token = self._token_file.read_text().strip()
         except OSError as error:
+            if error.errno in SHORTAGES:  # it passes
+                raise Unreachable(f"token_file {self._token_file}: {error.strerror}") from error
             raise Denied(f"token_file {self._token_file}: {error.strerror}") from error
         if not token.isascii() or not token.isprintable() or not token:
             raise Denied(f"token_file {self._token_file}: holds no token")

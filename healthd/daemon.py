@@ -263,6 +263,7 @@ class Daemon:
         for reading in self._prober.poll():  # nobody is woken for these: they are read every ten seconds or more rarely
             self._watch.take_source(reading, now)
         self._watch.take_late_events(now)
+        self._services.uplink.look_after_urgent()
         self._watch.take_start_failures(self._host.start_failures.current.values(), now)
         if self._pretences is not None:
             self._watch.gpus.pretences, hangs = self._pretences.read(now.wall)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import socket
 import ssl
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-CONNECT_S = 5.0
+CONNECT_S = 3.0
 ANSWER_BYTES_MAX = 16 << 20
 
 
@@ -46,7 +48,10 @@ class HttpError(Exception):
 
 
 class HttpClient:
-    """Requests to `url`'s server; `base` is the path that stands before every request's own."""
+    """Requests to `url`'s server; `base` is the path that stands before every request's own.
+
+    A server that was silent is asked at the next of its name's addresses, if it has several.
+    """
 
     def __init__(self, url: str, trust: Trust = Trust()) -> None:  # noqa: B008 - immutable
         parts = urlsplit(url)
@@ -55,6 +60,22 @@ class HttpClient:
         self._base = parts.path.rstrip("/")
         self._trust = trust
         self._connection: http.client.HTTPConnection | None = None
+        self._address = 0  # which of the name's addresses is tried first
+        self._awaiting: tuple[socket.socket, float] | None = None  # whose first byte, since when
+        self._cut = False
+
+    def cut_if_silent(self, patience_s: float) -> bool:
+        """End a request whose answer has not begun within `patience_s`; whether there was one. Callable from any thread.
+
+        On a kept connection, which may have died unnoticed, the request is then made anew on a fresh one.
+        """
+        awaiting = self._awaiting
+        if awaiting is None or time.monotonic() - awaiting[1] < patience_s:
+            return False
+        self._cut = True
+        with contextlib.suppress(OSError):  # the plain socket's: TLS would want to say goodbye
+            socket.socket.shutdown(awaiting[0], socket.SHUT_RDWR)
+        return True
 
     def request(self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
         """One request and its whole answer.
@@ -67,18 +88,16 @@ class HttpClient:
         kept = self._connection is not None
         try:
             return self._ask(method, path, body, headers, timeout_s)
-        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError) as error:
-            self.close()
-            if not kept:
-                raise HttpError(_words(error)) from error
         except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise HttpError(_words(error)) from error
+            closed = isinstance(error, (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError))
+            again = kept and (closed or self._cut)
+            failed = self._failed(error)
+            if not again:
+                raise failed from error
         try:
             return self._ask(method, path, body, headers, timeout_s)
         except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise HttpError(_words(error)) from error
+            raise self._failed(error) from error
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -91,7 +110,11 @@ class HttpClient:
         if connection.sock is not None:
             connection.sock.settimeout(timeout_s)
         connection.request(method, self._base + path, body=body or None, headers=dict(headers))
-        answer = connection.getresponse()
+        self._awaiting = (connection.sock, time.monotonic())
+        try:
+            answer = connection.getresponse()
+        finally:
+            self._awaiting = None
         content = answer.read(ANSWER_BYTES_MAX + 1)
         if len(content) > ANSWER_BYTES_MAX:
             raise http.client.HTTPException(f"an answer of more than {ANSWER_BYTES_MAX >> 20} MiB")
@@ -102,19 +125,45 @@ class HttpClient:
         return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, content)
 
     def _connect(self) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_S)
-        if self._https:  # the files are read each time: a new certificate takes effect without a restart
-            connection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=CONNECT_S, context=self._trust.context()
-            )
+        kind = http.client.HTTPSConnection if self._https else http.client.HTTPConnection
+        connection = kind(self._host, self._port)
+        plain = self._reach(connection.port)
         try:
-            connection.connect()
+            if self._https:  # the files are read each time: a new certificate takes effect without a restart
+                connection.sock = self._trust.context().wrap_socket(plain, server_hostname=self._host)
+            else:
+                connection.sock = plain
         except BaseException:
-            with contextlib.suppress(OSError):
-                connection.close()
+            plain.close()
             raise
         self._connection = connection
         return connection
+
+    def _reach(self, port: int) -> socket.socket:
+        """A connection to the first of the server's addresses that takes one, beginning with the one whose turn it is."""
+        found = socket.getaddrinfo(self._host, port, type=socket.SOCK_STREAM)
+        first = self._address % len(found)
+        problem = OSError("the name has no address")
+        for family, kind, protocol, _, address in found[first:] + found[:first]:
+            candidate = socket.socket(family, kind, protocol)
+            try:
+                candidate.settimeout(CONNECT_S)
+                candidate.connect(address)
+                candidate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except OSError as error:
+                candidate.close()
+                problem = error
+            else:
+                return candidate
+        raise problem
+
+    def _failed(self, error: Exception) -> HttpError:
+        """Let go of a connection that failed; after silence, the next one is to another address."""
+        cut, self._cut = self._cut, False
+        if cut or isinstance(error, TimeoutError):
+            self._address += 1
+        self.close()
+        return HttpError("no answer in time, while a fatal finding waits to be reported" if cut else _words(error))
 
 
 def _words(error: Exception) -> str:

@@ -2,17 +2,21 @@
 
 Answers go after the report: whoever hears that a preflight passed has by then heard what it cleared. A change leaves
 the outbox only when the centre says it is durable there. Nothing here waits for this node's disk.
+
+A fatal finding that the centre has not heard of is urgent: a call that gets no answer is then cut short after
+`FIRST_BYTE_S` and made anew on a fresh connection, and no pause after a failure is longer than `URGENT_PAUSE_S_MAX`.
+A report that arrives twice changes nothing at the centre: it counts by its number.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import UNSET
 
-from healthd.centre import Backoff, Centre, CentreError, Denied, Rejected, spread
+from healthd.centre import TIMEOUT_S, Backoff, Centre, CentreError, Denied, Rejected, Unreachable, spread
 from healthd.config import TTL_INTERVALS, RemediatorConfig
 from healthd.orders.store import OrderStore
 from healthd.status import Status
@@ -20,9 +24,13 @@ from healthd.waiting_changes import WaitingChanges
 from healthd.watched import Watched
 from vocabulary.bounds import ACTIVE_MAX, CHANGES_PER_REPORT_MAX, RANKS_MAX, holds_nul
 from vocabulary.clock import Clock
+from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderUpdate
 from vocabulary.telemetry import TelemetryWish
 from vocabulary.wire import REPORT_BYTES_MAX, WIRE_VERSION, Report, WireError, check_order_update, decode_report, encode
+
+FIRST_BYTE_S = 3.0  # doubled with each cut until an answer comes: the centre may be slow rather than gone
+URGENT_PAUSE_S_MAX = 3.0
 
 _log = logging.getLogger("healthd.uplink")
 
@@ -50,6 +58,10 @@ class Uplink:
         self._watched = watched
         self._news = threading.Event()
         self._stop = threading.Event()
+        self._hurry = threading.Event()  # a pause after a failure is over
+        self._centre: Centre | None = None
+        self._patience_s = FIRST_BYTE_S
+        self._fatal_heard: frozenset[str] = frozenset()  # fatal findings of the last report that the centre took
         self._seq = 0
         self._batch = CHANGES_PER_REPORT_MAX
         self._unwanted: frozenset[str] = frozenset()  # ids of active findings that the centre refuses
@@ -64,14 +76,25 @@ class Uplink:
         self._watched.take(wish)
         self.wake()
 
+    def look_after_urgent(self) -> None:
+        """Where a fatal finding waits for a silent centre, wait no longer. Call about once a second, from any thread."""
+        centre = self._centre
+        if centre is None or _fatal(self._status().findings) <= self._fatal_heard | self._unwanted:
+            return
+        self._hurry.set()
+        if centre.cut_if_silent(self._patience_s):
+            _log.warning("no answer of the remediator for %g s; asking again on a fresh connection", self._patience_s)
+            self._patience_s = min(2 * self._patience_s, TIMEOUT_S)
+
     def stop(self) -> None:
         """End `run` soon."""
         self._stop.set()
         self._news.set()
+        self._hurry.set()
 
     def run(self) -> None:
         """Report until stopped; survives any outage of the centre."""
-        centre = Centre(self._config, self._status().node)
+        centre = self._centre = Centre(self._config, self._status().node)
         backoff = Backoff()
         failing = False
         together = True  # the centre may have begun just now, and all nodes with it
@@ -91,8 +114,19 @@ class Uplink:
                     level = logging.ERROR if isinstance(error, (Denied, Rejected)) else logging.WARNING
                     _log.log(level, "not reported: %s; trying again, next in %.1f s", error, pause_s)
                 failing = together = True
-                self._stop.wait(pause_s)
+                self._pause(pause_s, error)
+        self._centre = None
         centre.close()
+
+    def _pause(self, pause_s: float, error: CentreError) -> None:
+        """After a failure. What is urgent waits less, unless the centre itself named the time or a person must act."""
+        least_s = min(pause_s, URGENT_PAUSE_S_MAX)
+        if not isinstance(error, Unreachable) or error.retry_after_s:
+            least_s = pause_s
+        self._stop.wait(least_s)
+        self._hurry.clear()
+        if pause_s > least_s and not self._stop.is_set():
+            self._hurry.wait(pause_s - least_s)
 
     def send(self, centre: Centre) -> None:
         """One report, more while changes remain, then the answers.
@@ -126,6 +160,8 @@ class Uplink:
             self._narrow(centre, report)
             return True
         self.heard_at = self._clock.wall()
+        self._fatal_heard = _fatal(report.active)
+        self._patience_s = FIRST_BYTE_S
         self._watched.settle(report.telemetry, reply.telemetry)
         full = len(report.changes) == self._batch
         self._batch = min(2 * self._batch, CHANGES_PER_REPORT_MAX)
@@ -215,3 +251,7 @@ def _within_bounds(answer: OrderUpdate) -> OrderUpdate:
     from vocabulary.fitting import fit_order_update  # noqa: PLC0415 - as above
 
     return fit_order_update(answer)
+
+
+def _fatal(findings: Iterable[Finding]) -> frozenset[str]:
+    return frozenset(finding.id for finding in findings if finding.severity is Severity.FATAL)
