@@ -30,6 +30,7 @@ from healthd.collectors.pretences import Pretences
 from healthd.committer import Committer
 from healthd.config import Config
 from healthd.evidence import collect
+from healthd.exporter.events import grave_xids
 from healthd.exporter.page import metrics_page
 from healthd.facts import Moment
 from healthd.gpu_checks import make_checks
@@ -147,7 +148,12 @@ class Daemon:
         self._services = Services(config, host, self._waiting, orders, self)
         self._status = self._status_now()
         socket_path = config.run_dir / "healthd.sock"
-        metrics = metrics_page(lambda: self.status, self._waiting.count, with_dcgm_names=config.exporter.dcgm_names)
+        metrics = metrics_page(
+            lambda: self.status,
+            self._waiting.count,
+            with_dcgm_names=config.exporter.dcgm_names,
+            grave_xids=grave_xids(catalogue),
+        )
         _prepare_beacons(config.beacon_dir)  # before the first answer: who hears us may make a page
         door = PreflightDoor(self._told.tell, accept_injected=config.accept_injected)
         self._http = StatusServer(

@@ -55,6 +55,7 @@ class Batches:
         self.policies: dict[str, Policy] = {}  # by digest: those that a `PolicyChanged` may name
         self.number = 0
         self.tally = Tally()
+        self.tally.expect(settings.policy.by_name)
         self._journal = journal
         self._epoch = epoch
         self._stopping = stopping
@@ -95,6 +96,7 @@ class Batches:
     def _handle(self, item: AnyInput) -> None:
         if isinstance(item, PolicyChanged):
             self.settings = replace(self.settings, policy=self.policies[item.digest])
+            self.tally.expect(self.settings.policy.by_name)
         try:
             handle(self.state, item, self.settings)
         except Exception as error:

@@ -1,10 +1,17 @@
-"""What has happened in this term, counted from what each batch wrote: for `/metrics`, which must outlive what is counted."""
+"""What has happened in this term, counted from what each batch wrote: for `/metrics`, which must outlive what is counted.
+
+Counters that are plotted stand at 0 before anything happens. One that began at 1 would hide its first event: `increase()`
+compares two samples, and there would be no earlier one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from remediator.model.records import Action, IncidentState
+from remediator.model.plan import Verb
+from remediator.model.records import Action, ActionState, Answer, IncidentState
 from remediator.state import Changes
 
 # From a trainer's order, done within a tenth of a second, to a burn-in of half an hour and a drain that waits a day for a job's end.
@@ -26,7 +33,19 @@ class Tally:
         self._action_seconds = Histogram(
             "remediator_action_seconds", text, ["verb"], registry=self.registry, buckets=ACTION_BUCKETS_S
         )
+        for drill in ("true", "false"):
+            self._audit.labels("incident_opened", drill)
+        for verb in Verb:
+            self._action_seconds.labels(verb.value)
+            for state in (state for state in ActionState if state.final):
+                self._actions.labels(verb.value, state.value)
         self._ended: dict[str, str] = {}  # action → its incident, while that is open: an ended one may be written again
+
+    def expect(self, rules: Iterable[str]) -> None:
+        """Rules that decide from now on."""
+        for rule in ("", *rules):
+            for answer in Answer:
+                self._decisions.labels(answer.value, rule)
 
     def count(self, changes: Changes) -> None:
         """What one batch wrote."""

@@ -114,9 +114,12 @@ COURSE = Section(
         ),
         series(
             "Xids within the last hour",
-            "By code, of all GPUs; `healthctl xid explain CODE` says what one means.",
+            "By code, and all codes together; `healthctl xid explain CODE` says what one means.",
             "short",
-            Query(f'sum by (code) (increase(healthd_xids_total{{{CLUSTER},injected="false"}}[1h]))', "Xid {{code}}"),
+            Query(f'sum(increase(healthd_gpu_xids_total{{{CLUSTER},injected="false"}}[1h]))', "all"),
+            Query(
+                f'sum by (code) (increase(healthd_xids_total{{{CLUSTER},injected="false"}}[1h])) > 0', "Xid {{code}}"
+            ),
             span=THIRD,
         ),
         series(

@@ -95,9 +95,10 @@ GPUS = Section(
         ),
         series(
             "Xids within the last hour",
-            "By GPU and code, drills too.",
+            "By GPU and code, and of each GPU all codes together, drills too. The first Xid of a code that is not grave counts in the latter alone.",
             "short",
-            Query(f"sum by (gpu, code) (increase(healthd_xids_total{{{NODE}}}[1h]))", "GPU {{gpu}} Xid {{code}}"),
+            Query(f"sum by (gpu) (increase(healthd_gpu_xids_total{{{NODE}}}[1h]))", "GPU {{gpu}} all"),
+            Query(f"sum by (gpu, code) (increase(healthd_xids_total{{{NODE}}}[1h])) > 0", "GPU {{gpu}} Xid {{code}}"),
             span=THIRD,
         ),
     ),

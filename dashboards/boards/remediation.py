@@ -96,7 +96,7 @@ DEEDS = Section(
         rows(
             "Rules of this term",
             "Which rules of the playbooks decided, and what, since this leader began.",
-            f"sum by (rule, answer) (remediator_decisions_total{{{CLUSTER}}})",
+            f"sum by (rule, answer) (remediator_decisions_total{{{CLUSTER}}}) > 0",
             Column("Value", "Decisions", "short"),
             Column("rule", "Rule"),
             Column("answer", "Answer"),
@@ -105,7 +105,7 @@ DEEDS = Section(
         rows(
             "Audit log of this term",
             "Lines by kind; the whole log is at the centre (healthctl events).",
-            f"sum by (kind, drill) (remediator_audit_events_total{{{CLUSTER}}})",
+            f"sum by (kind, drill) (remediator_audit_events_total{{{CLUSTER}}}) > 0",
             Column("Value", "Lines", "short"),
             Column("kind", "Kind"),
             Column("drill", "Drill"),

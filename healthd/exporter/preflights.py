@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from healthd.exporter.families import CounterMetricFamily, GaugeMetricFamily, Metric
-from healthd.samples.preflight import VERDICTS
+from healthd.samples.preflight import LEVELS, VERDICTS
 from healthd.status import Status
 
 
@@ -15,8 +15,10 @@ def preflights(status: Status) -> Iterator[Metric]:
     ended = CounterMetricFamily(
         "healthd_preflights", "Preflights that ended, ordered or told of.", labels=["level", "verdict", "by"]
     )
-    for level, verdict, by, count in seen.ended:
-        ended.add_metric([level, verdict, by], count)
+    # at 0 before the first one, which increase() would not see otherwise
+    counts = {(level, verdict, by): 0 for level in LEVELS for verdict in VERDICTS for by in ("order", "told")}
+    for labels, count in (counts | {each[:3]: each[3] for each in seen.ended}).items():
+        ended.add_metric(labels, count)
     verdicts = GaugeMetricFamily(
         "healthd_preflight_verdict",
         "1 for the last verdict of the level, 0 for the others.",
