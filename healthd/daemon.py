@@ -14,6 +14,7 @@ import os
 import selectors
 import socket
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
@@ -31,7 +32,7 @@ from healthd.committer import Committer
 from healthd.config import Config
 from healthd.evidence import collect
 from healthd.exporter.events import grave_xids
-from healthd.exporter.page import metrics_page
+from healthd.exporter.page import Page, metrics_page
 from healthd.facts import Moment
 from healthd.gpu_checks import make_checks
 from healthd.gpu_watch import GpuWatch
@@ -148,12 +149,7 @@ class Daemon:
         self._services = Services(config, host, self._waiting, orders, self)
         self._status = self._status_now()
         socket_path = config.run_dir / "healthd.sock"
-        metrics = metrics_page(
-            lambda: self.status,
-            self._waiting.count,
-            with_dcgm_names=config.exporter.dcgm_names,
-            grave_xids=grave_xids(catalogue),
-        )
+        metrics = self._metrics(grave_xids(catalogue))
         _prepare_beacons(config.beacon_dir)  # before the first answer: who hears us may make a page
         door = PreflightDoor(self._told.tell, accept_injected=config.accept_injected)
         self._http = StatusServer(
@@ -219,6 +215,10 @@ class Daemon:
     def telemetry(self, back_s: float) -> TelemetryPart:
         """The curves of the last `back_s`, for a person who looks at this node now. Callable from any thread."""
         return self._watch.hour.part(self._host.clock.monotonic(), back_s)
+
+    def _metrics(self, xids: Sequence[str]) -> Page:
+        with_dcgm_names = self._config.exporter.dcgm_names
+        return metrics_page(lambda: self.status, self._waiting.count, with_dcgm_names=with_dcgm_names, grave_xids=xids)
 
     def _wait(self) -> None:
         self._keep_registered("kernel", self._kernel.source)

@@ -43,7 +43,9 @@ class StatusServer:
         OSError: an address cannot be bound.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is what one page says
+    limits = Limits()
+
+    def __init__(
         self,
         listen: tuple[str, int],
         socket_path: Path,
@@ -52,7 +54,6 @@ class StatusServer:
         clock: Clock,
         evidence: Callable[[], EvidenceBundle],
         door: PreflightDoor,
-        limits: Limits = Limits(),  # noqa: B008 - immutable
     ) -> None:
         self._metrics = metrics
         self._clock = clock
@@ -64,7 +65,7 @@ class StatusServer:
             by_tcp = opened.enter_context(_tcp_listener(listen))
             self.address = by_tcp.getsockname()[:2]
             by_socket = opened.enter_context(_unix_listener(socket_path))
-            self._responder = Responder([by_socket, by_tcp], self, limits)
+            self._responder = Responder([by_socket, by_tcp], self, self.limits)
             opened.pop_all()
 
     def body_bytes_max(self, request: Request, peer: Peer) -> int:

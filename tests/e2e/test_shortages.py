@@ -63,13 +63,13 @@ def test_without_descriptors_a_start_is_postponed_and_everything_else_goes_on(
     eventually(lambda: node.verdict()["health"] == "healthy", "a first sweep")
     assert node.process is not None
     pid = node.process.pid
-    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)  # type: ignore[attr-defined]
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)  # type: ignore[attr-defined]  # Linux alone has it
     in_use = max(int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir())
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (in_use + 1, before[1]))  # type: ignore[attr-defined]
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (in_use + 1, before[1]))  # type: ignore[attr-defined]  # Linux alone has it
     goes_on_and_recovers(
         node,
         f"are in use ({in_use + 1}): raise LimitNOFILE=",
-        lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, before),  # type: ignore[attr-defined]
+        lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, before),  # type: ignore[attr-defined]  # Linux alone has it
     )
 
 

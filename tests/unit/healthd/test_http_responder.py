@@ -59,7 +59,7 @@ class Door:
         self.told: list[str] = []
         status = Status(node="n1", boot_id="b", at=5.0)
         tell = PreflightDoor(lambda sample: not self.told.append(sample.level), accept_injected=False)
-        self.server = StatusServer(
+        self.server = type("_Server", (StatusServer,), {"limits": limits})(
             ("127.0.0.1", 0),
             self.path,
             lambda: status,
@@ -67,7 +67,6 @@ class Door:
             ManualClock(),
             lambda: self.evidence(),  # noqa: PLW0108 - a test may exchange it
             tell,
-            limits,
         )
 
     def tcp(self) -> socket.socket:
@@ -305,7 +304,7 @@ def test_evidence_that_takes_long_holds_up_nobody_and_is_made_once_at_a_time(mak
 
 def test_a_page_with_a_mistake_is_one_500(make_door: Callable[..., Door], caplog: pytest.LogCaptureFixture) -> None:
     door = make_door()
-    door.page = None  # type: ignore[assignment]
+    door.page = None  # type: ignore[assignment]  # the mistake
     assert statuses(ask(door.unix(), b"GET /metrics HTTP/1.0\r\n\r\n")) == [500]
     assert statuses(ask(door.unix())) == [200]
     assert "GET /metrics" in caplog.text

@@ -81,7 +81,7 @@ def test_starts_that_fail_again_and_again_are_tried_ever_more_rarely() -> None:
     clock = ManualClock()
     keeper = Keeper(Host(clock=clock), "healthd.source_child", lambda: ["/", "{}"])
     tried_at: list[float] = []
-    keeper._arguments = lambda: tried_at.append(clock.monotonic()) or ["/", "{}"]  # type: ignore[func-returns-value]
+    keeper._arguments = lambda: tried_at.append(clock.monotonic()) or ["/", "{}"]  # type: ignore[func-returns-value]  # to note the time
     with descriptors_left(3):
         for _ in range(20):
             keeper.start_if_due()
@@ -102,9 +102,9 @@ def test_starts_that_fail_again_and_again_are_tried_ever_more_rarely() -> None:
 )
 def test_the_finding_names_the_limit_and_how_to_raise_it(errno: int, limit: int | None, words: str) -> None:
     (fact,) = process_start.judge([StartFailure("healthd.nvml.child", errno, os.strerror(errno), limit)], NOW)
-    assert fact.severity is Severity.WARNING  # type: ignore[union-attr]
-    assert fact.summary.startswith(f"healthd cannot start healthd.nvml.child: {os.strerror(errno)}. ")  # type: ignore[union-attr]
-    assert words in fact.summary  # type: ignore[union-attr]
+    assert fact.severity is Severity.WARNING  # type: ignore[union-attr]  # it is there, and of that kind
+    assert fact.summary.startswith(f"healthd cannot start healthd.nvml.child: {os.strerror(errno)}. ")  # type: ignore[union-attr]  # it is there, and of that kind
+    assert words in fact.summary  # type: ignore[union-attr]  # it is there, and of that kind
 
 
 def test_an_order_waits_for_descriptors_and_then_runs() -> None:
@@ -120,7 +120,7 @@ def test_an_order_waits_for_descriptors_and_then_runs() -> None:
     assert "the program of order reset_gpu" in host.start_failures.current
     started = task.step(NOW + 4)
     assert started is not None
-    assert started.state is OrderState.RUNNING  # type: ignore[union-attr]
+    assert started.state is OrderState.RUNNING  # type: ignore[union-attr]  # it is there, and of that kind
     assert not host.start_failures.current
     task.close()
 
@@ -133,8 +133,8 @@ def test_an_order_that_never_got_descriptors_expires_with_the_reason() -> None:
         assert task.step(NOW) is None
         end = task.step(NOW + 60)
     assert end is not None
-    assert end.state is OrderState.EXPIRED  # type: ignore[union-attr]
-    assert "Too many open files" in end.detail  # type: ignore[union-attr]
+    assert end.state is OrderState.EXPIRED  # type: ignore[union-attr]  # it is there, and of that kind
+    assert "Too many open files" in end.detail  # type: ignore[union-attr]  # it is there, and of that kind
     assert not host.start_failures.current, "nobody waits for it any more"
 
 
