@@ -106,6 +106,7 @@ class HttpClient:
             connection.close()
 
     def _ask(self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
+        self._cut = False
         connection = self._connection or self._connect()
         if connection.sock is not None:
             connection.sock.settimeout(timeout_s)
@@ -125,14 +126,14 @@ class HttpClient:
         return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, content)
 
     def _connect(self) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._https else http.client.HTTPConnection
-        connection = kind(self._host, self._port)
+        connection = http.client.HTTPConnection(self._host, self._port)
+        context = None
+        if self._https:  # the files are read each time: a new certificate takes effect without a restart
+            context = self._trust.context()
+            connection = http.client.HTTPSConnection(self._host, self._port, context=context)
         plain = self._reach(connection.port)
         try:
-            if self._https:  # the files are read each time: a new certificate takes effect without a restart
-                connection.sock = self._trust.context().wrap_socket(plain, server_hostname=self._host)
-            else:
-                connection.sock = plain
+            connection.sock = plain if context is None else context.wrap_socket(plain, server_hostname=self._host)
         except BaseException:
             plain.close()
             raise
