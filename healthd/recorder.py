@@ -216,7 +216,7 @@ class Recorder:
                 outbox.put("written_at", now)  # else SQLite might have nothing to write, and prove nothing
         self._waiting.add(stored, outbox)
         if batch.proofs or batch.renews:
-            self._orders.read(outbox)
+            self._orders.read(outbox, self._waiting.newest)
         return self._waiting.newest
 
     def _take_in(self, now: float, monotonic: float) -> bool:

@@ -134,7 +134,9 @@ class Uplink:
         Raises:
             CentreError: the centre did not take all; what it took is settled.
         """
-        answers = self._orders.unsent()  # before the changes: so these are never older than what the answers mean
+        answers = self._orders.unsent(
+            self._status().newest_change
+        )  # before the changes: so these are never older than what the answers mean
         while self._send_batch(centre):
             pass
         for answer in answers:

@@ -89,7 +89,7 @@ class WaitingChanges:
 
     def begin_anew(self, outbox: Outbox) -> None:
         """The database was replaced by a fresh one: its numbers have nothing to do with those before."""
-        self._acknowledged = 0
+        self._acknowledged = self.newest = 0
         self._read(outbox)
 
     def _read(self, outbox: Outbox) -> None:

@@ -34,6 +34,7 @@ class OrderStore:
         self._lock = threading.Lock()  # held for moves in memory only
         self._open: tuple[Open, ...] = ()
         self._unsent: tuple[OrderUpdate, ...] = ()
+        self._proven_by = 0  # the newest change when a proof was last stored
         self._accepted: dict[str, Open] = {}  # trainers' orders on their way to the disk
         self._answers: dict[str, OrderUpdate] = {}  # the last to each order, on their way to the disk
         self._sent: dict[str, OrderUpdate] = {}  # heard by the centre, on their way to the disk
@@ -93,9 +94,14 @@ class OrderStore:
             latest = [(order, self._answers.get(order.id, answer)) for order, answer in known.values()]
         return [(order, answer) for order, answer in latest if not answer.state.final]
 
-    def unsent(self) -> list[OrderUpdate]:
-        """Durable answers the centre has not heard yet; of several about one order only the last, which says it all."""
+    def unsent(self, newest_change: int) -> list[OrderUpdate]:
+        """Durable answers the centre has not heard yet; of several about one order only the last, which says it all.
+
+        None, as long as one of them is about a proof that cleared findings by a change newer than `newest_change`.
+        """
         with self._lock:
+            if self._proven_by > newest_change:
+                return []
             return [answer for answer in self._unsent if self._sent.get(answer.id) != answer]
 
     def mark_sent(self, answer: OrderUpdate) -> None:
@@ -118,8 +124,8 @@ class OrderStore:
             answer.id,
         )
 
-    def read(self, outbox: Outbox) -> None:
-        """Hold what the database holds now."""
+    def read(self, outbox: Outbox, proven_by: int | None = None) -> None:
+        """Hold what the database holds now. After a proof `proven_by` is the number of the newest change."""
         found: list[Open] = []
         for body, answer in outbox.rows("select body, answer from orders where final = 0 order by at"):
             update = msgspec.json.decode(answer, type=OrderUpdate)
@@ -134,6 +140,7 @@ class OrderStore:
         condemned = outbox.condemned()
         with self._lock:
             self._open, self._unsent, self.condemned = tuple(found), unsent, condemned
+            self._proven_by = self._proven_by if proven_by is None else proven_by
 
     def restore(self, outbox: Outbox) -> None:
         """Put what is held into a fresh database, as part of the caller's transaction."""

@@ -22,6 +22,8 @@ from vocabulary.order import TRAINER_ORDERS
         ("row_remap/pending", Severity.ERROR, "row-remap-pending"),
         ("outbox/corrupt", Severity.ERROR, "history-lost"),
         ("outbox/unwritable", Severity.ERROR, "agent-in-trouble"),
+        ("outbox/overdue", Severity.ERROR, "agent-in-trouble"),
+        ("outbox/hung", Severity.ERROR, "state-disk-hung"),
         ("kernel_log/overrun", Severity.WARNING, "agent-in-trouble"),
         ("source/hung", Severity.WARNING, "agent-in-trouble"),
         ("check/failed", Severity.WARNING, "agent-in-trouble"),

@@ -124,6 +124,21 @@ def test_a_report_holds_no_change_that_its_findings_do_not_know(node: Node) -> N
     assert [change.finding.code for change in node.waiting.changes(9, node.recorder.newest)] == ["79"]
 
 
+def test_that_a_test_passed_is_not_told_before_what_it_cleared(node: Node) -> None:
+    node.orders.receive(order(OrderKind.RUN_PREFLIGHT), NOW)
+    node.fault("79")
+    node.settle_all()
+    node.hold()
+    passed = says(order(OrderKind.RUN_PREFLIGHT), OrderState.SUCCEEDED, NOW + 1, "passed")
+    node.recorder.prove(Proof(passed, by="preflight o1", whole_node=True))
+    node.settle()
+    node.let_go()
+    assert node.orders.unsent(node.recorder.newest) == [], "it is durable, and others are still shown the finding"
+    assert node.settle()
+    assert node.shown == []
+    assert node.orders.unsent(node.recorder.newest) == [passed]
+
+
 def test_a_disk_that_hangs_is_a_finding_and_then_memory_is_shown(node: Node) -> None:
     node.hold()
     node.fault("79")
@@ -262,14 +277,14 @@ def test_a_program_waits_for_the_disk_and_a_trainers_order_does_not(node: Node) 
     assert isinstance(refused, OutboxOverdue)
     assert once_it_hangs(lambda: node.orders.receive(order(OrderKind.ABORT, "abort"), NOW), node) is True
     assert [each.id for each, _ in node.orders.open()] == ["abort"]
-    assert node.orders.unsent() == [], "nobody hears of what is not durable"
+    assert node.orders.unsent(node.recorder.newest) == [], "nobody hears of what is not durable"
     done = says(order(OrderKind.ABORT, "abort"), OrderState.SUCCEEDED, NOW + 1, "left")
     node.orders.answer(done)
     assert node.orders.open() == [], "it is not done a second time"
     node.let_go()
     assert [each.id for each, _ in node.orders.open()] == ["reboot"]
     assert late.acquire(timeout=LONG_S), "whoever performs orders looks again"
-    assert done in node.orders.unsent()
+    assert done in node.orders.unsent(node.recorder.newest)
 
 
 def test_an_order_whose_answer_is_late_does_not_go_on(node: Node) -> None:

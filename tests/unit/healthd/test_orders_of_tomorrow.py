@@ -98,7 +98,7 @@ def test_an_order_kept_by_a_newer_healthd_ends_refused_after_a_downgrade(tmp_pat
     db.close()
     after = OrderStore(Committer(Outbox(tmp_path / "d.db", 0.0), ManualClock()), "n1")
     assert after.open() == []
-    (answer,) = after.unsent()
+    (answer,) = after.unsent(0)
     assert answer.state is OrderState.REFUSED
     assert "too old" in answer.detail
 

@@ -174,19 +174,19 @@ def test_an_order_is_kept_once_condemns_at_once_and_ends_once(outbox: Outbox) ->
     condemned = outbox.condemned()
     assert condemned is not None
     assert condemned.order == "o1"
-    (received,) = orders.unsent()
+    (received,) = orders.unsent(0)
     assert received.state is OrderState.RECEIVED
     orders.mark_sent(received)
-    assert orders.unsent() == []
+    assert orders.unsent(0) == []
     done = says(condemning, OrderState.SUCCEEDED, NOW + 2, "passed")
     orders.answer(done)
     orders.answer(says(condemning, OrderState.FAILED, NOW + 3, "too late"))
     orders.mark_sent(received)
-    assert orders.unsent() == [done], "an older answer marks nothing, a later one changes nothing"
+    assert orders.unsent(0) == [done], "an older answer marks nothing, a later one changes nothing"
     assert orders.open() == []
     orders.mark_sent(done)
     orders.receive(condemning, NOW + 4)
-    assert orders.unsent() == [done], "asked again, it answers again"
+    assert orders.unsent(0) == [done], "asked again, it answers again"
 
 
 def test_ended_orders_are_forgotten_in_the_end(outbox: Outbox) -> None:
@@ -309,4 +309,4 @@ def test_a_proof_ends_its_order_in_the_write_that_clears_the_node(outbox: Outbox
     assert outbox.active() == []
     assert outbox.condemned() is None
     assert node.recorder.condemned is None
-    assert msgspec.structs.asdict(node.orders.unsent()[0])["state"] is OrderState.SUCCEEDED
+    assert msgspec.structs.asdict(node.orders.unsent(node.recorder.newest)[0])["state"] is OrderState.SUCCEEDED
