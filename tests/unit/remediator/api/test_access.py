@@ -147,7 +147,11 @@ def test_duplicated_reordered_and_old_reports_change_nothing_twice(centre: Insid
     assert [f.get("active", True) for f in centre.call("GET", "/v1/nodes/n1", "ann").json()["findings"]]
 
 
-@pytest.mark.parametrize("when", [0.0, time.time() - 7 * 86400.0, time.time() + 7 * 86400.0, MOMENT_MAX])
+@pytest.mark.parametrize(
+    "when",
+    [0.0, time.time() - 7 * 86400.0, time.time() + 7 * 86400.0, MOMENT_MAX],
+    ids=["1970", "a week ago", "in a week", "the latest moment"],  # the same name in every worker
+)
 def test_a_week_old_or_future_report_is_judged_by_when_it_came(centre: Inside, when: float) -> None:
     odd = replace(finding("n1"), first_seen=when, last_seen=when)
     assert told(centre, report(sent_at=when, findings=(odd,))) == 200
