@@ -5,8 +5,10 @@ cannot be read again after a crash. So it waits a little for the line, and speak
 cannot be read, or was overrun.
 
 A line that does not prove itself needs the second witness before it may act: one that names none of this node's
-devices, or one that its transport does not attest. Until then it is recorded and counted as information. NVML's event
-of the same Xid confirms it, and so does the state of the GPU: lost, vanished, or a driver that hangs or does not answer.
+devices, or one that its transport does not attest. Until then it is recorded and counted as information. The state of
+the GPU confirms it: lost, vanished, or a driver that hangs or does not answer. NVML's event of the same Xid confirms an
+attested line. An unattested line stays information, because the event proves its code and not its text: the event then
+speaks for itself.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ class SecondWitness:
         ours = fact.component.pci in devices.known
         if fact.injected or fact.severity is Severity.INFO or (attested and ours):
             return self._acts(fact, now)
-        if (gpu := self._event_of(fact, now, ours=ours)) is not None:
+        if attested and (gpu := self._event_of(fact, now, ours=ours)) is not None:
             return self._acts(_told_by_event(fact, gpu, ours=ours), now)
         if why := devices.confirms(fact.component.pci):
             return self._acts(replace(fact, evidence=fact.evidence | {"second_witness": why}), now)
@@ -106,7 +108,8 @@ class SecondWitness:
         confirmed: list[Raise] = []
         for line in list(self._unconfirmed):
             ours = line.fact.component.pci in devices.known
-            if _xid_of(line.fact) == str(event.code) and (line.fact.component.pci == gpu.pci or not ours):
+            same_gpu = line.fact.component.pci == gpu.pci or not ours
+            if line.attested and same_gpu and _xid_of(line.fact) == str(event.code):
                 self._unconfirmed.remove(line)
                 confirmed.append(_confirmed(self._acts(_told_by_event(line.fact, gpu, ours=ours), now)))
         return confirmed

@@ -68,22 +68,22 @@ class Watch:
             fact = self._xids.judge(record, self.gpus.by_pci)
             if fact is not None:
                 evidence = True
-                self.ledger.apply([self._weighed(fact, record, now)])
+                self.ledger.apply(self._weighed(fact, record, now))
             elif (message := self._messages.judge(record, self.gpus.by_pci)) is not None:
                 evidence = evidence or _about_gpu(message)
-                self.ledger.apply([self._weighed(message, record, now)])
+                self.ledger.apply(self._weighed(message, record, now))
         self.ledger.apply(kernel_log.judge_gap(gap) for gap in gaps)
         return evidence
 
-    def _weighed(self, fact: Fact, record: KernelRecord, now: Moment) -> Fact:
+    def _weighed(self, fact: Fact, record: KernelRecord, now: Moment) -> list[Fact]:
         """What a line says, as far as it may be believed without a second witness."""
         if isinstance(fact, Clear):
-            return fact
+            return [fact] if record.attested else []
         if fact.check in _NAME_A_GPU or (fact.check == NVIDIA.check and not record.attested):
-            return self.second.weigh_line(fact, self._devices(), now, attested=record.attested)
+            return [self.second.weigh_line(fact, self._devices(), now, attested=record.attested)]
         if record.attested or fact.injected or fact.severity is Severity.INFO:
-            return fact
-        return record_only(fact, NOT_ATTESTED)
+            return [fact]
+        return [record_only(fact, NOT_ATTESTED)]
 
     def _devices(self) -> NodeDevices:
         gpus = self.gpus

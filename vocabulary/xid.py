@@ -19,6 +19,7 @@ import msgspec
 from vocabulary.identity import canonical_pci
 
 NAME_BYTES_MAX = 15  # of a task's name in the kernel
+RECOVERY_XID = "154"  # the only one whose text names a recovery action
 NAME_CHARS_MAX = 4 * NAME_BYTES_MAX  # kmsg shows a byte it dislikes as \xNN
 
 
@@ -121,7 +122,7 @@ def read_xid_match(match: re.Match[str]) -> KernelEvent:
         rest = rest[named.end() :]
     detail = rest.strip()
     caused_by = _CAUSED_BY.search(detail)
-    recovery = _RECOVERY.search(detail)
+    recovery = _RECOVERY.search(detail) if match["code"] == RECOVERY_XID else None
     return KernelEvent(
         kind=KernelEventKind.XID,
         code=int(match["code"]),

@@ -8,7 +8,7 @@ from healthd.facts import Clear, Fact, Raise, gpu_component
 from healthd.grammar.form import Family, Form, match_form
 from healthd.samples.kernel import KernelRecord
 from healthd.witness import Testimony, Witness
-from vocabulary.finding import Evidence
+from vocabulary.finding import Evidence, Severity
 from vocabulary.identity import Component, canonical_pci
 from vocabulary.wire import Gpu
 
@@ -62,7 +62,7 @@ def _fact(
         check=family.check,
         code=form.code,
         component=component,
-        severity=form.severity,
+        severity=Severity.INFO if _on_users_device(family, found) else form.severity,
         summary=form.summary + where,
         at=record.at,
         event=True,
@@ -70,6 +70,12 @@ def _fact(
         injected=heard.injected,
         evidence=evidence,
     )
+
+
+def _on_users_device(family: Family, found: Mapping[str, str | None]) -> bool:
+    """Whether the line is about a device such as a loop device, behind which stands a file of any user's."""
+    names = (found.get("place"), found.get("disk"))
+    return family.users_devices is not None and any(name and family.users_devices.match(name) for name in names)
 
 
 def _component(family: Family, found: Mapping[str, str | None], gpus: Mapping[str, Gpu]) -> Component:

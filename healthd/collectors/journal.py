@@ -11,7 +11,7 @@ import os
 from typing import IO
 
 from healthd.collectors.journal_entry import JournalError, parse_entry
-from healthd.collectors.kernel_batch import KernelBatch, UnfinishedNames
+from healthd.collectors.kernel_batch import DoubtfulRecords, KernelBatch
 from healthd.host import start_program
 from healthd.samples.kernel import Cursor, KernelRecord
 
@@ -41,7 +41,7 @@ class Journal:
         self._child = start_program(COMMAND, errors="drop")
         os.set_blocking(self.fileno(), False)
         self._cursor = cursor
-        self._names = UnfinishedNames()
+        self._doubtful = DoubtfulRecords()
         self._data = b""
         self._skipping = False  # the rest of a line that was too long
 
@@ -101,7 +101,8 @@ class Journal:
         if self._cursor is not None and entry.source == self._cursor.source and entry.position <= self._cursor.position:
             return
         self._cursor = Cursor(entry.source, entry.position)
-        attested = not self._names.may_follow(entry.text, entry.facility)  # the journal drops the continuation flag
+        # The journal drops the continuation flag, so every record may be a continuation.
+        attested = not self._doubtful.may_begin_with_a_name(entry.text, entry.facility, entry.at, continuation=True)
         batch.records.append(
             KernelRecord(entry.source, entry.position, entry.at, entry.facility, entry.text, attested=attested)
         )

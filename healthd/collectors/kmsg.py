@@ -10,7 +10,7 @@ import errno
 import os
 from pathlib import Path
 
-from healthd.collectors.kernel_batch import KernelBatch, UnfinishedNames
+from healthd.collectors.kernel_batch import DoubtfulRecords, KernelBatch
 from healthd.collectors.kmsg_record import KmsgError, KmsgRecord, parse_record
 from healthd.samples.kernel import Cursor, KernelGap, KernelRecord
 from vocabulary.clock import Clock
@@ -33,7 +33,7 @@ class Kmsg:
         self._cursor = cursor if resumes else None
         self._resuming = resumes
         self._overrun = False
-        self._names = UnfinishedNames()
+        self._doubtful = DoubtfulRecords()
 
     def fileno(self) -> int:
         """For a selector: readable when there is a record."""
@@ -79,9 +79,11 @@ class Kmsg:
             batch.gaps.append(KernelGap(self._boot_id, record.seq, at, record.seq - last - 1))
         self._overrun = self._resuming = False
         self._cursor = batch.cursor = Cursor(self._boot_id, record.seq)
-        may_be_a_name = self._names.may_follow(record.text, record.facility)
+        doubtful = self._doubtful.may_begin_with_a_name(
+            record.text, record.facility, record.usec / 1e6, continuation=record.flags != "-"
+        )
         # A "+" record, of kernels before 4.9, is the rest of a line: it may begin with anything.
-        attested = record.flags == "-" or (record.flags == "c" and not may_be_a_name)
+        attested = record.flags in ("-", "c") and not doubtful
         batch.records.append(
             KernelRecord(self._boot_id, record.seq, at, record.facility, record.text, attested=attested)
         )

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from healthd.grammar.form import Family, form
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 
-_DEVICE = r"(?P<place>[\w.:-]{1,60})"
+_DEVICE = r"(?P<place>[\w.:-]{0,59}[\w.-])"
+_STATE = r"(?::? state \w{1,8})?"  # BTRFS since 5.18
+# What may hold an image that a user made: its damage is theirs.
+_USERS_DEVICES = re.compile(r"(?:loop|nbd|zram|ram|fd|sr)\d")
 _BLOCK = r"(?:(?:blk_update_request|print_req_error|end_request): )?"  # which function spoke, in older kernels
 
 FILESYSTEM = Family(
     check="filesystem",
     kind=ComponentKind.HOST,
+    users_devices=_USERS_DEVICES,
     words=(
         "EXT4-fs",
         "JBD2",
@@ -31,7 +37,7 @@ FILESYSTEM = Family(
             "read_only",
             Severity.ERROR,
             "a file system went read-only",
-            rf"(?:EXT4-fs|BTRFS info|BTRFS:? error) \((?:device )?{_DEVICE}(?: state \w{{1,8}})?\): (?:Remounting filesystem read-only|forced readonly)",
+            rf"(?:EXT4-fs|BTRFS info|BTRFS:? error) \((?:device )?{_DEVICE}{_STATE}\): (?:Remounting filesystem read-only|forced readonly)",
         ),
         form(
             "shut_down",
@@ -56,7 +62,7 @@ FILESYSTEM = Family(
             "btrfs",
             Severity.WARNING,
             "a file system met an error",
-            rf"BTRFS:? error \(device {_DEVICE}\)(?: in|:) (?P<error>[^\n]{{1,100}})",
+            rf"BTRFS:? error \(device {_DEVICE}{_STATE}\)(?: in|:) (?P<error>[^\n]{{1,100}})",
         ),
         form(
             "journal",

@@ -28,6 +28,7 @@ class Family(NamedTuple):
 
     `kind` is what the lines are about, unless they name the PCI address of a GPU. `about_programs`: the lines begin
     with the name of a user's program, so anybody can have them printed. All forms of such a family are of severity INFO.
+    `users_devices` matches the names of devices that may hold what a user made; lines about them are of severity INFO too.
     """
 
     check: str
@@ -35,6 +36,7 @@ class Family(NamedTuple):
     words: tuple[str, ...]
     forms: tuple[Form, ...]
     about_programs: bool = False
+    users_devices: re.Pattern[str] | None = None
 
 
 def match_form(family: Family, record: str) -> tuple[Form, re.Match[str]] | tuple[None, None]:

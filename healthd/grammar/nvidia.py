@@ -63,11 +63,11 @@ NVIDIA = Family(
             "the driver took none of the GPUs, or not all",
             r"NVRM: The NVIDIA probe routine failed for (?P<devices>\d{1,3}) device",
         ),
-        form(
+        form(  # information: any container with an old libcuda has it printed
             "mismatch",
-            Severity.WARNING,
-            "the driver's parts are of different versions: programs cannot use the GPUs until a reboot or reload",
-            r"NVRM: API mismatch: .{0,60}?version (?P<client>\d[\d.]{1,20}\d).{1,120}?version (?P<module>\d[\d.]{1,20}\d)",
+            Severity.INFO,
+            "a program uses a driver library of another version than the kernel module",
+            r"NVRM: API mismatch: (?s:.{0,60}?)version (?P<client>\d[\d.]{1,20}\d)(?s:.{1,120}?)version (?P<module>\d[\d.]{1,20}\d)",
         ),
         form(
             "gsp",
@@ -94,16 +94,16 @@ NVIDIA = Family(
             r"NVRM: (?:GPU\d{1,3} )?(?:\w{5,40}[nN]vlink\w{0,60}|\w{0,4}[nN]vlink\w{5,60}): "
             r"(?P<error>.{0,120}?(?:[Ff]ail|[Ee]rror|[Dd]egraded).{0,60})",
         ),
-        form(
+        form(  # information: a network interface may be called "nvidia-nvlink", and the kernel prints its name first
             "nvlink",
-            Severity.WARNING,
+            Severity.INFO,
             "the driver could not set up NVLink",
             r"nvidia-nvlink: (?P<error>(?:[Ff]ailed|[Uu]nable|ERROR"
             r"|(?:[Nn]v[Ll]ink |NVLink |[Ll]ink \d).{0,120}?(?:[Ff]ail|[Ee]rror|[Dd]egraded)).{0,60})",
         ),
-        form(
+        form(  # information: a program that ends while transfers run has it printed
             "peermem",
-            Severity.WARNING,
+            Severity.INFO,
             "GPU memory could not be given to a network adapter",
             r"(?:nvidia[-_]peermem|nv_peer_mem):? (?P<error>\w{1,60}:\d{1,5} ERROR .{0,120})",
         ),

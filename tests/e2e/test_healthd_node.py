@@ -129,7 +129,7 @@ def test_a_line_that_does_not_prove_itself_acts_once_the_driver_tells_the_same(
     finding = eventually(lambda: node.findings().get("xid/79@3"), "NVML tells the same")
     assert finding["severity"] == "fatal"
     assert "injected" not in finding
-    assert finding["evidence"]["process"] == "python3"
+    assert "process" not in finding["evidence"], "the event proves the code, not the rest of the line"
 
 
 def test_a_corrupt_beacon_page_is_named_and_the_others_are_read(make_node: MakeNode, tmp_path: Path) -> None:

@@ -132,10 +132,17 @@ def test_a_line_that_does_not_prove_itself_is_recorded_and_does_not_act(pci: str
     assert witness.confirm_by_state(OURS, moment(6.0)) == [], "the GPU is well"
 
 
-@pytest.mark.parametrize(("pci", "attested"), [(ELSEWHERE, True), (GPU.pci, False)])
-def test_the_drivers_event_confirms_it_once_and_about_the_gpu_that_it_names(pci: str, *, attested: bool) -> None:
+def test_an_event_speaks_for_itself_where_the_line_is_not_attested() -> None:
     witness = SecondWitness("b")
-    weigh(witness, line(79, pci), attested=attested)
+    assert weigh(witness, line(31), attested=False).severity is Severity.INFO
+    assert witness.heard_event(event(31, 5.2), {3: GPU}, OURS, moment(5.2)) == []
+    assert weigh(witness, line(31), attested=False).severity is Severity.INFO, "nor does an event before the line"
+    assert [record.text for record in witness.records_due(moment(60))] == [format_xid(31, GPU.pci, detail=DETAIL)]
+
+
+def test_the_drivers_event_confirms_it_once_and_about_the_gpu_that_it_names() -> None:
+    witness, pci = SecondWitness("b"), ELSEWHERE
+    weigh(witness, line(79, pci))
     assert witness.heard_event(event(31, 5.1), {3: GPU}, OURS, moment(5.1)) == [], "another Xid says nothing of it"
     (fact,) = witness.heard_event(event(79, 5.2), {3: GPU}, OURS, moment(5.2))
     assert (fact.severity, fact.component, fact.event) == (Severity.FATAL, gpu_component(GPU), False)
