@@ -85,8 +85,10 @@ class SecondWitness:
     def weigh_line(self, fact: Raise, devices: NodeDevices, now: Moment, *, attested: bool) -> Raise:
         """The fact as it may be believed now: as it is, or as information until something confirms it."""
         ours = fact.component.pci in devices.known
-        if fact.injected or fact.severity is Severity.INFO or (attested and ours):
+        if fact.injected or (attested and (ours or fact.severity is Severity.INFO)):
             return self._acts(fact, now)
+        if fact.severity is Severity.INFO:
+            return fact
         if attested and (gpu := self._event_of(fact, now, ours=ours)) is not None:
             return self._acts(_told_by_event(fact, gpu, ours=ours), now)
         if why := devices.confirms(fact.component.pci):
