@@ -85,7 +85,8 @@ class Recorder:
         self._next_try = 0.0
         self._lost: dict[str, int] = {}  # what was said of losses
         self._written_at = 0.0
-        self._failing = self._overdue = False  # then others are shown what is in memory
+        self._failing = self._overdue = False
+        self._ahead = False  # others have been shown what is in memory, and not all of it is durable yet
         self._told: set[tuple[str, Severity]] = set()  # of that, while the disk hangs
         self._shown = ledger.active
         self.newest = waiting.newest  # the number of the newest change that `shown` knows of
@@ -101,15 +102,17 @@ class Recorder:
     @property
     def unwritten(self) -> frozenset[str]:
         """The ids of findings that are shown although what they say is not durable."""
-        if not (self._failing or self._overdue):
+        if not self._ahead:
             return frozenset()
         under_way = self._under_way[0].findings if self._under_way is not None else ()
         return frozenset(self._ledger.changed) | {finding.id for finding in under_way}
 
     def shown(self) -> tuple[Finding, ...]:
-        """The active findings as others may see them: the durable ones, or all while the disk fails or hangs."""
-        urgent = self._ledger.urgent or (self._under_way is not None and self._under_way[0].urgent)
-        if self._failing or self._overdue or not urgent:
+        """The active findings as others may see them: the durable ones, or all once the disk has failed or hung.
+
+        In the second case all are shown until they are durable: a finding that was left out meanwhile would be cleared.
+        """
+        if self._ahead or not self._holds_news():
             self._shown = self._ledger.active
         return self._shown
 
@@ -140,6 +143,7 @@ class Recorder:
         if self._under_way is None and not self._ledger.changed:
             self._call_back(self._when_written)
             self._when_written = []
+        self._ahead = self._failing or self._overdue or (self._ahead and self._holds_news())
         return news
 
     def finish(self, now: float, monotonic: float, within_s: float) -> bool:
@@ -151,6 +155,10 @@ class Recorder:
             self._wait_for_batch(within_s)
             self._take_in(now, monotonic)
         return self._under_way is None and not self._failing
+
+    def _holds_news(self) -> bool:
+        """Whether something that others should hear of is not durable yet."""
+        return self._ledger.urgent or (self._under_way is not None and self._under_way[0].urgent)
 
     def _due(self, monotonic: float) -> bool:
         if (

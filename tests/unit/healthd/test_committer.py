@@ -38,13 +38,23 @@ class Node:
         self.ledger = Ledger("n1", "boot", self.outbox.active())
         self.woken = threading.Semaphore(0)
         self.recorder = Recorder(self.ledger, self.committer, self.waiting, self.orders, NOW, wake=self.woken.release)
-        self._free = threading.Event()
+        self._holds: list[threading.Event] = []
         self.committer.start()
 
     def hold(self) -> None:
         """A disk that hangs."""
-        self._free.clear()
-        self.committer.submit(lambda _: self._free.wait(LONG_S))
+        free = threading.Event()
+        self._holds.append(free)
+        self.committer.submit(lambda _: free.wait(LONG_S))
+
+    def hold_next_write(self) -> None:
+        """The disk takes the writes handed over so far, and hangs at the next one."""
+        written = self.committer.submit(lambda _: None)
+        before, self._holds = self._holds, []
+        self.hold()
+        for free in before:
+            free.set()
+        written.result(LONG_S)
 
     def let_go(self) -> None:
         """It answers again; everything handed over so far is written when this returns."""
@@ -53,7 +63,8 @@ class Node:
 
     def release(self) -> None:
         """It answers again."""
-        self._free.set()
+        while self._holds:
+            self._holds.pop().set()
 
     def fault(self, code: str, severity: Severity = Severity.FATAL) -> None:
         component = Component(ComponentKind.GPU, pci="0001:00:00.0")
@@ -203,6 +214,48 @@ def test_a_write_that_failed_is_written_with_what_came_after_it(node: Node, monk
     node.settle_all()
     assert written.is_set()
     assert {f.kind: f.count for f in node.outbox.active()} == {"xid/79": 1, "xid/48": 1}
+
+
+def test_what_was_shown_from_memory_stays_shown_while_it_is_written(node: Node) -> None:
+    node.hold()
+    node.fault("48")
+    node.settle()
+    node.settle(OVERDUE_S + 1)
+    node.fault("79")
+    assert node.settle()
+    node.hold_next_write()
+    assert node.settle(), "the first write has ended, and the second is under way"
+    assert node.shown == ["xid/48", "xid/79"], "a report without it would clear it"
+    unwritten = {finding.id for finding in node.recorder.shown() if finding.id in node.recorder.unwritten}
+    assert len(unwritten) == 1
+    node.settle_all()
+    assert node.recorder.unwritten == frozenset()
+    node.hold()
+    node.fault("31")
+    node.settle()
+    assert node.shown == ["xid/48", "xid/79"], "from now on a finding is again shown once it is durable"
+
+
+def test_what_was_shown_while_the_disk_failed_stays_shown_while_it_is_written(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OutboxFull("no room")
+
+    monkeypatch.setattr(node.outbox, "commit", full)
+    node.fault("48")
+    node.settle()
+    node.committer.submit(lambda _: None).result(LONG_S)
+    node.settle()
+    assert set(node.shown) == {"xid/48", "outbox/unwritable"}
+    node.hold()
+    assert not node.settle(1.0), "it is tried once more, and that takes long"
+    node.fault("79")
+    assert set(node.shown) == {"xid/48", "outbox/unwritable", "xid/79"}
+    monkeypatch.undo()
+    node.hold_next_write()
+    assert node.settle()
+    assert set(node.shown) == {"xid/48", "xid/79"}
 
 
 def test_what_the_centre_has_leaves_at_once_and_the_disk_forgets_it_later(node: Node) -> None:
