@@ -55,6 +55,7 @@ class Performer:
         self._short: set[str] = set()  # those that had to wait for descriptors or memory
         self._proven: set[str] = set()
         self._resets: set[str] = set()
+        self._store_failed_at = 0.0  # in monotonic seconds, not before
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._wake.set()  # orders of an earlier process may be open
@@ -73,7 +74,8 @@ class Performer:
         while not self._stop.is_set():
             try:
                 self.tick()
-                self._stop.wait(TICK_S) if self._tasks else self._wake.wait()
+                busy = bool(self._tasks) or self._orders.has_failed_answers
+                self._stop.wait(TICK_S) if busy else self._wake.wait()
             except (OutboxFull, OutboxCorrupt) as error:
                 _log.error("orders wait for the outbox: %s", error)
                 self._wake.set()
@@ -85,7 +87,7 @@ class Performer:
         """Take up what is new, and look after what is under way.
 
         Raises:
-            OutboxFull, OutboxCorrupt: a step could not be made durable; it is repeated.
+            OutboxFull, OutboxCorrupt: a step could not be made durable; later ticks hand it over again.
         """
         if self._wake.is_set():
             self._wake.clear()
@@ -101,6 +103,10 @@ class Performer:
         if self._resets and not self._resets & self._tasks.keys():
             self._resets.clear()
             self._rest_nvml(False)
+        now = self._host.clock.monotonic()
+        if self._orders.has_failed_answers and now >= self._store_failed_at:
+            self._store_failed_at = now + OUTBOX_PAUSE_S
+            self._orders.store_failed_answers()
 
     def _take_up(self, order: Order, answer: OrderUpdate) -> None:
         now = self._host.clock.wall()

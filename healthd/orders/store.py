@@ -6,8 +6,10 @@ must not be begun twice. It does not hold up orders to trainers: those bear repe
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 
 import msgspec
@@ -20,6 +22,8 @@ from vocabulary.order import TRAINER_ORDERS, Order, OrderState, OrderUpdate
 ENDED_KEPT = 1000  # remembered, so that an order that comes again is not performed again
 
 Open = tuple[Order, OrderUpdate]
+
+_log = logging.getLogger("healthd.orders")
 
 
 class OrderStore:
@@ -36,7 +40,8 @@ class OrderStore:
         self._unsent: tuple[OrderUpdate, ...] = ()
         self._proven_by = 0  # the newest change when a proof was last stored
         self._accepted: dict[str, Open] = {}  # trainers' orders on their way to the disk
-        self._answers: dict[str, OrderUpdate] = {}  # the last to each order, on their way to the disk
+        self._answers: dict[str, OrderUpdate] = {}  # the last to each order, until it is durable
+        self._failed: set[str] = set()  # the orders whose last answer the disk did not take
         self._sent: dict[str, OrderUpdate] = {}  # heard by the centre, on their way to the disk
         self.condemned: Condemned | None = None
         self.on_late: Callable[[], None] = lambda: None
@@ -68,12 +73,10 @@ class OrderStore:
         """How far an order got. It ends once: what comes after a final state is ignored.
 
         Raises:
-            OutboxFull, OutboxCorrupt: it could not be stored. One that is merely late is no error: see `waits_for_disk`.
+            OutboxFull, OutboxCorrupt: it could not be stored. It is kept: see `waits_for_disk` and
+                `store_failed_answers`. An answer that is merely late raises nothing.
         """
-        with self._lock:
-            self._answers[answer.id] = answer
-        future = self._committer.submit(partial(self._store_answer, answer=answer))
-        future.add_done_callback(lambda _: self._answered(answer))
+        future = self._submit_answer(answer)
         try:
             self._committer.wait(future)
         except OutboxOverdue:
@@ -85,6 +88,18 @@ class OrderStore:
             return order_id in self._answers and any(
                 order.id == order_id and order.kind not in TRAINER_ORDERS for order, _ in self._open
             )
+
+    @property
+    def has_failed_answers(self) -> bool:
+        """Whether the disk did not take an answer, and `store_failed_answers` must be called."""
+        return bool(self._failed)
+
+    def store_failed_answers(self) -> None:
+        """Hand over once more what the disk did not take. Never waits; `on_late` is called at the end of each write."""
+        with self._lock:
+            failed = [self._answers[order_id] for order_id in self._failed]
+        for answer in failed:
+            self._submit_answer(answer).add_done_callback(lambda _: self.on_late())
 
     def open(self) -> list[Open]:
         """Orders that have not ended, oldest first, with how far they got."""
@@ -185,10 +200,24 @@ class OrderStore:
             )
         self.read(outbox)
 
-    def _answered(self, answer: OrderUpdate) -> None:
+    def _submit_answer(self, answer: OrderUpdate) -> Future[None]:
         with self._lock:
-            if self._answers.get(answer.id) is answer:
+            self._answers[answer.id] = answer
+            self._failed.discard(answer.id)
+        future = self._committer.submit(partial(self._store_answer, answer=answer))
+        future.add_done_callback(lambda done: self._answered(answer, done.exception()))
+        return future
+
+    def _answered(self, answer: OrderUpdate, error: BaseException | None) -> None:
+        """An answer that failed is kept: a reboot that began without it would begin again after every boot."""
+        with self._lock:
+            if self._answers.get(answer.id) is not answer:
+                return  # a newer one is under way
+            if error is None:
                 del self._answers[answer.id]
+                return
+            self._failed.add(answer.id)
+        _log.warning("order %s waits: its answer %s is not stored: %s", answer.id, answer.state.value, error)
 
     def _landed(self, waiting: dict[str, Open] | dict[str, OrderUpdate], order_id: str) -> None:
         with self._lock:

@@ -14,6 +14,7 @@ import pytest
 
 from healthd.checks import process_start
 from healthd.collectors.beacons import BeaconCollector
+from healthd.committer import Committer
 from healthd.config import Config
 from healthd.host import Host
 from healthd.keeper import PAUSE_S_MIN, Keeper
@@ -161,7 +162,7 @@ def test_a_rank_is_ordered_once_its_page_can_be_opened(tmp_path: Path) -> None:
     beacon = Beacon.create(str(beacons), Place("j", 1, 0, 2, 0, "n1"))
     clock = ManualClock(NOW)
     outbox = Outbox(tmp_path / "db", NOW)
-    orders = OrderStore(outbox, "n1")
+    orders = OrderStore(Committer(outbox, clock), "n1")
     orders.receive(make_order(OrderKind.CHECKPOINT_THEN_EJECT), NOW)
     performer = Performer(
         Config(node="n1", beacon_dir=beacons),
