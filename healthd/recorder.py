@@ -78,6 +78,7 @@ class Recorder:
         self._wake = wake
         self._stored_cursor = self._cursor = committer.outbox.cursor()
         self._stored_gpus = self._gpus = committer.outbox.gpus()
+        self._replaced: OutboxCorrupt | None = None  # a fresh database stands for it, which lacks the open orders still
         self._proofs: list[Proof] = []
         self._when_written: list[Callable[[], None]] = []
         self._under_way: tuple[Batch, Future[int]] | None = None
@@ -177,7 +178,7 @@ class Recorder:
 
     def _hand_over(self, now: float) -> None:
         corrupt = self._committer.corrupt
-        if corrupt is not None:
+        if corrupt is not None and corrupt is not self._replaced:
             self._say_corrupt(str(corrupt), now)
             self._ledger.forget_written()
             self._stored_gpus = ()
@@ -208,11 +209,7 @@ class Recorder:
     def _write(self, outbox: Outbox, batch: Batch, now: float) -> int:
         """In the committer's thread: all of the batch, or nothing. The number of the newest change."""
         if batch.renews and self._committer.corrupt is not None:
-            outbox.renew(now, str(self._committer.corrupt))
-            self._committer.corrupt = None
-            self._waiting.begin_anew(outbox)
-            with outbox.transaction():
-                self._orders.restore(outbox)
+            self._replace(outbox, self._committer.corrupt, now)
         with outbox.transaction():
             lifted = any(proof.whole_node for proof in batch.proofs)
             stored = outbox.commit(batch.findings, batch.cursor, lift_condemned=lifted)
@@ -226,6 +223,19 @@ class Recorder:
         if batch.proofs or batch.renews:
             self._orders.read(outbox, self._waiting.newest)
         return self._waiting.newest
+
+    def _replace(self, outbox: Outbox, corrupt: OutboxCorrupt, now: float) -> None:
+        """Go on with a fresh database that holds the open orders. A later batch does what could not be done now.
+
+        `corrupt` stands until the orders are in it: until then memory is the only place that has them.
+        """
+        if self._replaced is not corrupt:
+            outbox.renew(now, str(corrupt))
+            self._waiting.begin_anew(outbox)
+            self._replaced = corrupt
+        with outbox.transaction():
+            self._orders.restore(outbox)
+        self._committer.corrupt = self._replaced = None
 
     def _take_in(self, now: float, monotonic: float) -> bool:
         """How the batch ended, if it has; whether others should hear of it."""

@@ -16,7 +16,7 @@ import msgspec
 
 from healthd.committer import Committer, OutboxOverdue
 from healthd.history_mark import Condemned
-from healthd.outbox import Outbox
+from healthd.outbox import Outbox, OutboxFull
 from vocabulary.order import TRAINER_ORDERS, Order, OrderState, OrderUpdate
 
 ENDED_KEPT = 1000  # remembered, so that an order that comes again is not performed again
@@ -168,6 +168,7 @@ class OrderStore:
             outbox.condemn(self.condemned)
 
     def _receive(self, outbox: Outbox, order: Order, answer: OrderUpdate) -> bool:
+        self._refuse_corrupt(outbox)
         with outbox.transaction():
             known = bool(outbox.rows("select 1 from orders where id = ?", order.id))
             if known:
@@ -184,16 +185,27 @@ class OrderStore:
         self.read(outbox)
         return not known
 
+    def _refuse_corrupt(self, outbox: Outbox) -> None:
+        """Until the open orders are in the fresh database, memory is the only place that has them: `read` would lose them.
+
+        Raises:
+            OutboxFull: the database is damaged, and the recorder has not replaced it yet.
+        """
+        if self._committer.corrupt is not None:
+            raise OutboxFull(f"{outbox.path}: the damaged database is not replaced yet; check the disk")
+
     def _insert(self, outbox: Outbox, body: bytes, answer: OrderUpdate, *, sent: bool) -> None:
         values = (answer.id, answer.state.value, answer.state.final, sent, answer.at, body, msgspec.json.encode(answer))
         outbox.rows("insert into orders values (?, ?, ?, ?, ?, ?, ?)", *values)
 
     def _store_answer(self, outbox: Outbox, answer: OrderUpdate) -> None:
+        self._refuse_corrupt(outbox)
         with outbox.transaction():
             self.write_answer(outbox, answer)
         self.read(outbox)
 
     def _store_sent(self, outbox: Outbox, answer: OrderUpdate) -> None:
+        self._refuse_corrupt(outbox)
         with outbox.transaction():
             outbox.rows(
                 "update orders set sent = 1 where id = ? and answer = ?", answer.id, msgspec.json.encode(answer)

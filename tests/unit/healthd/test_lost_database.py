@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from healthd import outbox as outbox_module
@@ -35,7 +37,7 @@ class Node:
 
     def __init__(self, path: Path) -> None:
         self.outbox = Outbox(path, NOW)
-        committer = Committer(self.outbox, ManualClock())
+        self.committer = committer = Committer(self.outbox, ManualClock())
         self.orders = OrderStore(committer, "n1")
         self.ledger = Ledger("n1", "boot", self.outbox.active())
         self.recorder = Recorder(self.ledger, committer, WaitingChanges(committer), self.orders, NOW)
@@ -69,6 +71,14 @@ def remove(path: Path) -> None:
 def spoil(path: Path) -> None:
     remove(path)
     path.write_bytes(b"garbage" * 4096)
+
+
+def break_under(outbox: Outbox) -> None:
+    """Spoil the file, and what SQLite remembers of it."""
+    with outbox.path.open("r+b") as file:
+        file.write(b"no database" * 2000)
+    outbox.rows("pragma shrink_memory")
+    outbox.rows("pragma wal_checkpoint(truncate)")
 
 
 LOSSES = [empty, remove, spoil]
@@ -223,4 +233,44 @@ def test_an_order_that_cannot_be_marked_is_not_kept(path: Path, monkeypatch: pyt
     monkeypatch.undo()
     assert node.orders.receive(ORDER, NOW)
     assert node.recorder.condemned == CONDEMNED
+    node.close()
+
+
+def test_what_is_held_in_memory_survives_a_disk_that_fails_while_the_database_is_replaced(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(path)
+    node.orders.receive(ORDER, NOW)
+    node.settle()
+    break_under(node.outbox)
+    node.orders.mark_sent(node.orders.unsent(node.recorder.newest)[0])
+    assert node.committer.corrupt is not None
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(outbox_module, "write_mark", fail)
+    node.settle()
+    other = msgspec.structs.replace(ORDER, id="o2", condemned=())
+    running = says(ORDER, OrderState.RUNNING, NOW, "")
+    for call in (
+        lambda: node.orders.receive(other, NOW),
+        lambda: node.orders.answer(running),
+        lambda: node.orders.mark_sent(node.orders.unsent(0)[0]),
+    ):
+        with contextlib.suppress(outbox_module.OutboxFull, outbox_module.OutboxCorrupt):
+            call()
+    assert [order.id for order, _ in node.orders.open()] == ["o1"]
+    node.recorder.settle(NOW + 1, 102.0)
+    monkeypatch.undo()
+    node.recorder.settle(NOW + 2, 104.0)
+    node.orders.store_failed_answers()
+    assert node.orders.open() == [(ORDER, running)]
+    assert node.orders.receive(other, NOW), "it was not kept, so it comes again"
+    assert len(list(path.parent.glob("healthd.db.corrupt-*[0-9]"))) == 1, "a fresh database is not moved aside"
+    node.close()
+    node = Node(path)
+    assert [order.id for order, _ in node.orders.open()] == ["o1", "o2"]
+    assert node.recorder.condemned == CONDEMNED
+    assert "outbox/corrupt" in [finding.kind for finding in node.ledger.active]
     node.close()
