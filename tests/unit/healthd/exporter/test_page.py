@@ -20,6 +20,7 @@ from healthd.samples.preflight import PreflightSample
 from healthd.samples.pressure import PressureSample, Stall
 from healthd.samples.source import SourceReading, SourceState
 from healthd.status import Counters, Status
+from tests.unit.healthd.test_shortages import descriptors_left
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.order import OrderState, OrderUpdate
@@ -165,10 +166,26 @@ def text_of(status: Status, accept: str = "", *, dcgm: bool = False) -> str:
     return re.sub(r"(?m)^(process_\w+) .*$", r"\1 0.0", body.decode())
 
 
+def names_of(page: str) -> set[str]:
+    return set(re.findall(r"(?m)^([a-zA-Z]\w*)", page))
+
+
 def test_the_whole_page(golden: Callable[[str, str], None]) -> None:
     lines = text_of(full_status(), dcgm=True).splitlines()
     told = (line for line in lines if not line.startswith(("healthd_build_info{", "process_")))
     golden("healthd/metrics.prom", "".join(f"{line}\n" for line in told))
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_the_page_comes_also_while_descriptors_are_short(left: int) -> None:
+    """All else is said: it is then that somebody looks."""
+    whole = names_of(text_of(full_status()))
+    with descriptors_left(left):
+        page = text_of(full_status())
+    own = {"process_cpu_seconds_total", "process_virtual_memory_bytes", "process_resident_memory_bytes",
+           "process_start_time_seconds", "process_open_fds"}  # fmt: skip
+    assert whole - names_of(page) == (set() if left else own)
+    assert "process_max_fds" in names_of(page)
 
 
 def test_an_empty_node_has_a_page_too() -> None:
