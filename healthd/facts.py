@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from vocabulary.finding import Evidence, Severity
 from vocabulary.identity import Component, ComponentKind
+from vocabulary.surrogates import escape_surrogates
 from vocabulary.wire import Gpu
 
 
@@ -61,6 +62,36 @@ class Unknown(msgspec.Struct, frozen=True):
 
 Fact = Raise | Clear
 Held = Raise | Unknown
+_AnyFact = TypeVar("_AnyFact", bound=Raise | Clear | Unknown)
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+def make_writable(fact: _AnyFact) -> _AnyFact:
+    """The fact, with every text in it such that it can be written as UTF-8.
+
+    A text may quote a name that a user chose, as of a file, and such a name may hold any bytes.
+    """
+    if not isinstance(fact, Raise):  # a sweep brings dozens of these: no look at every field
+        words = fact.by if isinstance(fact, Clear) else ""
+        if fact.component.name.isascii() and words.isascii():
+            return fact
+    return _with_writable_fields(fact)
+
+
+def _with_writable_fields(struct: _Struct) -> _Struct:
+    before = {field: getattr(struct, field) for field in struct.__struct_fields__}
+    changes = {field: new for field, value in before.items() if (new := _writable(value)) is not value}
+    return msgspec.structs.replace(struct, **changes) if changes else struct
+
+
+def _writable(value: Any) -> Any:
+    if type(value) is str:
+        return escape_surrogates(value)
+    if isinstance(value, Component):
+        return _with_writable_fields(value)
+    if isinstance(value, dict) and value:
+        return {_writable(key): _writable(each) for key, each in value.items()}
+    return value
 
 
 def held(holds: bool | None, fact: Raise) -> list[Held]:  # noqa: FBT001 - the answer itself

@@ -1,7 +1,8 @@
 """The findings of this node: which are active, and what has changed since the last durable write. Pure.
 
 Checks speak in facts (`Raise`, `Clear`); the ledger turns them into findings. It keeps three promises: one fault is
-one finding however often it repeats, an event is cleared only by proof, and its memory is bounded.
+one finding however often it repeats, an event is cleared only by proof, and its memory is bounded. Every finding can be
+written: what is no text in a name that a user chose is escaped here, for all checks.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from healthd.event_counts import EventCounts
-from healthd.facts import Clear, Fact, Held, Raise, gpu_component
+from healthd.facts import Clear, Fact, Held, Raise, gpu_component, make_writable
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.wire import Gpu
@@ -47,7 +48,7 @@ class Ledger:
 
     def apply(self, facts: Iterable[Fact]) -> None:
         """Take what a check said."""
-        for fact in facts:
+        for fact in map(make_writable, facts):
             if isinstance(fact, Clear):
                 self._clear(fact)
             else:
@@ -68,7 +69,7 @@ class Ledger:
         A level of its that it neither says nor calls unknown has ended, as `by` showed.
         """
         held = set()
-        for fact in facts:
+        for fact in map(make_writable, facts):
             if isinstance(fact, Raise):
                 self._raise(fact)
             held.add(_key(fact.check, fact.code, fact.component, injected))

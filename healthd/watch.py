@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from healthd.checks import kernel_log, preflight, process_start, training
+from healthd.checks import beacons, kernel_log, preflight, process_start, training
 from healthd.checks.beacons import BeaconCheck
 from healthd.checks.kernel_messages import KernelMessageCheck
 from healthd.checks.training import TrainingCheck
@@ -137,13 +137,15 @@ class Watch:
         """The trainer ranks. True if ranks came or went."""
         changed = {_who(rank) for rank in self.ranks} != {_who(rank) for rank in sample.ranks}
         self.ranks = sample.ranks
-        self.ledger.apply(self._beacons.judge(sample))
+        try:
+            self.ledger.apply(self._beacons.judge(sample))
+        except Exception as error:  # noqa: BLE001 - any user may write a page, and the other checks must go on
+            self.ledger.apply([check_failed(beacons.CHECK, error, now.wall)])
         try:
             held = self._trainings.judge(sample.steps, now)
-        except Exception as error:  # noqa: BLE001 - any user may write a page, and the other checks must go on
-            self.ledger.apply([check_failed(training.CHECK, error, now.wall)])
-        else:
             self.ledger.hold(training.CHECK, held, now.wall, "training goes on as usual, or has ended")
+        except Exception as error:  # noqa: BLE001 - same
+            self.ledger.apply([check_failed(training.CHECK, error, now.wall)])
         return changed
 
 

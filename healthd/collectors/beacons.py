@@ -16,6 +16,7 @@ from healthd.trainer.pages import SHORTAGES, BeaconView, Patience, remove
 from healthd.trainer.ring import Durations, durations
 from healthd.training.reading import StepReader
 from healthd.training.windows import StepWindows
+from vocabulary.surrogates import escape_surrogates
 from vocabulary.wire import RankStatus, StepWindow
 
 DEAD_SHOWN_S = 600.0  # how long a dead rank is still reported
@@ -137,7 +138,8 @@ class BeaconCollector:
         wrong = sorted((known.file.uid, path, known.problem) for path, known in self._known.items() if known.problem)
         broken: dict[str, str] = {}
         for _, of_user in groupby(wrong, key=lambda each: each[0]):
-            broken |= {Path(path).name: problem for _, path, problem in list(of_user)[:BROKEN_PER_USER]}
+            first = list(of_user)[:BROKEN_PER_USER]
+            broken |= {escape_surrogates(Path(path).name): escape_surrogates(problem) for _, path, problem in first}
         self._late = {uid: self._late.get(uid, 0) + 1 for uid in look.late}
         for uid, looks in self._late.items():
             if looks >= LATE_LOOKS:

@@ -16,6 +16,7 @@ from zlib import crc32
 
 from healthd.trainer import ring
 from healthd.trainer.ring import NUMBER_MAX, Section
+from vocabulary.surrogates import escape_surrogates
 
 MAGIC = b"gpu-hlth"
 VERSION = 2
@@ -51,10 +52,13 @@ class Phase(enum.IntEnum):
 
 
 class BeaconError(Exception):
-    """A page that cannot be made, read or written. Names the file and the field."""
+    """A page that cannot be made, read or written. Names the file and the field.
+
+    The path in its words can be written as UTF-8, whatever the file's name; the one in `path` leads to the file.
+    """
 
     def __init__(self, path: str, field: str, problem: str) -> None:
-        super().__init__(f"beacon {path}: {field}: {problem}")
+        super().__init__(f"beacon {escape_surrogates(path)}: {field}: {problem}")
         self.path = path
         self.field = field
         self.problem = problem

@@ -146,6 +146,19 @@ def test_a_corrupt_beacon_page_is_named_and_the_others_are_read(make_node: MakeN
     beacon.close()
 
 
+def test_a_file_name_that_is_no_text_is_named_and_healthd_goes_on(make_node: MakeNode, tmp_path: Path) -> None:
+    node = make_node(kernel_log=tmp_path / "kern.log")
+    node.start()
+    page = os.path.join(os.fsencode(node.beacons), b"evil\xff.0.0.beacon")  # noqa: PTH118 - a name in bytes
+    os.close(os.open(page, os.O_CREAT, 0o600))
+    finding = eventually(lambda: node.findings().get("beacon/corrupt"), lambda: f"the page; its log: {node.log()}")
+    assert finding["component"]["name"] == "evil\\xff.0.0.beacon"
+    assert "evil\\xff" in finding["summary"]
+    assert "healthd_trainer_ranks 0.0" in node.get("/metrics")
+    os.unlink(page)  # noqa: PTH108 - same
+    eventually(lambda: not node.findings(), "the page is gone")
+
+
 def test_a_damaged_outbox_is_moved_aside_and_makes_the_node_unfit(make_node: MakeNode, tmp_path: Path) -> None:
     node = make_node(kernel_log=tmp_path / "kern.log")
     node.start()

@@ -4,11 +4,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.facts import Clear, Fact, Raise
+from healthd.facts import Clear, Fact, Raise, Unknown
 from healthd.ledger import ACTIVE_MAX, CHANGED_MAX, NOTE_REPEATS_S, NOTES_MAX, Ledger
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import Gpu
+from vocabulary.wire import Gpu, encode
 
 
 def gpu(number: int, *, named: bool = True) -> Component:
@@ -166,3 +166,33 @@ def test_what_is_active_is_never_info_and_never_twice(facts: list[Fact]) -> None
     assert all(f.active and f.severity is not Severity.INFO for f in ledger.active)
     places = [(f.check, f.code, f.component.key, f.injected) for f in ledger.active]
     assert len(places) == len(set(places))
+
+
+any_text = st.text(st.sampled_from("a\xe9\n\ud800\udcc3\udca9\udcff"), max_size=4)
+
+
+@given(any_text, any_text, any_text)
+def test_whatever_a_name_holds_its_finding_can_be_written_and_cleared(name: str, words: str, origin: str) -> None:
+    ledger = Ledger("n1", "b1")
+    component = Component(ComponentKind.RANK, name=name)
+    fact = Raise(
+        check="c",
+        code="1",
+        component=component,
+        severity=Severity.WARNING,
+        summary=words,
+        at=1.0,
+        origin=origin,
+        evidence={words: name, "n": 1},
+    )
+    ledger.hold("c", [fact], 1.0, "over")
+    ledger.hold("c", [fact], 2.0, "over")
+    ledger.hold("c", [Unknown("c", "1", component)], 3.0, "over")
+    (finding,) = ledger.active
+    encode(finding)
+    ledger.apply([msgspec.structs.replace(fact, event=True)])
+    assert ledger.active[0].count == 2
+    encode(ledger.events.rows)
+    ledger.apply([Clear(check="c", code="1", component=component, at=4.0, by=words)])
+    assert ledger.active == ()
+    encode(list(ledger.changed.values()))

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
 import pytest
 
 from healthd.checks.kernel_messages import KernelMessageCheck
 from healthd.checks.training import Limits, TrainingCheck
 from healthd.checks.xid import XidCheck
+from healthd.collectors.beacons import BeaconCollector
 from healthd.facts import Moment
 from healthd.gpu_watch import GpuWatch
 from healthd.grammar.families import FAMILIES
@@ -21,14 +26,14 @@ from healthd.thresholds import load_thresholds
 from healthd.watch import Watch
 from healthd.witness import Witness
 from vocabulary.catalogue_file import load_catalogue
-from vocabulary.finding import Severity
-from vocabulary.wire import Gpu
+from vocabulary.finding import Finding, Severity
+from vocabulary.wire import Gpu, decode, encode
 
 NOW = Moment(1_700_000_000.0, 5.0)
 
 
-def make_watch() -> Watch:
-    ledger, witness = Ledger("n1", "b"), Witness("n1", accept_injected=False)
+def make_watch(findings: Iterable[Finding] = ()) -> Watch:
+    ledger, witness = Ledger("n1", "b", findings), Witness("n1", accept_injected=False)
     gpus = GpuWatch(ledger, [Gpu(3, "GPU-3", "0000:13:00.0")], {}, PretendedGpus(ledger, {}))
     xids, messages = XidCheck(witness, load_catalogue()), KernelMessageCheck(witness, FAMILIES)
     trainings = TrainingCheck(load_thresholds().section("training", Limits))
@@ -171,3 +176,36 @@ def test_a_check_that_fails_on_a_page_blinds_no_other() -> None:
     broken = steps(0, 1.0)._replace(new=(None,))  # type: ignore[arg-type]  # what no reader makes
     watch.take_beacons(Beacons(NOW.wall, (), {"a.beacon": "short"}, (broken,)), NOW)
     assert {f.kind for f in watch.ledger.active} == {"beacon/corrupt", "check/failed"}
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b"evil\xff.0.0.beacon", "evil\\xff.0.0.beacon"),
+        ("caf\N{LATIN SMALL LETTER E WITH ACUTE}.0.0.beacon".encode(), None),
+    ],
+)
+def test_a_page_whose_name_is_no_text_is_one_finding_until_it_is_gone(
+    tmp_path: Path, name: bytes, shown: str | None
+) -> None:
+    page = os.path.join(os.fsencode(tmp_path), name)  # noqa: PTH118 - a name in bytes
+    os.close(os.open(page, os.O_CREAT, 0o600))
+    watch, collector = make_watch(), BeaconCollector(tmp_path)
+    watch.take_beacons(collector.read(NOW.wall), NOW)
+    (finding,) = watch.ledger.active
+    assert (finding.kind, finding.component.name) == ("beacon/corrupt", shown or name.decode())
+    assert finding.component.name in finding.summary
+    assert decode(encode(finding), Finding) == finding
+    again = make_watch(watch.ledger.active)
+    again.take_beacons(BeaconCollector(tmp_path).read(NOW.wall), NOW)
+    assert again.ledger.active == (finding,), "a restart finds the same"
+    os.unlink(page)  # noqa: PTH108 - same
+    again.take_beacons(collector.read(NOW.wall + 1), NOW)
+    assert again.ledger.active == ()
+
+
+def test_a_beacon_check_that_fails_blinds_no_other() -> None:
+    watch = make_watch()
+    broken = {None: "what no reader makes", "a.beacon": "short"}
+    watch.take_beacons(Beacons(NOW.wall, (), broken, (steps(0, float("nan")),)), NOW)  # type: ignore[arg-type]
+    assert {f.kind for f in watch.ledger.active} == {"training/loss_not_finite", "check/failed"}
