@@ -33,7 +33,11 @@ class PreflightDoor:
             return _problem(403, "only root tells of a preflight", "tell it as root, by healthd's UNIX socket")
         try:
             sample = msgspec.json.decode(body, type=PreflightSample)
-        except (msgspec.MsgspecError, RecursionError) as error:  # the latter: brackets within brackets without end
+        except (
+            msgspec.MsgspecError,
+            UnicodeDecodeError,
+            RecursionError,
+        ) as error:  # the last: brackets within brackets without end
             return _problem(
                 400, f"this is no document of a preflight: {error}", "send what preflight printed with -o json"
             )

@@ -106,14 +106,14 @@ class Prober:
         """A line of the child's; one that makes no sense is a failing source too."""
         try:
             message = self._message.decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return self._failing("child", f"unreadable message of the child: {error}")
         sample = None
         if message.state is SourceState.PRESENT:
             self._held_s.pop(message.source, None)
             try:
                 sample = self._samples[message.source].decode(message.sample)
-            except (KeyError, msgspec.DecodeError) as error:
+            except (KeyError, msgspec.DecodeError, UnicodeDecodeError) as error:
                 return self._failing(message.source, f"a sample of the wrong shape: {error}")
         return SourceReading(
             source=message.source,

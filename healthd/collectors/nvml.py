@@ -173,7 +173,10 @@ class NvmlCollector:
     def _sample(self, line: bytes) -> NvmlSample | None:
         try:
             sample: _Message = self._decoder.decode(line)
-        except msgspec.DecodeError as error:  # something in the child's process wrote to its standard output
+        except (
+            msgspec.DecodeError,
+            UnicodeDecodeError,
+        ) as error:  # something in the child's process wrote to its standard output
             return NvmlUnavailable(self._host.clock.wall(), f"unreadable message of the child: {error}")
         self._inventory_seen |= isinstance(sample, Inventory)
         self._gave_up |= isinstance(sample, (NvmlUnavailable, GpusChanged))

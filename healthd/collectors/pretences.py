@@ -52,6 +52,6 @@ class Pretences:
             if "source" in _decode(text):
                 return msgspec.json.decode(text, type=Hang)
             return msgspec.json.decode(text, type=Pretence)
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.warning("%s: no fault that can be pretended: %s; removed", file, error)
             return None

@@ -130,14 +130,27 @@ def test_a_hang_is_told_with_gpu_and_call_and_a_new_child_takes_over(
 
 
 def test_xid_events_are_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "healthd"
-    (package / "nvml").mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "nvml" / "child.py").write_text(CHATTERING_CHILD)
-    monkeypatch.chdir(tmp_path)  # there, that is the child
+    pretend_child(tmp_path, monkeypatch, CHATTERING_CHILD)
     collector = Watched(None)
     hang = next_one(collector, NvmlHang)
     assert hang.seconds > 1.0
+    collector.close()
+
+
+def pretend_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    """Make `program` the NVML child of this test."""
+    package = tmp_path / "healthd"
+    (package / "nvml").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "nvml" / "child.py").write_text(program)
+    monkeypatch.chdir(tmp_path)  # there, that is the child
+
+
+def test_bytes_that_are_no_text_are_an_unreadable_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = b'{"type":"NvmlUnavailable","at":1.0,"reason":"\xff"}\n'
+    pretend_child(tmp_path, monkeypatch, f"import os, time; os.write(1, {line!r}); time.sleep(60)")
+    collector = Watched(None)
+    assert "unreadable message of the child" in next_one(collector, NvmlUnavailable).reason
     collector.close()
 
 

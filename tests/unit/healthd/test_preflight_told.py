@@ -199,6 +199,7 @@ def body(**more: Any) -> bytes:
         (None, body(), True, 403),
         (0, b"{}", False, 400),
         (0, b"\xff", False, 400),
+        (0, body(level="gate").replace(b"gate", b"g\xff"), False, 400),
         (0, body(verdict="splendid"), False, 400),
         (0, body(level="x" * 100), False, 400),
         (0, body(started_at=1e300), False, 400),

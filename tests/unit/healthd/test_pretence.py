@@ -110,11 +110,14 @@ def test_no_folder_is_nothing_to_pretend(tmp_path: Path) -> None:
     assert Pretences(tmp_path / "none").read(1.0) == ([], [])
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"gpu": 1}', '{"gpu": 1, "until": 9e9, "values": {"links": 1}}'])
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"[]", b"{", b'{"gpu": 1}', b'{"gpu": 1, "until": 9e9, "values": {"links": 1}}', b'{"\xff": 1}'],
+)
 def test_what_cannot_be_understood_is_removed_and_said(
-    text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    text: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "x.json").write_text(text)
+    (tmp_path / "x.json").write_bytes(text)
     assert Pretences(tmp_path).read(1.0) == ([], [])
     assert list(tmp_path.iterdir()) == []
     assert "no fault that can be pretended" in caplog.text

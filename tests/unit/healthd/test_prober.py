@@ -115,3 +115,16 @@ def test_trouble_of_a_source_is_a_finding_until_it_is_read_again() -> None:
     assert take("a", SourceState.PRESENT) == {"source/hung b"}
     assert take("a", SourceState.ABSENT) == {"source/hung b", "source/vanished a"}
     assert take("b", SourceState.PRESENT) == {"source/vanished a"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"source":"pressure\xff","state":"present","at":1.0,"seconds":0.1,"sample":{}}',
+        b'{"source":"pressure","state":"present","at":1.0,"seconds":0.1,"sample":{"stalls":["\xff"]}}',
+        b'{"source":"pressure","state":"failing","at":1.0,"seconds":0.1,"reason":"\\udcff"}',
+    ],
+)
+def test_bytes_of_the_child_that_are_no_text_are_a_failing_source(line: bytes) -> None:
+    prober = Prober(Host(), {"pressure": Plan(0.05, PressureSample)}, deadline_s=5)
+    assert prober._reading(line).state is SourceState.FAILING
