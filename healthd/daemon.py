@@ -246,7 +246,7 @@ class Daemon:
         while self._proofs:
             proof = self._proofs.popleft()
             if proof.whole_node:
-                self._watch.gpus.accept_present()
+                self._watch.gpus.accept_present(now.wall)
             self._recorder.prove(proof)
             self._nvml.retry_left_out()
             self._nvml.look_now()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from healthd.checks import gpu_presence, nvml_liveness
 from healthd.checks.gpu_count import GpuCountCheck
-from healthd.facts import Moment, check_failed
+from healthd.facts import Clear, Moment, check_failed
 from healthd.gpu_checks import GpuCheckByProduct
 from healthd.gpus import GpuState, merge
 from healthd.ledger import Ledger
@@ -14,7 +14,10 @@ from healthd.pretence import Pretence
 from healthd.pretended_gpus import PretendedGpus
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, NvmlHang, NvmlUnavailable, Sweep
 from healthd.samples.pcie import PcieSample
+from vocabulary.identity import ComponentKind
 from vocabulary.wire import Gpu
+
+_UNTIL_READ = frozenset({"nvml/slow", "nvml/hang", "gpu_presence/lost"})  # levels that a reading of their GPU clears
 
 
 class GpuWatch:
@@ -78,9 +81,10 @@ class GpuWatch:
             self._forget(sample.reason)
             self._ledger.apply([nvml_liveness.judge_unavailable(sample)])
 
-    def accept_present(self) -> None:
+    def accept_present(self, at: float) -> None:
         """A preflight passed with the GPUs that are there now: these are expected from now on.
 
+        What only a reading of an absent GPU could clear is cleared at `at` (UTC seconds): nobody reads that GPU again.
         While one of them has not said who it is, nobody knows which GPUs those are; and fewer than are configured are
         never right.
         """
@@ -90,6 +94,16 @@ class GpuWatch:
         if inventory.count == len(self.present) > 0:
             self.expected = self.present
             self._name(self.present)
+            self._hung.clear()
+            self._ledger.apply(list(self._clear_absent(at)))
+
+    def _clear_absent(self, at: float) -> Iterator[Clear]:
+        """Also of GPUs that never told their address, as all that are there have."""
+        places, by = {gpu.pci for gpu in self.present}, "a preflight passed without this GPU"
+        for finding in self._ledger.active:
+            component = finding.component
+            if component.kind is ComponentKind.GPU and component.pci not in places and finding.kind in _UNTIL_READ:
+                yield Clear(check=finding.check, code=finding.code, component=component, at=at, by=by)
 
     def take_bus(self, bus: PcieSample, now: Moment) -> None:
         """The devices on the PCI bus, to be compared with the GPUs that NVML enumerated."""
@@ -169,6 +183,8 @@ class GpuWatch:
         return unread
 
     def _take_inventory(self, inventory: Inventory, now: Moment) -> None:
+        if self.inventory is not None and self.inventory.count != inventory.count:
+            self._hung.clear()  # an index may mean another GPU now
         self.inventory = inventory
         self.present = inventory.gpus
         self._constants = {constants.index: constants for constants in inventory.constants}

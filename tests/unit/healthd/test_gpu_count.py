@@ -91,13 +91,13 @@ def test_a_passed_preflight_does_not_accept_fewer_than_configured() -> None:
     watch = GpuWatch(ledger, (), {}, PretendedGpus(ledger, {}), check(8))
     watch.take(listed(*range(8)), NOW)
     watch.take(listed(*range(7)), NOW)
-    watch.accept_present()
+    watch.accept_present(NOW.wall)
     assert len(watch.expected) == 8
     assert {f.kind for f in ledger.active} == {"gpu_presence/vanished", "gpu_count/below_configured"}
     unconfigured = GpuWatch(ledger, (), {}, PretendedGpus(ledger, {}), check())
     unconfigured.take(listed(*range(8)), NOW)
     unconfigured.take(listed(*range(7)), NOW)
-    unconfigured.accept_present()
+    unconfigured.accept_present(NOW.wall)
     assert len(unconfigured.expected) == 7
 
 

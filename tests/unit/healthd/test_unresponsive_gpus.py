@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from msgspec.structs import replace
 
 from healthd import own_sources
 from healthd.collectors.nvml import NvmlCollector
@@ -22,7 +23,7 @@ from healthd.gpu_watch import GpuWatch
 from healthd.host import Host
 from healthd.ledger import Ledger
 from healthd.pretended_gpus import PretendedGpus
-from healthd.samples.nvml import GpuReading, Inventory, Sweep, XidEvent
+from healthd.samples.nvml import GpuReading, Inventory, NvmlHang, Sweep, XidEvent
 from healthd.samples.source import SourceReading, SourceState
 from healthd.thresholds import load_thresholds
 from vocabulary.finding import Severity
@@ -139,7 +140,7 @@ def test_it_is_not_called_missing_and_comes_back_when_it_answers(
     gpus("gpus 4", "hang 2")
     node.run_until(lambda: "nvml/hang 2" in node.active(), "the trial hangs too")
     assert not [kind for kind in node.active() if kind.startswith("gpu_presence/")]
-    node.watch.accept_present()
+    node.watch.accept_present(node.now().wall)
     assert len(node.watch.expected) == 4, "a passed preflight does not make it forgotten"
     gpus("gpus 4")
     node.collector.retry_left_out()
@@ -199,6 +200,60 @@ def test_renumbered_gpus_are_all_asked_again(start: Callable[..., Node], gpus: C
     gpus("gpus 3")
     os.kill(node.collector.pids()[0], 9)
     node.run_until(lambda: node.read() == [0, 1, 2], "index 1 means another GPU now")
+
+
+FOUR = tuple(Gpu(index, f"GPU-{index}", f"0000:1{index}:00.0") for index in range(4))
+
+
+def renumbered(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    return tuple(replace(gpu, index=index) for index, gpu in enumerate(gpus))
+
+
+def hang_twice(watch: GpuWatch, index: int) -> None:
+    for at in (1.0, 2.0):
+        watch.take(NvmlHang(NOW.wall + at, index, "temperature", 5.0, trial=at > 1.0), NOW)
+
+
+@pytest.mark.parametrize("hung", range(4))
+@pytest.mark.parametrize("named", [True, False])
+def test_what_was_found_about_a_gpu_ends_when_a_preflight_passes_without_it(hung: int, *, named: bool) -> None:
+    ledger = Ledger("unresponsive", "boot")
+    watch = GpuWatch(ledger, (), {}, PretendedGpus(ledger, {}))
+    rest = tuple(gpu for gpu in FOUR if gpu.index != hung)
+    watch.take(Inventory("d", 4, FOUR if named else rest), NOW)
+    lost = tuple(GpuReading(index=gpu.index, lost=gpu.index == hung, temperature_c=40) for gpu in FOUR)
+    watch.take(Sweep(NOW.wall, 0.1, lost), NOW)
+    hang_twice(watch, hung)
+    watch.take(Inventory("d", 4, rest, left_out=(hung,)), NOW)
+    assert {"nvml/slow", "nvml/hang"} <= {finding.kind for finding in ledger.active}
+    watch.accept_present(NOW.wall)
+    assert {"nvml/slow", "nvml/hang"} <= {finding.kind for finding in ledger.active}, "it is still there"
+    watch.take(Inventory("d", 3, renumbered(rest)), NOW)
+    watch.take(Sweep(NOW.wall, 0.1, tuple(GpuReading(index=index, temperature_c=40) for index in range(3))), NOW)
+    watch.accept_present(NOW.wall)
+    assert {finding.kind for finding in ledger.active} <= {"gpu_presence/vanished"}, "the proof itself clears that one"
+
+
+def test_a_preflight_ends_nothing_about_a_gpu_that_is_there() -> None:
+    ledger = Ledger("unresponsive", "boot")
+    watch = GpuWatch(ledger, (), {}, PretendedGpus(ledger, {}))
+    watch.take(Inventory("d", 4, FOUR), NOW)
+    watch.take(Sweep(NOW.wall, 0.1, (GpuReading(index=1, lost=True),)), NOW)
+    hang_twice(watch, 2)
+    before = ledger.active
+    watch.accept_present(NOW.wall)
+    assert ledger.active == before
+
+
+def test_a_hang_is_not_laid_to_the_gpu_that_has_the_index_now() -> None:
+    ledger = Ledger("unresponsive", "boot")
+    watch = GpuWatch(ledger, (), {}, PretendedGpus(ledger, {}))
+    watch.take(Inventory("d", 4, FOUR), NOW)
+    hang_twice(watch, 2)
+    watch.take(Inventory("d", 3, renumbered((*FOUR[:2], FOUR[3]))), NOW)
+    watch.take(NvmlHang(NOW.wall + 10, 2, "temperature", 5.0), NOW)
+    of_third = [finding.kind for finding in ledger.active if finding.component.pci == FOUR[3].pci]
+    assert of_third == ["nvml/slow"], "its first hang"
 
 
 def test_what_was_found_about_a_gpu_stays_while_it_is_left_out() -> None:
