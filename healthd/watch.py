@@ -90,7 +90,9 @@ class Watch:
         present = {gpu.pci for gpu in gpus.present}
         lost = {state.gpu.pci for state in gpus.states.values() if state.read.lost}
         vanished = {gpu.pci for gpu in gpus.expected if present and gpu.pci not in present}
-        return NodeDevices(gpus.by_pci.keys() | self._on_bus, lost | vanished, bool(gpus.trouble))
+        left_out = {gpu.pci for index in gpus.left_out if (gpu := gpus.by_index.get(index))}
+        silent = bool(gpus.trouble or (gpus.left_out and not present))  # a sweep over no GPU is no answer of the driver
+        return NodeDevices(gpus.by_pci.keys() | self._on_bus, lost | vanished | left_out, silent)
 
     def take_garbage(self, problems: Iterable[str], at: float) -> None:
         """Bytes from the kernel log that are no record."""

@@ -17,7 +17,7 @@ from healthd.ledger import Ledger
 from healthd.pretended_gpus import PretendedGpus
 from healthd.samples.beacons import Beacons
 from healthd.samples.kernel import KernelRecord
-from healthd.samples.nvml import NvmlUnavailable, XidEvent
+from healthd.samples.nvml import GpuReading, Inventory, NvmlUnavailable, Sweep, XidEvent
 from healthd.samples.pcie import Hop, PcieSample
 from healthd.samples.rank_steps import RankSteps, StepFacts
 from healthd.samples.source import SourceReading, SourceState
@@ -123,6 +123,26 @@ def test_a_driver_that_does_not_answer_makes_it_act(text: str) -> None:
     watch.take_nvml(NvmlUnavailable(NOW.wall, "Driver Not Loaded"), NOW)
     watch.take_late_events(NOW)
     assert "fatal" in {finding.severity.value for finding in watch.ledger.active if finding.check == "xid"}
+
+
+@pytest.mark.parametrize("text", [ELSEWHERE, "NVRM: GPU has fallen off the bus."])
+@pytest.mark.parametrize("others", [(), (Gpu(4, "GPU-4", "0000:14:00.0"),)])
+def test_a_gpu_that_is_left_out_makes_it_act(text: str, others: tuple[Gpu, ...]) -> None:
+    watch = make_watch()
+    watch.take_nvml(Inventory("d", 1 + len(others), others, left_out=(3,)), NOW)
+    watch.take_nvml(Sweep(NOW.wall, 0.1, tuple(GpuReading(index=gpu.index) for gpu in others)), NOW)
+    hear_record(watch, text)
+    watch.take_late_events(NOW)
+    assert "fatal" in {finding.severity.value for finding in watch.ledger.active if finding.check == "xid"}
+
+
+def test_gpus_that_are_all_left_out_and_never_told_their_address_make_it_act() -> None:
+    watch = make_watch()
+    watch.take_nvml(Inventory("d", 1, (), left_out=(0,)), NOW)
+    watch.take_nvml(Sweep(NOW.wall, 0.1, ()), NOW)
+    hear_record(watch, ELSEWHERE)
+    watch.take_late_events(NOW)
+    assert "xid/79" in kinds(watch)
 
 
 def test_a_gpu_on_the_bus_is_this_nodes_although_the_driver_never_came_up() -> None:
