@@ -82,7 +82,7 @@ GPU_CHECKS: tuple[GpuCheckSpec, ...] = (
         ("read.ecc_corrected",),
     ),
     GpuCheckSpec(fabric.CHECK, fabric.FabricCheck, fabric.Limits, _FABRIC),
-    GpuCheckSpec(gpu_identity.CHECK, gpu_identity.GpuIdentityCheck, gpu_identity.Limits, ("constants",)),
+    GpuCheckSpec(gpu_identity.CHECK, gpu_identity.GpuIdentityCheck, gpu_identity.Limits, ("latest.persistence",)),
     GpuCheckSpec(nvlink.CHECK, nvlink.NvlinkCheck, nvlink.Limits, ("latest.links",), ("read.links",)),
     GpuCheckSpec(
         pcie_link.CHECK,

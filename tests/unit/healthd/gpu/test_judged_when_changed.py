@@ -57,6 +57,7 @@ VALUES: dict[str, Sequence[Any]] = {
     "fabric_status": (0, 1),
     "fabric_health_mask": (0, 0x2, 0x1, 0x15),
     "tensor_active_percent": (0.0, 60.0),
+    "persistence": (True, False),
 }
 CONSTANTS: dict[str, Sequence[Any]] = {
     "vbios": ("96.00", "96.00", "95.00"),
