@@ -13,6 +13,7 @@ from healthd.keeper import Keeper
 
 PAUSE_S_MIN, PAUSE_S_MAX = 15.0, 300.0  # between two trials of one GPU
 SETTLED_S = 600.0  # a GPU that hangs again within this time after its return waits for longer
+_TRIAL = "healthd.nvml.trial"
 
 
 class Trial(NamedTuple):
@@ -61,6 +62,7 @@ class UnresponsiveGpus:
         self.end_trial()
         for gpu in self._gpus.values():
             gpu.out = False
+        self._host.start_failures.clear(_TRIAL)  # no trial is wanted any more
 
     def poll(self) -> Trial | None:
         """Start the next trial, or look how the present one fares; its outcome, once there is one."""
@@ -102,7 +104,7 @@ class _Gpu:
     def __init__(self, index: int, host: Host) -> None:
         self.index = index
         library = str(host.nvml_library or "")
-        self.keeper = Keeper(host, "healthd.nvml.trial", lambda: [library, str(index)])
+        self.keeper = Keeper(host, _TRIAL, lambda: [library, str(index)])
         self.out = False
         self.pause_s = PAUSE_S_MIN
         self.due = 0.0
