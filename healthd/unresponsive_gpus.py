@@ -14,6 +14,7 @@ from healthd.keeper import Keeper
 PAUSE_S_MIN, PAUSE_S_MAX = 15.0, 300.0  # between two trials of one GPU
 SETTLED_S = 600.0  # a GPU that hangs again within this time after its return waits for longer
 _TRIAL = "healthd.nvml.trial"
+_ANSWER = b"answered"  # its last line; whatever else it prints is the driver library's
 
 
 class Trial(NamedTuple):
@@ -33,6 +34,7 @@ class UnresponsiveGpus:
         self._deadline_s = deadline_s
         self._gpus: dict[int, _Gpu] = {}
         self._tried: _Gpu | None = None
+        self._tried_at = 0.0  # monotonic
 
     @property
     def left_out(self) -> tuple[int, ...]:
@@ -69,15 +71,16 @@ class UnresponsiveGpus:
         now = self._host.clock.monotonic()
         if self._tried is None:
             self._tried = next((gpu for gpu in self._due(now) if gpu.keeper.start_if_due()), None)
+            self._tried_at = now
             return None
         gpu = self._tried
         lines, ended = gpu.keeper.hear()
-        seconds = gpu.keeper.silent_s()
-        if not lines and not ended and seconds <= self._deadline_s:
+        answered, seconds = _ANSWER in lines, now - self._tried_at
+        if not answered and not ended and seconds <= self._deadline_s:
             return None
         _, call = gpu.keeper.slate()
         self.end_trial()
-        if lines:
+        if answered:
             gpu.out, gpu.returned_at = False, now
             return Trial(gpu.index, answered=True)
         gpu.due, gpu.pause_s = now + gpu.pause_s, min(2 * gpu.pause_s, PAUSE_S_MAX)

@@ -137,7 +137,12 @@ class NvmlCollector:
 
     def _hear(self) -> list[NvmlSample]:
         lines, ended = self._keeper.hear()
-        samples = [sample for line in lines if (sample := self._sample(line)) is not None]
+        samples: list[NvmlSample] = []
+        for line in lines:
+            if (sample := self._sample(line)) is not None:
+                samples.append(sample)
+            if not self._keeper.alive:  # what it said has ended it: the indices in its next lines may mean other GPUs
+                return samples
         if ended:
             self._keeper.replace()
             if not self._gave_up:

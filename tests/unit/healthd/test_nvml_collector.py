@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from healthd.collectors.nvml import NvmlCollector, Renewals
 from healthd.host import Host
 from healthd.samples.nvml import GpuReading, Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep
+from vocabulary.clock import Clock, SystemClock
 
 S = TypeVar("S", Inventory, Sweep, NvmlHang, NvmlUnavailable)
 CHATTERING_CHILD = """
@@ -66,8 +68,10 @@ def collector(library: Path, gpus: Callable[..., None]) -> Iterator[Watched]:
 class Watched(NvmlCollector):
     """Gives out samples one by one."""
 
-    def __init__(self, library: Path | None, **pauses: float) -> None:
-        super().__init__(Host(nvml_library=library), interval_s=0.1, deadline_s=1.0, **pauses)
+    def __init__(self, library: Path | None, clock: Clock | None = None, **pauses: float) -> None:
+        super().__init__(
+            Host(nvml_library=library, clock=clock or SystemClock()), interval_s=0.1, deadline_s=1.0, **pauses
+        )
         self.waiting: list[NvmlSample] = []
 
 
@@ -201,3 +205,22 @@ def test_it_rests_and_begins_again(collector: Watched) -> None:
         time.sleep(0.01)  # the kernel is ending the child
     assert Host().process_start(pid) is None
     next_one(collector, Sweep)
+
+
+def lines_of(*messages: str) -> str:
+    """A child that says all of this at once, and then stays."""
+    return f"import os, time; os.write(1, {chr(10).join((*messages, '')).encode()!r}); time.sleep(600)"
+
+
+def test_nothing_is_taken_of_a_child_that_was_ended_because_its_gpus_were_renumbered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = '{"type":"Inventory","driver":"d","count":4,"gpus":[]}'
+    after = '{"type":"Inventory","driver":"d","count":3,"gpus":[],"left_out":[1]}'
+    sweep = '{"type":"Sweep","at":1.0,"seconds":0.1,"readings":[{"index":2,"lost":true}]}'
+    pretend_child(tmp_path, monkeypatch, lines_of(first, after, sweep))
+    collector = Watched(None)
+    next_one(collector, Inventory)
+    assert collector.waiting == [], "the sweep is by the old indices"
+    assert collector.pids() == []
+    collector.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -26,6 +27,7 @@ from healthd.pretended_gpus import PretendedGpus
 from healthd.samples.nvml import GpuReading, Inventory, NvmlHang, Sweep, XidEvent
 from healthd.samples.source import SourceReading, SourceState
 from healthd.thresholds import load_thresholds
+from healthd.unresponsive_gpus import UnresponsiveGpus
 from vocabulary.finding import Severity
 from vocabulary.health import Health, health_of
 from vocabulary.wire import Gpu
@@ -254,6 +256,47 @@ def test_a_hang_is_not_laid_to_the_gpu_that_has_the_index_now() -> None:
     watch.take(NvmlHang(NOW.wall + 10, 2, "temperature", 5.0), NOW)
     of_third = [finding.kind for finding in ledger.active if finding.component.pci == FOUR[3].pci]
     assert of_third == ["nvml/slow"], "its first hang"
+
+
+def test_a_trial_that_could_not_start_is_forgotten_when_no_gpu_is_left_out() -> None:
+    host = Host()
+    left_out = UnresponsiveGpus(host, 5.0)
+    left_out.leave_out(1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        left_out.poll()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert list(host.start_failures.current) == ["healthd.nvml.trial"]
+    left_out.readmit_all()
+    assert not host.start_failures.current
+
+
+BABBLING_TRIAL = """
+import time
+while True:
+    print("NVML: a driver library that talks", flush=True)
+    time.sleep(0.05)
+"""
+
+
+def test_only_its_own_word_is_an_answer_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "healthd" / "nvml"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").touch()
+    (package / "trial.py").write_text(BABBLING_TRIAL)
+    monkeypatch.chdir(tmp_path)  # there, that is the trial
+    left_out = UnresponsiveGpus(Host(), 1.0)
+    left_out.leave_out(1)
+    deadline = time.monotonic() + PATIENCE_S
+    while (trial := left_out.poll()) is None:
+        assert time.monotonic() < deadline, "the trial never ends"
+        time.sleep(0.01)  # it is at work
+    left_out.close()
+    assert not trial.answered
+    assert trial.seconds > 1.0
+    assert left_out.left_out == (1,)
 
 
 def test_what_was_found_about_a_gpu_stays_while_it_is_left_out() -> None:
