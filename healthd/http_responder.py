@@ -23,8 +23,8 @@ from typing import NamedTuple, Protocol
 
 from healthd.host import SHORTAGES
 from healthd.http_message import BadRequest, Reply, Request, problem_reply, read_head, render
+from healthd.http_worker import Worker
 
-LONG_ANSWERS_WAITING_MAX = 8
 ACCEPTS_PER_TURN = 32
 ACCEPT_PAUSE_S = 0.5
 DRAINED_BYTES_MAX = 16 << 20
@@ -104,7 +104,7 @@ class Responder:
         self._spare: int | None = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._accept_at = 0.0  # while descriptors are short
         self._accepting = False
-        self._worker = _Worker()
+        self._worker = Worker()
         self._made: deque[tuple[_Connection, Reply]] = deque()
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
@@ -142,8 +142,10 @@ class Responder:
     def _turn(self) -> None:
         now = time.monotonic()
         self._listen(on=now >= self._accept_at)
+        self._keep_spare()
         ends = [connection.deadline for connection in self._connections]
         ends += [] if self._accepting else [self._accept_at]
+        ends += [] if self._spare is not None else [now + ACCEPT_PAUSE_S]  # nobody tells us when a descriptor is free
         due = min(ends, default=float("inf"))
         ready = self._selector.select(None if due == float("inf") else max(0.0, due - now))
         for key, _ in ready:
@@ -357,6 +359,10 @@ class Responder:
             self._selector.unregister(connection.socket)
         self._connections.pop(connection, None)
         connection.socket.close()
+        self._keep_spare()
+
+    def _keep_spare(self) -> None:
+        """Keep one descriptor for a caller who comes while there are none."""
         if self._spare is None:
             with contextlib.suppress(OSError):
                 self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -364,36 +370,3 @@ class Responder:
     def _wake(self) -> None:
         with contextlib.suppress(OSError):  # it is awake already, or closed
             self._wake_write.send(b"!")
-
-
-class _Worker:
-    """One thread at most, which ends when nothing is left to do."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._jobs: deque[Callable[[], None]] = deque()
-        self._running = False
-
-    def submit(self, job: Callable[[], None]) -> bool:
-        """Have it done; False where too many wait, or no thread can be started."""
-        with self._lock:
-            if len(self._jobs) >= LONG_ANSWERS_WAITING_MAX:
-                return False
-            self._jobs.append(job)
-            if not self._running:
-                try:
-                    threading.Thread(target=self._run, name="http-long", daemon=True).start()
-                except RuntimeError:
-                    self._jobs.pop()
-                    return False
-                self._running = True
-            return True
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                if not self._jobs:
-                    self._running = False
-                    return
-                job = self._jobs.popleft()
-            job()

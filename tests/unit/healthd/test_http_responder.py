@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from healthd.http_responder import LONG_ANSWERS_WAITING_MAX, Limits
+from healthd.http_responder import Limits
 from healthd.http_status import PATTERNS_MAX, StatusServer
+from healthd.http_worker import LONG_ANSWERS_WAITING_MAX
 from healthd.preflight_door import BODY_BYTES_MAX, PreflightDoor
 from healthd.status import Status
 from tests.unit.healthd.test_shortages import descriptors_left
@@ -325,6 +326,22 @@ def test_without_descriptors_one_is_answered_and_the_others_wait(make_door: Call
     for caller in callers[1:]:
         assert statuses(ask(caller)) == [200]
     callers[0].close()
+
+
+def test_the_place_for_a_shortage_is_kept_again_although_its_caller_stays(make_door: Callable[..., Door]) -> None:
+    door = make_door()
+    responder = door.server._responder
+    stays, asks = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+    with stays, asks:
+        with descriptors_left(0):
+            stays.connect(str(door.path))
+            until(lambda: door.open() == 1 and not responder._accepting)
+        until(lambda: responder._spare is not None)
+        with descriptors_left(0):
+            asks.settimeout(60)
+            asks.connect(str(door.path))
+            assert statuses(ask(asks)) == [200]
+        assert door.open() == 1, "the first is still there"
 
 
 def test_nothing_is_left_open(make_door: Callable[..., Door], tmp_path: Path) -> None:
