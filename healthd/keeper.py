@@ -10,7 +10,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -21,7 +21,7 @@ PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 60.0
 ABANDONED_MAX = 3  # unkillable children; beyond that no new one is started until one is gone
 LINE_BYTES_MAX = 4 << 20
 _READ_BYTES = 1 << 16
-_END_S = 1.0
+_END_S = 1.0  # that a stop of healthd waits for its children
 
 
 @dataclass
@@ -160,11 +160,22 @@ class Keeper:
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
     def close(self) -> None:
-        """End the child, and wait a little for it."""
+        """End the child, and wait a little for it and for those that were ended before."""
         self.end()
+        wait_for_ended([self], self._host)
+
+    def wait_for_ended(self, until: float) -> None:
+        """Wait for the children that were ended, until `until` (monotonic seconds) at most for all together."""
         for process in self._abandoned:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_END_S)
+                process.wait(max(0.0, until - self._host.clock.monotonic()))
+
+
+def wait_for_ended(keepers: Iterable[Keeper], host: Host) -> None:
+    """Wait a little for the ended children of all keepers together: many may be beyond the reach of SIGKILL."""
+    until = host.clock.monotonic() + _END_S
+    for keeper in keepers:
+        keeper.wait_for_ended(until)
 
 
 def _output(process: subprocess.Popen[bytes]) -> int:

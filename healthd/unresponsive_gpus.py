@@ -42,6 +42,11 @@ class UnresponsiveGpus:
         return tuple(sorted(gpu.index for gpu in self._gpus.values() if gpu.out))
 
     @property
+    def keepers(self) -> list[Keeper]:
+        """Those of all trials, to be waited for."""
+        return [gpu.keeper for gpu in self._gpus.values()]
+
+    @property
     def abandoned(self) -> int:
         """Killed trials that are still there."""
         return sum(gpu.keeper.abandoned for gpu in self._gpus.values())
@@ -91,12 +96,6 @@ class UnresponsiveGpus:
         gpu, self._tried = self._tried, None
         if gpu is not None:
             gpu.keeper.end()
-
-    def close(self) -> None:
-        """End the present trial, and wait a little for every one that was ended."""
-        self.end_trial()
-        for gpu in self._gpus.values():
-            gpu.keeper.close()
 
     def _due(self, now: float) -> list[_Gpu]:
         due = [gpu for gpu in self._gpus.values() if gpu.out and gpu.due <= now and not gpu.keeper.abandoned]

@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 import msgspec
 
 from healthd.host import Host
-from healthd.keeper import ABANDONED_MAX, Keeper
+from healthd.keeper import ABANDONED_MAX, Keeper, wait_for_ended
 from healthd.samples.nvml import GpusChanged, Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep, XidEvent
 from healthd.unresponsive_gpus import Trial, UnresponsiveGpus
 
@@ -159,9 +159,10 @@ class NvmlCollector:
             self._pretended = PretendedHang(gpu)
 
     def close(self) -> None:
-        """End the children."""
-        self._keeper.close()
-        self._unresponsive.close()
+        """End the children, and wait a little for all of them together."""
+        self._keeper.end()
+        self._unresponsive.end_trial()
+        wait_for_ended([self._keeper, *self._unresponsive.keepers], self._host)
 
     def _arguments(self) -> list[str]:
         left_out = ",".join(map(str, self._unresponsive.left_out))

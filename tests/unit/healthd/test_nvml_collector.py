@@ -224,3 +224,37 @@ def test_nothing_is_taken_of_a_child_that_was_ended_because_its_gpus_were_renumb
     assert collector.waiting == [], "the sweep is by the old indices"
     assert collector.pids() == []
     collector.close()
+
+
+class SkippingClock(SystemClock):
+    """Runs on by itself, and further when told to."""
+
+    skipped_s = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.skipped_s
+
+
+def test_all_children_together_are_waited_for_as_long_as_one(
+    library: Path, gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SkippingClock()
+    collector = Watched(library, clock)
+    next_one(collector, Sweep)
+    gpus("gpus 2", "hang 1")
+    next_one(collector, NvmlHang)
+    while not any(gpu.keeper.alive for gpu in collector._unresponsive._gpus.values()):
+        collector.poll()
+    waited: list[float] = []
+
+    def never_ends(process: subprocess.Popen[bytes], timeout: float) -> None:
+        waited.append(timeout)
+        clock.skipped_s += timeout
+        raise subprocess.TimeoutExpired(process.args, timeout)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess.Popen, "wait", never_ends)
+        collector.close()
+    assert len(waited) >= 2, "the child and the trial"
+    assert sum(waited) <= 1.0
+    collector.close()

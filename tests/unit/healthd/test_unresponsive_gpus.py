@@ -22,6 +22,7 @@ from healthd.facts import Moment
 from healthd.gpu_checks import make_checks
 from healthd.gpu_watch import GpuWatch
 from healthd.host import Host
+from healthd.keeper import wait_for_ended
 from healthd.ledger import Ledger
 from healthd.pretended_gpus import PretendedGpus
 from healthd.samples.nvml import GpuReading, Inventory, NvmlHang, Sweep, XidEvent
@@ -287,13 +288,14 @@ def test_only_its_own_word_is_an_answer_of_a_trial(tmp_path: Path, monkeypatch: 
     (package.parent / "__init__.py").touch()
     (package / "trial.py").write_text(BABBLING_TRIAL)
     monkeypatch.chdir(tmp_path)  # there, that is the trial
-    left_out = UnresponsiveGpus(Host(), 1.0)
+    host = Host()
+    left_out = UnresponsiveGpus(host, 1.0)
     left_out.leave_out(1)
     deadline = time.monotonic() + PATIENCE_S
     while (trial := left_out.poll()) is None:
         assert time.monotonic() < deadline, "the trial never ends"
         time.sleep(0.01)  # it is at work
-    left_out.close()
+    wait_for_ended(left_out.keepers, host)
     assert not trial.answered
     assert trial.seconds > 1.0
     assert left_out.left_out == (1,)
