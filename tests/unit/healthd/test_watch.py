@@ -227,5 +227,5 @@ def test_a_page_whose_name_is_no_text_is_one_finding_until_it_is_gone(
 def test_a_beacon_check_that_fails_blinds_no_other() -> None:
     watch = make_watch()
     broken = {None: "what no reader makes", "a.beacon": "short"}
-    watch.take_beacons(Beacons(NOW.wall, (), broken, (steps(0, float("nan")),)), NOW)  # type: ignore[arg-type]
+    watch.take_beacons(Beacons(NOW.wall, (), broken, (steps(0, float("nan")),)), NOW)  # type: ignore[arg-type]  # same
     assert {f.kind for f in watch.ledger.active} == {"training/loss_not_finite", "check/failed"}
