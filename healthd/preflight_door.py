@@ -33,11 +33,8 @@ class PreflightDoor:
             return _problem(403, "only root tells of a preflight", "tell it as root, by healthd's UNIX socket")
         try:
             sample = msgspec.json.decode(body, type=PreflightSample)
-        except (
-            msgspec.MsgspecError,
-            UnicodeDecodeError,
-            RecursionError,
-        ) as error:  # the last: brackets within brackets without end
+        # RecursionError: brackets within brackets without end.
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return _problem(
                 400, f"this is no document of a preflight: {error}", "send what preflight printed with -o json"
             )

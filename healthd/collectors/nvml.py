@@ -179,10 +179,8 @@ class NvmlCollector:
     def _sample(self, line: bytes) -> NvmlSample | None:
         try:
             sample: _Message = self._decoder.decode(line)
-        except (
-            msgspec.DecodeError,
-            UnicodeDecodeError,
-        ) as error:  # something in the child's process wrote to its standard output
+        # Something else in the child's process wrote to its standard output; that may be no UTF-8.
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return NvmlUnavailable(self._host.clock.wall(), f"unreadable message of the child: {error}")
         self._inventory_seen |= isinstance(sample, Inventory)
         self._gave_up |= isinstance(sample, (NvmlUnavailable, GpusChanged))
