@@ -27,6 +27,7 @@ from healthd.trainer.pages import SHORTAGES, BeaconView, Patience, post_order
 from healthd.trainer.place import page_name
 from vocabulary.counts import counted
 from vocabulary.order import Order, OrderState, OrderUpdate
+from vocabulary.surrogates import escape_surrogates
 
 DETAIL_CHARS_MAX = 1000
 LOOKS_MAX = 16  # at the directory; who has more files than are read in so many has his newest ranks ordered
@@ -111,7 +112,7 @@ class TrainerTask:
         if view.path in self._found or self._room(self._found_of, view.uid, RANKS_PER_USER):
             self._found[view.path] = _Found(rank, claim_of(view), view.identity.attempt)
         else:  # none that is real: keep what he makes us remember small, and do not call it good
-            problem = f"more than {RANKS_PER_USER} pages of the job are user {view.uid}'s: {view.path} is not ordered"
+            problem = f"more than {RANKS_PER_USER} pages of the job are user {view.uid}'s: {escape_surrogates(view.path)} is not ordered"
             self._broken.setdefault(f"user {view.uid}", unreadable(view.path, view.uid, problem))
 
     @staticmethod

@@ -279,12 +279,14 @@ class Reporting:
         self.outbox = Outbox(place / "db", 1.0)
         self.status = Status(node="n1", boot_id="b", at=1.0)
         clock = ManualClock()
+        committer = Committer(self.outbox, clock)
+        self._waiting = WaitingChanges(committer)
         config = RemediatorConfig(url=url, token_file=place / "token", report_interval_s=600)
         self.uplink = Uplink(
             config=config,
             agent="a",
-            outbox=self.outbox,
-            orders=OrderStore(self.outbox, "n1"),
+            waiting=self._waiting,
+            orders=OrderStore(committer, "n1"),
             status=lambda: self.status,
             clock=clock,
             watched=Watched(lambda back_s: TelemetryPart(back_s, ()), clock),
@@ -294,8 +296,9 @@ class Reporting:
 
     def fatal(self, number: int) -> None:
         """A fatal finding is durable here, and published."""
-        self.outbox.commit([finding(number)])
-        self.status = replace(self.status, findings=(*self.status.findings, finding(number)))
+        self._waiting.add(self.outbox.commit([finding(number)]), self.outbox)
+        findings = (*self.status.findings, finding(number))
+        self.status = replace(self.status, findings=findings, newest_change=self._waiting.newest)
         self.uplink.wake()
 
     def close(self) -> None:

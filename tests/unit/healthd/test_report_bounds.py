@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from healthd.centre import Rejected
+from healthd.committer import Committer
 from healthd.config import TTL_INTERVALS, ConfigError, RemediatorConfig, parse
 from healthd.orders.store import OrderStore
 from healthd.outbox import Outbox
@@ -21,6 +22,7 @@ from healthd.trainer.beacon import Beacon
 from healthd.trainer.page import BeaconError
 from healthd.trainer.place import Place
 from healthd.uplink import Uplink
+from healthd.waiting_changes import WaitingChanges
 from healthd.watched import Watched
 from remediator.api.nodes import _decode_report, _hold_in_bounds
 from remediator.api.service import Refusal
@@ -79,14 +81,21 @@ def finding(name: str, **more: Any) -> Finding:
 class Node:
     def __init__(self, place: Path) -> None:
         self.outbox = Outbox(place / "db", 1.0)
-        self.orders = OrderStore(self.outbox, "n1")
+        committer = Committer(self.outbox, ManualClock())
+        self.waiting = WaitingChanges(committer)
+        self.orders = OrderStore(committer, "n1")
         self.status = Status(node="n1", boot_id="b", at=1.0)
         clock = ManualClock()
         self.uplink = Uplink(
-            config=RemediatorConfig(url="http://x", token_file=place / "t"), agent="a", outbox=self.outbox,
+            config=RemediatorConfig(url="http://x", token_file=place / "t"), agent="a", waiting=self.waiting,
             orders=self.orders, status=lambda: self.status, clock=clock,
             watched=Watched(lambda back_s: TelemetryPart(back_s, ()), clock),
         )  # fmt: skip
+
+    def commit(self, findings: list[Finding]) -> None:
+        """These are durable, and wait for the centre."""
+        self.waiting.add(self.outbox.commit(findings), self.outbox)
+        self.status = replace(self.status, newest_change=self.waiting.newest)
 
     def send(self, door: Door) -> None:
         self.uplink.send(door)  # type: ignore[arg-type]  # what a report needs of a centre
@@ -127,11 +136,11 @@ def test_the_centre_takes_whatever_a_node_says(node: Node, text: str, number: in
 
 
 def test_what_was_stored_by_an_earlier_release_is_told_too(node: Node) -> None:
-    node.outbox.commit([finding("f1", summary="x" * 5000)])
+    node.commit([finding("f1", summary="x" * 5000)])
     door = Door()
     node.send(door)
     assert door.taken[0].changes[0].finding.summary == "x" * (bounds.TEXT_CHARS_MAX - len(CUT)) + CUT
-    assert (node.outbox.waiting(), node.outbox.rejected) == (0, 0)
+    assert (node.waiting.count(), node.waiting.rejected) == (0, 0)
 
 
 def test_a_report_that_is_within_its_bounds_is_sent_as_it_is(node: Node) -> None:
@@ -155,7 +164,7 @@ def test_more_than_fits_one_message_is_shortened_and_no_finding_is_left_out(node
 def test_one_finding_that_is_refused_keeps_nothing_else_back(node: Node) -> None:
     """Whatever a centre has against it: healthd leaves that one out, once, and stays heard."""
     bad, good = finding("bad"), finding("good")
-    node.outbox.commit([bad, good])
+    node.commit([bad, good])
     node.status = replace(node.status, findings=(bad, good))
 
     def refuses(report: Report) -> str:
@@ -166,7 +175,7 @@ def test_one_finding_that_is_refused_keeps_nothing_else_back(node: Node) -> None
     node.send(door)
     assert [c.finding.id for c in door.taken[0].changes] == ["good"]
     assert [f.id for f in door.taken[0].active] == ["good"]
-    assert (door.calls, node.outbox.waiting(), node.outbox.rejected) == (2, 0, 1)
+    assert (door.calls, node.waiting.count(), node.waiting.rejected) == (2, 0, 1)
     node.send(door)
     assert (door.calls, len(door.taken)) == (3, 2)
 
