@@ -159,3 +159,13 @@ def _incidents() -> AnnotationQuery:
         .icon_color("orange")
         .expr(f'remediator_incident_opened_timestamp_seconds{{{CLUSTER},drill="false"}} * 1000')
     )
+
+
+def xids_within_an_hour(by: str, matchers: str) -> str:
+    """The query for new Xids by the labels `by`, of the series that `matchers` selects.
+
+    A code that is not grave has no series before its first Xid, and `increase` shows nothing of a series that begins at
+    1. So a series that did not exist an hour ago counts whole.
+    """
+    counter = f"healthd_xids_total{{{matchers}}}"
+    return f"sum by ({by}) (increase({counter}[1h])) > 0 or sum by ({by}) ({counter} unless {counter} offset 1h) > 0"

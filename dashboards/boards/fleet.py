@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.frame import CLUSTER, INCIDENT_PAGE, NODE_BOARD, Board, Section
+from dashboards.frame import CLUSTER, INCIDENT_PAGE, NODE_BOARD, Board, Section, xids_within_an_hour
 from dashboards.panels import GREEN, HALF, ORANGE, RED, THIRD, Column, Query, number, rows, series
 
 YES_NO = {0.0: ("NO", RED), 1.0: ("yes", GREEN)}
@@ -117,9 +117,7 @@ COURSE = Section(
             "By code, and all codes together; `healthctl xid explain CODE` says what one means.",
             "short",
             Query(f'sum(increase(healthd_gpu_xids_total{{{CLUSTER},injected="false"}}[1h]))', "all"),
-            Query(
-                f'sum by (code) (increase(healthd_xids_total{{{CLUSTER},injected="false"}}[1h])) > 0', "Xid {{code}}"
-            ),
+            Query(xids_within_an_hour("code", f'{CLUSTER},injected="false"'), "Xid {{code}}"),
             span=THIRD,
         ),
         series(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.frame import NODE, Board, Section
+from dashboards.frame import NODE, Board, Section, xids_within_an_hour
 from dashboards.panels import GREEN, HALF, RED, THIRD, Column, Query, number, rows, series
 
 NOW = Section(
@@ -95,10 +95,10 @@ GPUS = Section(
         ),
         series(
             "Xids within the last hour",
-            "By GPU and code, and of each GPU all codes together, drills too. The first Xid of a code that is not grave counts in the latter alone.",
+            "By GPU and code, and of each GPU all codes together, drills too.",
             "short",
             Query(f"sum by (gpu) (increase(healthd_gpu_xids_total{{{NODE}}}[1h]))", "GPU {{gpu}} all"),
-            Query(f"sum by (gpu, code) (increase(healthd_xids_total{{{NODE}}}[1h])) > 0", "GPU {{gpu}} Xid {{code}}"),
+            Query(xids_within_an_hour("gpu, code", NODE), "GPU {{gpu}} Xid {{code}}"),
             span=THIRD,
         ),
     ),

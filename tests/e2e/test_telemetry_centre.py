@@ -12,7 +12,7 @@ from healthd_node import Node, eventually
 from real_centre import Centre
 
 MakeNode = Callable[..., Node]
-USUAL_S = 3600.0  # so rarely that only the wish can be what makes the node tell
+USUAL_S = 1200.0  # so rarely that only the wish can be what makes the node tell
 
 
 @pytest.fixture

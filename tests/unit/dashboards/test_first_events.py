@@ -97,8 +97,8 @@ def grew(place: Path, query: str, before: Samples, after: Samples) -> bool:
 
 
 @pytest.mark.parametrize("board", ["node", "fleet"])
-@pytest.mark.parametrize("code", ["79", "48"])
-def test_the_first_grave_xid_is_plotted_with_its_code(tmp_path: Path, board: str, code: str) -> None:
+@pytest.mark.parametrize("code", ["79", "31", "999"])  # grave, an application's, and one that nobody knows
+def test_the_first_xid_is_plotted_with_its_code(tmp_path: Path, board: str, code: str) -> None:
     (query,) = queries(board, "healthd_xids_total")
     assert grew(tmp_path, query, node_page(), node_page(xid=code))
 
