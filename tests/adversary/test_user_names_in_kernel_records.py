@@ -265,8 +265,8 @@ def test_an_image_that_a_user_damaged_costs_the_node_nothing(text: str) -> None:
 
 def test_only_xid_154_tells_what_recovery_needs() -> None:
     words = "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
-    assert parse_live_record(f"NVRM: Xid (PCI:0000:3b:00): 154, {words}").recovery_action == 2  # type: ignore[union-attr]
-    assert parse_live_record(f"NVRM: Xid (PCI:0000:3b:00): 31, {words}").recovery_action is None  # type: ignore[union-attr]
+    events = [parse_live_record(f"NVRM: Xid (PCI:0000:3b:00): {code}, {words}") for code in (154, 31)]
+    assert [event.recovery_action for event in events if event is not None] == [2, None]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
             class Verdict(http.server.BaseHTTPRequestHandler):
                 def do_GET(self) -> None:
                     health = left.pop(0) if len(left) > 1 else left[0]
-                    body = json.dumps({"fit": health == "healthy", "health": health, "reasons": [], "age_s": 0.0}).encode()
+                    body = json.dumps(
+                        {"fit": health == "healthy", "health": health, "reasons": [], "age_s": 0.0}
+                    ).encode()
                     self.send_response(200)
                     self.send_header("Content-Length", str(len(body)))
                     self.end_headers()
