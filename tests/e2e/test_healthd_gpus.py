@@ -127,30 +127,21 @@ def test_a_gpu_that_comes_back_on_the_bus_is_enumerated_without_a_restart(
     make_node: MakeNode, quiet: Path, tmp_path: Path
 ) -> None:
     machine = dgx.build(tmp_path / "machine")
-    (machine / "sys/bus/pci/drivers/nvidia").mkdir(parents=True)
-
-    def plug(number: int) -> None:
-        address = f"0000:{0x10 + number:x}:00.0"
-        at = dgx.device(machine, 0, address, vendor="0x10de", kind="0x030200", speed="32.0 GT/s PCIe")
-        (machine / at.lstrip("/") / "driver").symlink_to(machine / "sys/bus/pci/drivers/nvidia")
-
-    for entry in (machine / "sys/bus/pci/devices").iterdir():  # the GPUs and adapters of that machine are others
-        entry.unlink()
-    for number in range(7):
-        plug(number)
+    slot = machine / "sys/bus/pci/devices" / dgx.gpu_address(7)
+    device = slot.readlink()
+    slot.unlink()
     node = make_node(kernel_log=quiet, sources={"pcie": {"every_s": 0.5}})
     script = str(Path(__file__).with_name("healthd_on_machine.py"))
     node.command = [sys.executable, script, str(node.config), str(machine)]
     node.gpus(*node.preset("h100x8"), "gpus 7")
     node.start()
     eventually(lambda: temperatures(node) == 7, lambda: node.get("/metrics"))
-    plug(7)
+    slot.symlink_to(device)
     missing = eventually(lambda: kinds(node).get("gpu_count/not_enumerated"), lambda: str(kinds(node)))
-    assert "0000:17:00.0" in missing["summary"]
-    (machine / "sys/bus/pci/devices/0000:17:00.0").unlink()
+    assert dgx.gpu_address(7) in missing["summary"]
+    slot.unlink()
     eventually(lambda: "gpu_count/not_enumerated" not in kinds(node), lambda: str(kinds(node)))
     node.gpus(*node.preset("h100x8"))  # this driver counts its GPUs only when it is initialised
-    again = machine / "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:17:00.0"
-    (machine / "sys/bus/pci/devices/0000:17:00.0").symlink_to(again)
+    slot.symlink_to(device)
     eventually(lambda: temperatures(node) == 8, lambda: str(kinds(node)))
     assert not [kind for kind in kinds(node) if kind.startswith("gpu_count/")]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-GPUS = 8
-_SWITCHES = 4  # PCIe switches; two GPUs and two NICs below each
+GPUS = 8  # in pairs, each with two NICs behind one PCIe switch
 
 PROC = {
     "/var/log/fabricmanager.log": "[Mar 04 2025 11:59:59] [INFO] [tid 7] Fabric Manager started\n",
@@ -42,17 +41,30 @@ def build(root: Path, more: Mapping[str, str] | None = None) -> Path:
         files |= {f"{where}/state": "live", f"{where}/model": "KCM6", f"{where}/serial": f"S{number}"}
     for path, text in (files | _ports()).items():
         write(root, path, text)
-    for switch in range(_SWITCHES):
-        for slot in range(2):
-            gpu, nic = (f"0000:{switch:x}{3 + slot:x}:00.0", f"0000:{switch:x}{8 + slot:x}:00.0")
-            device(root, switch, gpu, vendor="0x10de", kind="0x030200", speed="32.0 GT/s PCIe")
-            device(root, switch, nic, vendor="0x15b3", kind="0x020700", speed="32.0 GT/s PCIe")
+    for number in range(GPUS):
+        at = device(root, number // 2, gpu_address(number), vendor="0x10de", kind="0x030200", speed="32.0 GT/s PCIe")
+        bind(root, at, "nvidia")
+        nic = f"0000:{0x18 + number:x}:00.0"
+        device(root, number // 2, nic, vendor="0x15b3", kind="0x020700", speed="32.0 GT/s PCIe")
     for number in range(2):
         _interface(root, f"ens{number}f0", f"0000:e{number}:00.0")
     _interface(root, "docker0", None)
     for path, text in (more or {}).items():
         write(root, path, text)
     return root
+
+
+def gpu_address(number: int) -> str:
+    """Where the machine has GPU `number`: where the presets of the fake NVML have it too."""
+    return f"0000:{0x10 + number:x}:00.0"
+
+
+def bind(root: Path, at: str, driver: str) -> None:
+    """Let `driver` hold the PCI device in folder `at`."""
+    where = f"/sys/bus/pci/drivers/{driver}"
+    (root / where.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    (root / at.lstrip("/") / "driver").unlink(missing_ok=True)
+    _link(root, f"{at}/driver", where)
 
 
 def write(root: Path, path: str, text: str) -> None:
@@ -64,7 +76,7 @@ def write(root: Path, path: str, text: str) -> None:
 
 def device(root: Path, switch: int, address: str, *, vendor: str, kind: str, speed: str) -> str:
     """A PCIe device behind a root port and a switch; its folder."""
-    port, bridge = f"0000:{switch:x}0:01.0", f"0000:{switch:x}1:00.0"
+    port, bridge = f"0000:{switch:x}0:01.0", f"0000:8{switch:x}:00.0"
     where = f"/sys/devices/pci0000:{switch:x}0"
     for name, at in ((port, f"{where}/{port}"), (bridge, f"{where}/{port}/{bridge}")):
         _pci_files(root, at, "0x8086", "0x060400", speed)

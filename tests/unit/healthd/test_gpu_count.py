@@ -166,17 +166,15 @@ def test_any_bus_can_be_judged(devices: list[tuple[int, str]], numbers: list[int
 
 def test_the_collector_tells_what_holds_each_gpu_and_passes_over_virtual_functions(tmp_path: Path) -> None:
     root = dgx.build(tmp_path)
-    drivers = root / "sys/bus/pci/drivers"
-    for name in ("nvidia", "vfio-pci"):
-        (drivers / name).mkdir(parents=True)
     devices = root / "sys/bus/pci/devices"
-    (devices / "0000:03:00.0" / "driver").symlink_to(drivers / "nvidia")
-    (devices / "0000:04:00.0" / "driver").symlink_to(drivers / "vfio-pci")
-    (devices / "0000:13:00.0" / "physfn").symlink_to(devices / "0000:14:00.0")
+    bound, given_away, free, virtual = map(dgx.gpu_address, range(4))
+    dgx.bind(root, f"/sys/bus/pci/devices/{given_away}", "vfio-pci")
+    (devices / free / "driver").unlink()
+    (devices / virtual / "physfn").symlink_to(devices / free)
     sample = read(Machine(str(root)), {})
     held = {hop.pci: hop.driver for hop in sample.hops if hop.kind == "gpu"}
-    assert (held["0000:03:00.0"], held["0000:04:00.0"], held["0000:14:00.0"]) == ("nvidia", "vfio-pci", "")
-    assert "0000:13:00.0" not in held
+    assert (held[bound], held[given_away], held[free]) == ("nvidia", "vfio-pci", "")
+    assert virtual not in held
 
 
 def test_the_watch_asks_for_a_new_inventory() -> None:

@@ -15,7 +15,7 @@ from tests.nodes.machines import dgx
 from vocabulary.finding import Severity
 
 LIMITS = Limits(raise_after_s=30, clear_after_s=30, corrected_in_window=100, uncorrected_in_window=1, window_s=3600)
-GPU, BRIDGE = "0000:03:00.0", "0000:01:00.0"
+GPU, BRIDGE = dgx.gpu_address(0), "0000:80:00.0"
 PATH = ("0000:00:01.0", BRIDGE, GPU)
 
 
@@ -37,7 +37,7 @@ def test_every_device_that_matters_is_read_with_its_way_up(tmp_path: Path) -> No
     kinds = [hop.kind for hop in sample.hops]
     assert {kind: kinds.count(kind) for kind in set(kinds)} == {"gpu": 8, "nic": 8, "bridge": 8}
     assert PATH in sample.paths
-    assert next(h for h in sample.hops if h.pci == GPU) == hop(GPU, "gpu")
+    assert next(h for h in sample.hops if h.pci == GPU) == hop(GPU, "gpu")._replace(driver="nvidia")
 
 
 def test_a_machine_without_is_a_state(tmp_path: Path) -> None:
