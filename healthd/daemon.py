@@ -16,7 +16,7 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from healthd import own_sources
 from healthd.checks import gpu_count, training
@@ -52,8 +52,8 @@ from healthd.prober import Prober
 from healthd.recorder import Recorder
 from healthd.second_witness import SecondWitness
 from healthd.service_manager import ServiceManager
-from healthd.services import Services
 from healthd.source_plans import checks_of, plans_of
+from healthd.standalone import Standalone
 from healthd.status import Counters, Status
 from healthd.thresholds import load_thresholds
 from healthd.told import Told
@@ -67,6 +67,9 @@ from vocabulary.counts import counted
 from vocabulary.evidence import EvidenceBundle
 from vocabulary.order import Order
 from vocabulary.telemetry import TelemetryPart
+
+if TYPE_CHECKING:
+    from healthd.services import Services
 
 TICK_S = 1.1  # at the latest. A sweep that comes shortly before brings the tick along: one wake-up a second, not two
 TICK_EARLY_S = 0.3
@@ -146,7 +149,7 @@ class Daemon:
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._registered: dict[str, HasFileno] = {}
-        self._services = Services(config, host, self._waiting, orders, self)
+        self._services = _make_services(config, host, self._waiting, orders, self)
         self._status = self._status_now()
         socket_path = config.run_dir / "healthd.sock"
         metrics = self._metrics(grave_xids(catalogue))
@@ -259,7 +262,7 @@ class Daemon:
         news |= self._recorder.settle(now.wall, now.monotonic)
         self._status = self._status_now()
         if news:
-            self._services.uplink.wake()
+            self._services.wake_uplink()
         if evidence:
             self._nvml.look_now()
 
@@ -269,7 +272,7 @@ class Daemon:
         for reading in self._prober.poll():  # nobody is woken for these: they are read every ten seconds or more rarely
             self._watch.take_source(reading, now)
         self._watch.take_late_events(now)
-        self._services.uplink.look_after_urgent()
+        self._services.look_after_urgent()
         self._watch.take_start_failures(self._host.start_failures.current.values(), now)
         if self._pretences is not None:
             self._watch.gpus.pretences, hangs = self._pretences.read(now.wall)
@@ -330,7 +333,7 @@ class Daemon:
             newest_change=self._recorder.newest,
             unwritten=self._recorder.unwritten,
             last_commit=self._committer.last,
-            reported_at=self._services.uplink.heard_at,
+            reported_at=self._services.heard_at,
             condemned=self._recorder.condemned,
             silent=own_sources.silence(kernel_log, nvml),
             gpus=gpus.gpus,
@@ -357,6 +360,16 @@ class Daemon:
         if source is not None:
             self._selector.register(source, selectors.EVENT_READ)
             self._registered[name] = source
+
+
+def _make_services(
+    config: Config, host: Host, waiting: WaitingChanges, orders: OrderStore, loop: Daemon
+) -> Services | Standalone:
+    if not config.remediator.url:
+        return Standalone()
+    from healthd.services import Services  # noqa: PLC0415 - TLS and HTTP: 5 MiB that a node without a centre saves
+
+    return Services(config, host, waiting, orders, loop)
 
 
 def _lock(config: Config) -> int:

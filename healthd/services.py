@@ -66,14 +66,13 @@ class MainLoop(Protocol):
 
 
 class Services:
-    """Started when a centre is configured; without one the node works alone, and these do nothing."""
+    """What a node with a centre runs. Loads TLS and the HTTP client, so a node without a centre does not import this."""
 
     def __init__(self, config: Config, host: Host, waiting: WaitingChanges, orders: OrderStore, loop: MainLoop) -> None:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._loop = loop
-        self._enabled = bool(config.remediator.url)
-        self.uplink = Uplink(
+        self._uplink = Uplink(
             config=config.remediator,
             agent=uuid.uuid4().hex,
             waiting=waiting,
@@ -87,25 +86,36 @@ class Services:
             host,
             orders,
             on_proof=loop.take_proof,
-            on_answer=self.uplink.wake,
+            on_answer=self._uplink.wake,
             rest_nvml=loop.rest_nvml,
             evidence=self._evidence,
         )
         self._performer.on_preflight = loop.preflights.answered
-        waiting.on_more = self.uplink.wake
+        waiting.on_more = self._uplink.wake
         orders.on_late = self._performer.wake
         self._config = config
         self._evidence_files = EvidenceFiles(config.state_dir / "evidence")
         connect = partial(Centre, config.remediator, config.node)
         self._hazards = Hazards(str(config.beacon_dir), connect, lambda: loop.status, host.clock)
-        self._inbox = Inbox(config.remediator, config.node, orders, host.clock, self._ordered, self.uplink.wish)
+        self._inbox = Inbox(config.remediator, config.node, orders, host.clock, self._ordered, self._uplink.wish)
+
+    @property
+    def heard_at(self) -> float | None:
+        """When the centre last took a report, in UTC seconds."""
+        return self._uplink.heard_at
+
+    def wake_uplink(self) -> None:
+        """Report now: something changed."""
+        self._uplink.wake()
+
+    def look_after_urgent(self) -> None:
+        """Where a fatal finding waits for a silent centre, wait no longer. Call about once a second."""
+        self._uplink.look_after_urgent()
 
     def start(self) -> None:
         """Start the threads."""
-        if not self._enabled:
-            return
         threads = {
-            "uplink": self.uplink.run,
+            "uplink": self._uplink.run,
             "orders": self._performer.run,
             "inbox": self._inbox.run,
             "hazards": self._hazards.run,
@@ -121,7 +131,7 @@ class Services:
         self._inbox.stop()
         self._performer.stop()
         self._hazards.stop()
-        self.uplink.stop()
+        self._uplink.stop()
         for thread in self._threads[:2]:
             thread.join(JOIN_S)
 

@@ -6,7 +6,7 @@
 #include "scenario.h"
 
 typedef struct { unsigned version, supported; } GpmSupport;
-enum { METRICS_MAX = 477, XID_EVENT = 8, POLL_MS = 200 };
+enum { METRICS_MAX = 477, XID_EVENT = 8 };
 
 typedef struct { unsigned metric, result; double value; const char *words[3]; } Metric;
 typedef struct { Device *device; } Sample;
@@ -59,6 +59,7 @@ static int event_lines(void) {
 
 int nvmlEventSetCreate(void **set) {
     static int only;
+    scenario_watch();
     scenario_load();
     if (listed("events", "no")) return NOT_SUPPORTED;
     events_told = event_lines(); /* what was there before is over */
@@ -77,12 +78,19 @@ int nvmlDeviceRegisterEvents(Device *device, unsigned long long types, void *set
     return result ? result : types & XID_EVENT ? SUCCESS : NOT_SUPPORTED;
 }
 
+static long long now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+/* Like a driver's, the wait costs nothing until something happens. */
 int nvmlEventSetWait_v2(void *set, Event *event, unsigned timeout_ms) {
-    const struct timespec pause = {0, POLL_MS * 1000000L};
+    const long long deadline = now_ms() + timeout_ms;
     (void)set;
-    for (unsigned waited = 0; waited <= timeout_ms; waited += POLL_MS) {
+    scenario_load();
+    for (;;) {
         int number_of = 0;
-        scenario_load();
         for (int line = line_after(-1, "event"); line >= 0; line = line_after(line, "event"))
             if (number_of++ == events_told) {
                 char *end;
@@ -93,7 +101,8 @@ int nvmlEventSetWait_v2(void *set, Event *event, unsigned timeout_ms) {
                 events_told++;
                 return SUCCESS;
             }
-        nanosleep(&pause, NULL);
+        long long left = deadline - now_ms();
+        if (left <= 0) return TIMEOUT;
+        scenario_wait((unsigned)left);
     }
-    return TIMEOUT;
 }

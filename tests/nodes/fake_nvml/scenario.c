@@ -1,36 +1,57 @@
 /* The scenario: a text file that steers the fake driver, read again whenever it changes. */
 #include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "scenario.h"
 
-enum { SLEEP_US_MIN = 100 }; /* a shorter cost is spent awake: a sleep would last longer */
+enum {
+    SLEEP_US_MIN = 100, /* a shorter cost is spent awake: a sleep would last longer */
+    LOOK_MS = 200,      /* between looks at the scenario where the kernel grants no inotify instance */
+};
 
 Device devices[GPUS_MAX];
 unsigned gpus = 8;
 static char lost[GPUS_MAX];
 
 /* A table that is read is never written again: a thread that waits for events reads it beside the others. */
-typedef struct { int count; struct { char key[WORD], value[WORD]; } lines[LINES_MAX]; } Table;
+typedef struct { unsigned hash; char key[WORD], value[WORD]; } Line;
+typedef struct { int count; Line lines[LINES_MAX]; } Table;
 
 static Table *_Atomic table;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static struct timespec changed;
 static long size = -1;
 
+/* FNV-1a: every call of the driver looks several keys up, and must not cost much more than a real one. */
+static unsigned hash_of(const char *key) {
+    unsigned hash = 2166136261u;
+    for (; *key; key++) hash = (hash ^ (unsigned char)*key) * 16777619u;
+    return hash;
+}
+
+static int has_key(const Line *line, const char *key, unsigned hash) {
+    return line->hash == hash && !strcmp(line->key, key);
+}
+
 static Table *parse(FILE *file) {
     Table *fresh = calloc(1, sizeof *fresh);
     char text[256], key[WORD], value[WORD];
     while (fresh && fresh->count < LINES_MAX && fgets(text, sizeof text, file)) {
         if (text[0] == '#' || sscanf(text, "%63s %63[^\n]", key, value) != 2) continue;
-        strcpy(fresh->lines[fresh->count].key, key);
-        strcpy(fresh->lines[fresh->count++].value, value);
+        Line *line = &fresh->lines[fresh->count++];
+        strcpy(line->key, key);
+        strcpy(line->value, value);
+        line->hash = hash_of(key);
     }
     return fresh;
 }
@@ -53,14 +74,33 @@ void scenario_load(void) {
     pthread_mutex_unlock(&loading);
 }
 
+static int folder = -1; /* inotify: tells of every file that was written or moved into the scenario's folder */
+
+void scenario_watch(void) {
+    const char *path = getenv("FAKE_NVML_SCENARIO");
+    char copy[PATH_MAX];
+    if (folder >= 0 || !path || strlen(path) >= sizeof copy) return;
+    folder = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (folder >= 0) inotify_add_watch(folder, dirname(strcpy(copy, path)), IN_CLOSE_WRITE | IN_MOVED_TO);
+}
+
+void scenario_wait(unsigned ms) {
+    char seen[4096];
+    struct pollfd changes = {folder, POLLIN, 0}; /* poll passes over a descriptor of -1 */
+    poll(&changes, 1, (int)(folder < 0 && ms > LOOK_MS ? LOOK_MS : ms));
+    while (folder >= 0 && read(folder, seen, sizeof seen) > 0) continue;
+    scenario_load();
+}
+
 const char *word(const char *key, int index, const char *otherwise) {
     char own[WORD + 16];
     const char *found = otherwise, *mine = NULL;
     Table *now = table;
     snprintf(own, sizeof own, "%s.%d", key, index);
+    unsigned of_all = hash_of(key), of_own = hash_of(own);
     for (int i = 0; now && i < now->count; i++) { /* the last line that says it counts: a scenario may begin with a preset */
-        if (index >= 0 && !strcmp(now->lines[i].key, own)) mine = now->lines[i].value;
-        if (!strcmp(now->lines[i].key, key)) found = now->lines[i].value;
+        if (index >= 0 && has_key(&now->lines[i], own, of_own)) mine = now->lines[i].value;
+        if (has_key(&now->lines[i], key, of_all)) found = now->lines[i].value;
     }
     return mine ? mine : found;
 }
@@ -72,15 +112,17 @@ unsigned long long number(const char *key, int index, unsigned long long otherwi
 
 int listed(const char *key, const char *value) {
     Table *now = table;
+    unsigned hash = hash_of(key);
     for (int i = 0; now && i < now->count; i++)
-        if (!strcmp(now->lines[i].key, key) && !strcmp(now->lines[i].value, value)) return 1;
+        if (has_key(&now->lines[i], key, hash) && !strcmp(now->lines[i].value, value)) return 1;
     return 0;
 }
 
 int line_after(int after, const char *key) {
     Table *now = table;
+    unsigned hash = hash_of(key);
     for (int i = after + 1; now && i < now->count; i++)
-        if (!strcmp(now->lines[i].key, key)) return i;
+        if (has_key(&now->lines[i], key, hash)) return i;
     return -1;
 }
 

@@ -14,6 +14,8 @@ extern Device devices[GPUS_MAX];
 extern unsigned gpus;
 
 void scenario_load(void);                                        /* read it again if it has changed */
+void scenario_watch(void);                                       /* from now on no change escapes `scenario_wait` */
+void scenario_wait(unsigned ms);                                 /* until it may have changed, no longer than this; then read it */
 const char *word(const char *key, int index, const char *otherwise);
 unsigned long long number(const char *key, int index, unsigned long long otherwise);
 int listed(const char *key, const char *value);                  /* whether a line says just that */
