@@ -35,6 +35,11 @@ from vocabulary.daemon_socket import SOCKET
     "--spares", type=click.IntRange(min=0), default=0, show_default=True, help="Hot spares; with --nodes a wish."
 )
 @click.option(
+    "--swap",
+    is_flag=True,
+    help="Let a process wait on each spare node, and replace lost ranks by it while the others go on. COMMAND must use run_guarded_job.",
+)
+@click.option(
     "--min-nodes", type=click.IntRange(min=1), help="Go on with as few as these when --nodes are not there (elastic)."
 )
 @click.option("--ranks-per-node", type=click.IntRange(min=1), default=1, show_default=True, help="Usually one per GPU.")
@@ -145,6 +150,8 @@ def launch(*, backend: str, node_names: str, events: Path | None, command: tuple
     """
     try:
         chosen = _backend(backend, node_names)
+        if shape["swap"] and not isinstance(chosen, LocalBackend):
+            raise click.UsageError("--swap works with --backend local only so far")
         clock = SystemClock()
         journal = Journal(events, chosen.job(), clock)
         if backend == "kubernetes":
@@ -161,8 +168,13 @@ def _job(  # the rest of the options, by name
     nodes: int | None,
     spares: int,
     min_nodes: int | None,
+    swap: bool,
     **rest: Any,
 ) -> Job:
+    if swap and (rest["per_node"] or spares == 0):
+        raise click.UsageError(
+            "--swap needs --spares of at least 1, and no --per-node: the launcher itself starts each rank"
+        )
     wanted = nodes if nodes is not None else max(len(at_hand) - spares, min_nodes or 0)
     if min_nodes is not None and min_nodes > wanted:
         raise click.UsageError(f"--min-nodes {min_nodes} is more than the {wanted} of --nodes")
@@ -189,6 +201,7 @@ def _job(  # the rest of the options, by name
         preflight=_preflight(rest["preflight"], rest["preflight_command"]),
         preflight_seconds=rest["preflight_seconds"],
         notice_file=rest["notice_file"],
+        warm_spares=spares if swap else 0,
     )
 
 

@@ -27,6 +27,7 @@ class Attempt(NamedTuple):
     command: tuple[str, ...]
     per_node: bool = False
     patience_seconds: float = 0.0
+    spares: tuple[str, ...] = ()  # nodes on which as many processes wait, to take the ranks of a node that is lost
 
     @property
     def tasks_per_node(self) -> int:
@@ -35,12 +36,17 @@ class Attempt(NamedTuple):
 
     @property
     def world(self) -> int:
-        """How many processes to start."""
+        """How many processes hold a rank."""
         return len(self.nodes) * self.tasks_per_node
+
+    @property
+    def tasks(self) -> int:
+        """How many processes to start: those that hold a rank first, then the spares."""
+        return self.world + len(self.spares) * self.tasks_per_node
 
     def node_of(self, task: int) -> str:
         """Where a process runs."""
-        return self.nodes[task // self.tasks_per_node]
+        return (*self.nodes, *self.spares)[task // self.tasks_per_node]
 
     def shared_environment(self, address: str, port: int) -> dict[str, str]:
         """What all processes are told: who they are together, and where to meet.
@@ -54,7 +60,7 @@ class Attempt(NamedTuple):
             "MASTER_PORT": str(port),
         }
         if not self.per_node:
-            return environ | {"WORLD_SIZE": str(self.world)}
+            return environ | {"WORLD_SIZE": str(self.world), "LOCAL_WORLD_SIZE": str(self.ranks_per_node)}
         nodes = {"NNODES": str(len(self.nodes)), PER_NODE_VARIABLE: "1", "PET_NPROC_PER_NODE": str(self.ranks_per_node)}
         return (
             environ | nodes | {"PET_NNODES": nodes["NNODES"], "PET_MASTER_ADDR": address, "PET_MASTER_PORT": str(port)}
@@ -70,6 +76,14 @@ class Question(NamedTuple):
 
 
 Answers = Mapping[str, Mapping[str, Any]]  # by node; who did not answer in time is missing
+
+
+class Event(NamedTuple):
+    """Something that the journal is to hold: `text` for people, `facts` for programs."""
+
+    kind: str
+    text: str
+    facts: Mapping[str, object]
 
 
 class Run(Protocol):
@@ -89,6 +103,10 @@ class Run(Protocol):
 
     def kill(self) -> None:
         """End every rank now; those that still ran count as killed."""
+        ...
+
+    def take_events(self) -> Sequence[Event]:
+        """What the run itself did since the last call, such as replacing a rank."""
         ...
 
     def clear(self) -> None:

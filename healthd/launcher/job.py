@@ -31,11 +31,13 @@ class Job(NamedTuple):
     preflight: tuple[str, ...] = ()  # the command that proves a node; empty: none
     preflight_seconds: float = 600.0
     notice_file: Path | None = None  # when it appears or changes, this machine is about to go away
+    warm_spares: int = 0  # nodes on which processes wait, to take the ranks of a node that is lost
 
-    def attempt(self, number: int, name: str, nodes: tuple[str, ...]) -> Attempt:
+    def attempt(self, number: int, name: str, nodes: tuple[str, ...], spares: tuple[str, ...] = ()) -> Attempt:
         """One start of this job."""
         patience = max(self.done_seconds, self.leave_seconds, self.stop_seconds) if self.done_seconds else 0.0
-        return Attempt(number, name, nodes, self.ranks_per_node, self.command, self.per_node, patience)
+        shape = (self.ranks_per_node, self.command, self.per_node, patience)
+        return Attempt(number, name, nodes, *shape, spares)
 
     @property
     def choosing(self) -> Gate:

@@ -9,13 +9,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from healthd.launcher import gate, pages, preflight, voice
-from healthd.launcher.backend import Answers, Attempt, BackendError, Question
+from healthd.launcher.backend import Answers, Attempt, BackendError, Event, Question, Run
 from healthd.launcher.offspring import Offspring, reap
 from healthd.launcher.plan import RankEnd
 from healthd.launcher.rank import PARENT_VARIABLE
+from healthd.launcher.rendezvous import Rendezvous
+from healthd.launcher.swapping import SwappingRun
 from vocabulary.counts import counted
 
 Answer = Callable[[str, Sequence[str], Callable[[], bool]], dict[str, Any]]
@@ -25,18 +28,21 @@ _TOPICS: dict[str, Answer] = {"gate": gate.answer, "pages": pages.answer, "prefl
 class LocalRun:
     """Child processes, one per rank, each the leader of a session."""
 
-    def __init__(self, attempt: Attempt, environ: dict[str, str], *, first_rank: int = 0) -> None:
+    def __init__(
+        self, attempt: Attempt, environ: dict[str, str], *, first_rank: int = 0, rendezvous: Rendezvous | None = None
+    ) -> None:
         self._children: list[tuple[int, str, subprocess.Popen[bytes]]] = []
         self._killed: set[int] = set()
         self._offspring = Offspring()
         argv = [sys.executable, "-m", "healthd.launcher.rank", *attempt.command]
-        for rank in range(attempt.world):
+        for rank in range(attempt.tasks):
             node = attempt.node_of(rank)
             own = {
                 "RANK": str(first_rank + rank),
                 "LOCAL_RANK": str(rank % attempt.tasks_per_node),
                 "HEALTHD_NODE": node,
                 PARENT_VARIABLE: str(os.getpid()),
+                **(rendezvous.environ(rank) if rendezvous else {}),
             }
             try:
                 child = subprocess.Popen(
@@ -71,6 +77,18 @@ class LocalRun:
         """SIGKILL to each rank and to all that came from it."""
         self._killed |= {rank for rank, _, child in self._children if child.poll() is None}
         self._offspring.end(self._numbers())
+
+    def kill_one(self, task: int) -> None:
+        """SIGKILL to one process, and to those of its session."""
+        for number, _, child in self._children:
+            if number == task and child.poll() is None:
+                self._killed.add(task)
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+
+    def take_events(self) -> Sequence[Event]:
+        """Nothing happens but ends."""
+        return ()
 
     def clear(self) -> None:
         """End what came from the ranks and has outlived them."""
@@ -108,13 +126,15 @@ class LocalBackend:
             said = threads.map(lambda node: answer(node, question.arguments, stopped), nodes)
             return dict(zip(nodes, said, strict=True))
 
-    def start(self, attempt: Attempt) -> LocalRun:
+    def start(self, attempt: Attempt) -> Run:
         """Start the ranks as children."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         environ = {**os.environ, **attempt.shared_environment("127.0.0.1", port)}
         try:
+            if attempt.spares:
+                return SwappingRun(attempt, lambda meeting: LocalRun(attempt, environ, rendezvous=meeting))
             return LocalRun(attempt, environ)
         except OSError as error:
             raise BackendError(f"cannot start a rank: {error}") from error

@@ -86,7 +86,7 @@ class Launcher:
                 )  # a lost one is Slurm's to know
                 return self._requeue(choice.why, refused, self._in_vain(history))
             number += 1
-            attempt = self._job.attempt(number, name, choice.nodes)
+            attempt = self._job.attempt(number, name, choice.nodes, self._spares(choice.nodes, history, verdicts))
             result, progress = self._attempt(attempt, choice.why, verdicts, history)
             if self._stop.asked() and result.outcome is not Outcome.DONE:
                 return self._stopped()
@@ -97,6 +97,16 @@ class Launcher:
                 self._journal.write("stopped", text, outcome=result.outcome.value, code=result.code)
                 return result.code
             self._pause(backoff(history, self._job.limits))
+
+    def _spares(self, nodes: Sequence[str], history: History, verdicts: Sequence[NodeVerdict]) -> tuple[str, ...]:
+        """The nodes on which processes wait for a rank to be lost."""
+        left = [node for node in self._backend.nodes() if node not in nodes]
+        wanted = min(self._job.warm_spares, len(left))
+        for count in range(wanted, 0, -1):
+            choice = choose(left, count, history.excluded, verdicts, self._job.choosing)
+            if choice.nodes is not None:
+                return choice.nodes
+        return ()
 
     def _proven(self, history: History) -> tuple[History, list[NodeVerdict]]:
         """What is known of the nodes; who failed the preflight is not asked again, who is unfit not before it is fit."""
@@ -111,8 +121,10 @@ class Launcher:
         self, attempt: Attempt, why: str, verdicts: Sequence[NodeVerdict], history: History
     ) -> tuple[Result, Progress]:
         world = len(attempt.nodes) * attempt.ranks_per_node
-        text = f"attempt {attempt.number}: {counted(world, 'rank')} on {', '.join(attempt.nodes)} ({why})"
+        spares = f", spares on {', '.join(attempt.spares)}" if attempt.spares else ""
+        text = f"attempt {attempt.number}: {counted(world, 'rank')} on {', '.join(attempt.nodes)}{spares} ({why})"
         facts = {"attempt": attempt.number, "nodes": attempt.nodes, "ranks_per_node": attempt.ranks_per_node}
+        facts |= {"spares": attempt.spares} if attempt.spares else {}
         self._journal.write("attempt_started", text, **facts)
         began, since, mark = self._clock.monotonic(), self._clock.wall(), _changed_at(self._job.progress_file)
         look = self._second_look(attempt, began, since, mark)

@@ -21,7 +21,7 @@ from functools import partial
 from typing import IO, Any
 
 from healthd.launcher import voice
-from healthd.launcher.backend import Answers, Attempt, BackendError, Question
+from healthd.launcher.backend import Answers, Attempt, BackendError, Event, Question
 from healthd.launcher.coming_back import Return
 from healthd.launcher.plan import RankEnd
 from healthd.launcher.slurm_queue import queue_again
@@ -103,6 +103,10 @@ class SlurmRun:
         if not self.over():
             return list(reported.values())
         return [reported.get(rank) or self._silent(rank) for rank in range(self._attempt.world)]
+
+    def take_events(self) -> Sequence[Event]:
+        """Nothing happens but ends."""
+        return ()
 
     def over(self) -> bool:
         """Whether srun has ended and everything it said is read."""

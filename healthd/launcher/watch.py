@@ -41,6 +41,7 @@ class Watch:
                     run.terminate()  # first the deed: a record may lie on a disk that hangs
                     self._journal.write("stopping", text, attempt=attempt.number)
                 ends = run.ended()
+                self._record(run, attempt)
                 if kill_at == _NEVER and any(end.code != Exit.DONE for end in ends):
                     kill_at = now + self._job.leave_seconds
                 if give_up_at == _NEVER and ends and self._job.done_seconds:
@@ -59,6 +60,11 @@ class Watch:
             if not run.over():
                 run.kill()
             run.clear()
+            self._record(run, attempt)
+
+    def _record(self, run: Run, attempt: Attempt) -> None:
+        for event in run.take_events():
+            self._journal.write(event.kind, event.text, attempt=attempt.number, **event.facts)
 
     def pause(self, seconds: float) -> None:
         """Wait, but no longer than until told to stop."""

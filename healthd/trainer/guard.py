@@ -33,6 +33,7 @@ from healthd.trainer.measures import Measures
 from healthd.trainer.page import Acknowledgement, MailboxOrder, Outcome, Phase
 from healthd.trainer.place import Groups, Place
 from healthd.trainer.step import Step
+from healthd.trainer.swap import NextGeneration, Swap
 from healthd.trainer.termination import ORDER_ID, Termination
 from vocabulary.clock import Clock, SystemClock
 
@@ -82,6 +83,8 @@ class Guard:
             clock: for tests.
             termination_seconds: how long the ranks may take to agree after SIGTERM; 0 leaves the signal alone.
         """
+        self._swap: Swap | None = None
+        self._evicted = ""  # id of the newest order that the launcher was asked to act on
         self._pid = os.getpid()
         self._place = place
         self._beacon = beacon
@@ -131,6 +134,10 @@ class Guard:
         environment = read_environment(os.environ if environ is None else environ)
         place = environment.place if groups is None else environment.place._replace(groups=groups)
         return cls(place, open_beacon(environment.beacon_directory, place), store, framework=framework)
+
+    def enable_swap(self, swap: Swap) -> None:
+        """Under a launcher that replaces the ranks of condemned nodes: this rank then goes on instead of leaving with them."""
+        self._swap = swap
 
     def on_abort(self, snapshot: Snapshot) -> None:
         """What to save when the collective is stuck, from host memory only: gets seconds, may return a path."""
@@ -295,7 +302,19 @@ class Guard:
         self._in_order = True
         if any(order.kind == STOP for order in self._due):
             raise Leave(Exit.NEVER_AGAIN, condemned=self._condemned())
+        if self._swap is not None and self._swap.can_swap and any(order.condemned for order in self._due):
+            if not self._condemned():
+                self._go_on_without_condemned()
+            self._swap.leave(Exit.CONDEMNED, "its node is condemned")  # before the teardown, which may take seconds
         raise Leave(Exit.CONDEMNED if self._condemned() else Exit.RELAUNCH)
+
+    def _go_on_without_condemned(self) -> None:
+        now = self._clock.wall()
+        for order in self._due:
+            self._answer(
+                order, Outcome.LEFT, left_at=now, detail="this rank goes on; those of the condemned nodes left"
+            )
+        raise NextGeneration
 
     def _condemned(self) -> bool:
         return any(self._place.node in order.condemned for order in self._due)
@@ -351,7 +370,19 @@ class Guard:
     def _abort_ordered(self, order: MailboxOrder | None) -> None:
         if order is None or order.kind != ABORT or order.cancelled or order.expires_at < self._clock.wall():
             return
+        if order.condemned and self._place.node not in order.condemned and self._evict(order):
+            return
         self._abort_unless_leaving(order, SNAPSHOT_SECONDS)
+
+    def _evict(self, order: MailboxOrder) -> bool:
+        """Have the ranks of the condemned nodes replaced instead of aborting this one; False where nobody can."""
+        if order.id != self._evicted:
+            if self._swap is None or not self._swap.can_swap:
+                return False
+            self._evicted = order.id
+            self._swap.evict(order.condemned, order.reason)
+            self._answer(order, Outcome.LEFT, left_at=self._clock.wall(), detail="this rank goes on")
+        return True
 
     def _abort_unless_leaving(self, order: MailboxOrder, snapshot_seconds: float) -> None:
         with self._ending:  # one thread aborts, and never one that is leaving in good order

@@ -1,6 +1,6 @@
 """Copies of ranks' states in a memory file system: which there are, and from which of them a whole step can be put together.
 
-    DIRECTORY/step-000000042-of-8-rank-3-SHA256.copy
+    DIRECTORY/step-000000042-of-8-rank-3-save-1f09ac3e-SHA256.copy
 
 The name carries the checksum of the content, so a copy needs nothing beside it to be trusted. The directory is one node's
 and one job's; the ranks of a node may share it. No framework in here.
@@ -20,21 +20,26 @@ from typing import NamedTuple
 from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, measure
 
 _log = logging.getLogger("healthd.trainer")
-_NAME = re.compile(r"step-(\d{9,})-of-(\d+)-rank-(\d+)-([0-9a-f]{64})\.copy")
+_NAME = re.compile(r"step-(\d{9,})-of-(\d+)-rank-(\d+)-save-([0-9a-f]{8})-([0-9a-f]{64})\.copy")
 
 
 class HeldCopy(NamedTuple):
-    """The state of one rank after one step, of a job of `world` ranks."""
+    """The state of one rank after one step, of a job of `world` ranks.
+
+    `save` is the same for all ranks, and another each time a step is saved: copies of one step that was trained twice, by
+    different generations of a process group, are never mixed.
+    """
 
     step: int
     world: int
     rank: int
+    save: str
     sha256: str
 
     @property
     def name(self) -> str:
         """Of its file."""
-        return f"step-{self.step:09d}-of-{self.world}-rank-{self.rank}-{self.sha256}.copy"
+        return f"step-{self.step:09d}-of-{self.world}-rank-{self.rank}-save-{self.save}-{self.sha256}.copy"
 
 
 class HeldCopies:
@@ -54,7 +59,7 @@ class HeldCopies:
         except FileNotFoundError:
             return []
         found = [_NAME.fullmatch(name) for name in names]
-        return [HeldCopy(int(each[1]), int(each[2]), int(each[3]), each[4]) for each in found if each]
+        return [HeldCopy(int(each[1]), int(each[2]), int(each[3]), each[4], each[5]) for each in found if each]
 
     def path(self, copy: HeldCopy) -> Path:
         """Where its file is."""
@@ -121,12 +126,12 @@ def whole_step(held: Sequence[Iterable[HeldCopy]], world: int) -> list[Source]:
     Returns:
         A source for each rank, its own node where that holds it; empty where no step is whole.
     """
-    holders: dict[int, dict[int, list[Source]]] = {}
+    holders: dict[tuple[int, str], dict[int, list[Source]]] = {}
     for holder, copies in enumerate(held):
         for copy in copies:
             if copy.world == world:
-                holders.setdefault(copy.step, {}).setdefault(copy.rank, []).append(Source(holder, copy))
-    for step in sorted(holders, reverse=True):
-        if all(rank in holders[step] for rank in range(world)):
-            return [min(holders[step][rank], key=lambda s: (s.holder != s.copy.rank, s)) for rank in range(world)]
+                holders.setdefault((copy.step, copy.save), {}).setdefault(copy.rank, []).append(Source(holder, copy))
+    for save in sorted(holders, reverse=True):
+        if all(rank in holders[save] for rank in range(world)):
+            return [min(holders[save][rank], key=lambda s: (s.holder != s.copy.rank, s)) for rank in range(world)]
     return []

@@ -22,11 +22,15 @@ import torch
 import torch.distributed as dist
 
 from healthd.trainer.adapters.process_group import Shared, shared_by_group
-from healthd.trainer.adapters.pytorch_paced import PacedCheckpoints
+from healthd.trainer.adapters.pytorch_paced import PacedCheckpoints, StepCopies
+from healthd.trainer.adapters.pytorch_peers import PeerCopies
 from healthd.trainer.adapters.pytorch_state import TrainingState
+from healthd.trainer.environment import read_environment
 from healthd.trainer.guard import Guard
 from healthd.trainer.interval import Bounds, CheckpointInterval
+from healthd.trainer.rendezvous import Rendezvous
 
+COPIES = "/dev/shm/gpu-healthd-copies"  # noqa: S108 - memory is the point; HeldCopies refuses a folder that others may write to
 _ALONE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
 
@@ -38,6 +42,7 @@ class GuardedJob(NamedTuple):
     world: int
     device: torch.device
     shared: Shared
+    rendezvous: Rendezvous | None = None  # with a launcher that replaces ranks
 
     def checkpoints(
         self,
@@ -57,7 +62,18 @@ class GuardedJob(NamedTuple):
         """
         store, environ, nodes = self.shared
         interval = CheckpointInterval.from_env(store=store, nodes=nodes, bounds=bounds, environ=environ)
-        return PacedCheckpoints(self.guard, interval, root, state, keep=keep)
+        copies = None if self.rendezvous is None else self._copies(state)
+        return PacedCheckpoints(self.guard, interval, root, state, keep=keep, copies=copies)
+
+    def _copies(self, state: TrainingState) -> StepCopies | None:
+        """Copies in memory after every step; None where no rank is on another node."""
+        environ = self.shared.environ
+        per_node = int(environ.get("LOCAL_WORLD_SIZE", "1"))
+        if self.rendezvous is None or self.world <= per_node:
+            return None
+        place = read_environment(environ).place
+        folder = f"{COPIES}-{os.getuid()}/{place.job}/{place.node}"
+        return StepCopies(PeerCopies(folder, state, distance=per_node), self.rendezvous)
 
 
 @contextmanager
@@ -70,12 +86,18 @@ def guarded_job() -> Iterator[GuardedJob]:
     """
     if "RANK" not in os.environ:
         os.environ.update(_ALONE)
-    cuda = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
-    if cuda:
-        torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if cuda else "gloo")
+    device = device_of_this_rank()
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     shared = shared_by_group()
     with Guard.from_env(store=shared.store, environ=shared.environ) as guard:
         yield GuardedJob(guard, dist.get_rank(), dist.get_world_size(), device, shared)
     dist.destroy_process_group()
+
+
+def device_of_this_rank() -> torch.device:
+    """This rank's GPU, which is made the current one; or the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    return device

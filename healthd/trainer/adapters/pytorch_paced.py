@@ -6,12 +6,50 @@ import logging
 import os
 
 from healthd.trainer.adapters.pytorch_checkpoint import TrainingCheckpoints
+from healthd.trainer.adapters.pytorch_peers import PeerCopies
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.checkpoint_files import CheckpointError
 from healthd.trainer.guard import Guard, Step
 from healthd.trainer.interval import CheckpointInterval
+from healthd.trainer.rendezvous import Rendezvous
 
 _log = logging.getLogger("healthd.trainer")
+
+
+class StepCopies:
+    """Copies of the state in the nodes' memory after every step, for a job whose ranks can be replaced.
+
+    A step counts as done when its copies are held: whatever fails later, the job goes on after it.
+    """
+
+    def __init__(self, copies: PeerCopies, rendezvous: Rendezvous) -> None:
+        """Args: `copies`: of the state; `rendezvous`: is told of the first step of each generation."""
+        self.copies = copies
+        self._rendezvous = rendezvous
+        self._source = ""
+        self._advanced = -1
+
+    @property
+    def can_swap(self) -> bool:
+        """Whether a rank that leaves would be replaced, so that nothing need go to a disk."""
+        return self._rendezvous.can_swap
+
+    def note_loaded(self, begin: int) -> None:
+        """Remember where the state before step `begin` came from."""
+        self._source = "the nodes' memory" if self.copies.loaded else "a checkpoint" if begin else "the beginning"
+
+    def save(self, step: int) -> str:
+        """Hold the state after step `step`; the directory that holds it.
+
+        Raises:
+            CheckpointError: a rank is gone, or memory is short.
+        """
+        self.copies.save(step)
+        held = self.copies.wait()
+        if self._advanced != self._rendezvous.number:
+            self._advanced = self._rendezvous.number
+            self._rendezvous.send("advanced", generation=self._advanced, step=step, source=self._source)
+        return held
 
 
 class PacedCheckpoints(TrainingCheckpoints):
@@ -28,10 +66,12 @@ class PacedCheckpoints(TrainingCheckpoints):
         state: TrainingState,
         *,
         keep: int = 3,
+        copies: StepCopies | None = None,
     ) -> None:
-        """All ranks together. Args: `root`, `state`, `keep`: as `TrainingCheckpoints` has them."""
+        """All ranks together. Args: `root`, `state`, `keep`: as `TrainingCheckpoints` has them; `copies`: in memory, after each step."""
         super().__init__(root, state, keep=keep)
         self._interval = interval
+        self._step_copies = copies
         guard.on_abort(self.flush)
         guard.on_revert(self.go_back)
 
@@ -48,6 +88,12 @@ class PacedCheckpoints(TrainingCheckpoints):
         Raises:
             CheckpointError: the save that an order wants could not be completed; let it pass, the guard knows what to do.
         """
+        if self._step_copies is not None:
+            with s.section("checkpoint"):
+                held = self._step_copies.save(step)
+            if s.checkpoint_due and held and self._step_copies.can_swap:
+                s.saved(held)
+                return
         due = self._interval.due(step)
         if not (due or also or s.checkpoint_due):
             return
@@ -56,6 +102,24 @@ class PacedCheckpoints(TrainingCheckpoints):
                 s.saved(self.save(step))
             else:
                 self._begin(step)
+
+    def load_latest(self, copies: PeerCopies | None = None) -> int:
+        """As `TrainingCheckpoints.load_latest`; the copies in memory that belong to these are used without being named."""
+        if self._step_copies is None:
+            return super().load_latest(copies)
+        begin = super().load_latest(self._step_copies.copies)
+        self._step_copies.note_loaded(begin)
+        return begin
+
+    def close(self) -> None:
+        """Wait for what is under way; call before the process group goes.
+
+        Raises:
+            CheckpointError: it could not be completed.
+        """
+        super().close()
+        if self._step_copies is not None:
+            self._step_copies.copies.close()
 
     def _begin(self, step: int) -> None:
         before = self.last

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -61,6 +62,7 @@ class PeerCopies:
         self._host = HostCopy()
         self._flight: InFlight[Saved] = InFlight("healthd-peer-copy")
         self.last: Saved | None = None
+        self.loaded = False  # whether the last load found a step here
 
     def save(self, step: int) -> None:
         """Copy the state after step `step` to host memory; it goes to the neighbour while training goes on.
@@ -129,6 +131,7 @@ class PeerCopies:
         except Exception as error:  # torch raises many kinds here
             raise CheckpointError(f"{self._copies.directory}: a copy did not come through: {error}") from error
         self._all(functools.partial(self._restore, self._copies.path(sources[self._ranks.rank].copy)))
+        self.loaded = True
         return sources[0].copy.step + 1
 
     def _keep(self, step: int, staged: dict[str, Any], began: float) -> Saved:
@@ -149,10 +152,11 @@ class PeerCopies:
         """When it returns every rank's copies are whole; the size of this rank's is left in `own`."""
         rank, world = self._ranks.rank, self._ranks.world
         aside, peer = self._copies.aside("own", rank), self._copies.aside("peer", rank)
-        steps, entries = zip(*self._all(lambda: (step, write_state(staged, aside))), strict=True)
+        name = secrets.token_hex(4)
+        steps, names, entries = zip(*self._all(lambda: (step, name, write_state(staged, aside))), strict=True)
         if len(set(steps)) > 1:
             raise CheckpointError(f"the ranks copy different steps: {sorted(set(steps))}")
-        copies = [HeldCopy(step, world, each, entry.sha256) for each, entry in enumerate(entries)]
+        copies = [HeldCopy(step, world, each, names[0], entry.sha256) for each, entry in enumerate(entries)]
         if world > 1:
             came = exchange(self._ranks, self._distance, (aside, peer), [entry.bytes for entry in entries])
             before = copies[(rank - self._distance) % world]

@@ -101,6 +101,9 @@ class CrashesThenTooFew:
     def ended(self) -> list[RankEnd]:
         return [RankEnd(0, "n0", -11)]
 
+    def take_events(self) -> Sequence[Event]:
+        return ()
+
     def over(self) -> bool:
         return True
 

@@ -1,0 +1,278 @@
+"""Where the processes of a job meet its launcher: it tells them who holds which rank, and sees at once who is gone.
+
+One thread serves all connections. A member is gone when its connection ends, when it does not enter a new generation in
+time, or when an order condemns its node. `Membership` decides what follows; this is its shell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import secrets
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from healthd.launcher.backend import Event
+from healthd.launcher.membership import Generation, Member, Membership, NoSpareError, Replaced
+from healthd.trainer.exits import Exit
+from healthd.trainer.rendezvous import ADDRESS, LINE_BYTES_MAX, MEMBER, SPARE, TOKEN, line_of, lines_of
+
+ENTER_SECONDS = 20.0  # for every member to enter a new generation; who does not is replaced, too
+_TICK_SECONDS = 0.5
+_SEND_SECONDS = 2.0  # messages are small: whoever takes none for so long is gone
+
+
+class _Guest:
+    """One connection; `member` is None until it has shown the token."""
+
+    def __init__(self, connection: socket.socket, host: str) -> None:
+        self.connection, self.host = connection, host
+        self.member: int | None = None
+        self.port = 0
+        self.buffer = bytearray()
+
+
+class Rendezvous:
+    """The server of one attempt. Started at once; `close` ends it."""
+
+    def __init__(self, members: Sequence[Member], world: int, host: str = "127.0.0.1") -> None:
+        """Raises OSError. Args: `members`: the first `world` hold the ranks, the others are spares; `host`: where to listen."""
+        self._nodes = {each.number: each.node for each in members}
+        self._world = world
+        self._membership = Membership(members, world)
+        self._token = secrets.token_urlsafe(24)
+        self._guests: dict[int, _Guest] = {}
+        self._generation: Generation | None = None
+        self._awaited: set[int] = set()  # members that have not entered the newest generation
+        self._formed_at = 0.0
+        self._lost_at = 0.0
+        self._advanced = False  # a step was finished in the newest generation
+        self._done: set[int] = set()
+        self._stopped = ""
+        self._condemned: list[int] = []  # members whose process the launcher is to kill
+        self._events: list[Event] = []
+        self._lock = threading.Lock()
+        self._selector = selectors.DefaultSelector()
+        self._listener = socket.create_server((host, 0))
+        self._host = host
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._wake, self._waker = socket.socketpair()
+        self._selector.register(self._wake, selectors.EVENT_READ)
+        self._closing = False
+        self._thread = threading.Thread(target=self._serve, name="launcher-rendezvous", daemon=True)
+        self._thread.start()
+
+    def environ(self, member: int) -> dict[str, str]:
+        """What a member's environment must hold."""
+        found = {
+            ADDRESS: f"{self._host}:{self._listener.getsockname()[1]}",
+            TOKEN: self._token,
+            MEMBER: str(member),
+        }
+        return found if member < self._world else found | {SPARE: "1"}
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no further generation will come: how the ranks end counts again."""
+        return bool(self._stopped)
+
+    def rank_of(self, member: int) -> int | None:
+        """The rank that a member holds now, or held last if nobody has followed it."""
+        with self._lock:
+            return self._membership.rank_of(member)
+
+    def note_end(self, member: int) -> None:
+        """The process of a member has ended; of one that never came no connection tells it."""
+        with self._lock:
+            if not any(guest.member == member for guest in self._guests.values()):
+                self._leave(member, "its process has ended")
+
+    def take_condemned(self) -> list[int]:
+        """Members whose processes are to be killed; each once."""
+        with self._lock:
+            found, self._condemned = self._condemned, []
+        return found
+
+    def take_events(self) -> list[Event]:
+        """What happened since the last call."""
+        with self._lock:
+            found, self._events = self._events, []
+        return found
+
+    def stop(self, why: str) -> None:
+        """Replace nobody from now on: the members act as if there were no rendezvous."""
+        with self._lock:
+            self._stop(why)
+
+    def close(self) -> None:
+        """End all connections."""
+        self._closing = True
+        self._waker.send(b"x")
+        self._thread.join(2 * _SEND_SECONDS)
+
+    def _serve(self) -> None:
+        while not self._closing:
+            for key, _ in self._selector.select(_TICK_SECONDS):
+                if key.fileobj is self._listener:
+                    self._accept()
+                elif key.fileobj is not self._wake:
+                    self._hear(key.data)
+            with self._lock:
+                if self._awaited and time.monotonic() - self._formed_at > ENTER_SECONDS:
+                    for member in sorted(self._awaited):
+                        self._condemned.append(member)
+                        self._leave(member, f"it did not enter generation {self._number} within {ENTER_SECONDS:g} s")
+        for guest in self._guests.values():
+            guest.connection.close()
+        for each in (self._listener, self._wake, self._waker):
+            each.close()
+        self._selector.close()
+
+    @property
+    def _number(self) -> int:
+        return self._generation.number if self._generation else -1
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            connection, address = self._listener.accept()
+            connection.settimeout(_SEND_SECONDS)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            guest = _Guest(connection, address[0])
+            self._guests[connection.fileno()] = guest
+            self._selector.register(connection, selectors.EVENT_READ, guest)
+
+    def _hear(self, guest: _Guest) -> None:
+        try:
+            data = guest.connection.recv(1 << 16)
+            guest.buffer += data
+            if guest.member is None and len(guest.buffer) > LINE_BYTES_MAX:
+                data = b""
+            messages = lines_of(guest.buffer)
+        except (OSError, ValueError):
+            data, messages = b"", []
+        with self._lock:
+            try:
+                for message in messages:
+                    self._take(guest, message)
+            except (KeyError, TypeError, ValueError):
+                data = b""
+            if not data:
+                self._drop(guest)
+
+    def _drop(self, guest: _Guest) -> None:
+        if self._guests.pop(guest.connection.fileno(), None) is None:
+            return
+        self._selector.unregister(guest.connection)
+        guest.connection.close()
+        if guest.member is not None:
+            self._leave(guest.member, "its process has died")
+
+    def _take(self, guest: _Guest, message: dict[str, Any]) -> None:
+        kind = message["type"]
+        if guest.member is None:
+            known = kind == "arrive" and hmac.compare_digest(str(message["token"]).encode(), self._token.encode())
+            if not known or message["member"] not in self._nodes:
+                raise ValueError("not a member of this job")
+            guest.member, guest.port = int(message["member"]), int(message["port"])
+            self._membership.arrive(guest.member)
+            self._tell_spares()
+            self._form()
+        elif kind == "entered" and message["generation"] == self._number:
+            self._awaited.discard(guest.member)
+        elif kind == "advanced" and message["generation"] == self._number:
+            self._advance(guest.member, message)
+        elif kind == "done" and message["generation"] == self._number:
+            self._done.add(guest.member)
+            if self._generation and all(each.number in self._done for each in self._generation.members):
+                self._send_all(line_of("release"))
+        elif kind == "evict":
+            self._evict([str(node) for node in message["nodes"]], str(message["why"]))
+        elif kind == "leaving":
+            self._take_leave(guest.member, int(message["code"]), str(message.get("why", "")))
+
+    def _advance(self, member: int, message: dict[str, Any]) -> None:
+        if self._advanced or self._membership.rank_of(member) != 0:
+            return
+        self._advanced = True
+        if self._number:
+            seconds = time.monotonic() - self._lost_at
+            step, source = int(message["step"]), str(message["source"])
+            text = f"generation {self._number}: step {step} is done {seconds:.2f} s after the loss; the state came from {source}"
+            facts = {"generation": self._number, "step": step, "source": source, "seconds": round(seconds, 3)}
+            self._events.append(Event("swapped", text, facts))
+
+    def _take_leave(self, member: int, code: int, why: str) -> None:
+        """A member is about to end with `code`. A condemned one is replaced; one that failed before any step is not."""
+        if code == Exit.CONDEMNED:
+            self._evict([self._nodes[member]], "its ranks have left on an order")
+        elif code in (Exit.RELAUNCH, Exit.ABORTED, Exit.NEVER_AGAIN):
+            self._stop(f"member {member} leaves with {code}")
+        elif code != Exit.DONE and not self._advanced:
+            self._stop(f"member {member} failed before a step of generation {self._number} was done: {why}")
+
+    def _evict(self, nodes: Collection[str], why: str) -> None:
+        for member in self._membership.condemn(nodes):
+            self._condemned.append(member.number)
+            self._leave(member.number, f"{member.node} is condemned: {why}")
+
+    def _leave(self, member: int, why: str) -> None:
+        if self._stopped or member in self._done:
+            return
+        self._membership.leave(member)
+        self._awaited.discard(member)
+        rank = self._membership.rank_of(member)
+        if rank is not None:
+            self._lost_at = time.monotonic()
+            facts: dict[str, object] = {"rank": rank, "node": self._nodes[member], "generation": self._number}
+            self._events.append(Event("rank_lost", f"rank {rank} on {self._nodes[member]} is gone: {why}", facts))
+        self._tell_spares()
+        self._form()
+
+    def _form(self) -> None:
+        """The next generation, if one is needed and all have come."""
+        if self._stopped:
+            return
+        try:
+            formed = self._membership.next_generation()
+        except NoSpareError as error:
+            self._stop(str(error))
+            return
+        if formed is None:
+            return
+        self._generation, replaced = formed
+        self._formed_at, self._advanced = time.monotonic(), False
+        self._done.clear()
+        self._awaited = {each.number for each in self._generation.members}
+        reached = {guest.member: guest for guest in self._guests.values() if guest.member is not None}
+        peers = [
+            (each.number, each.node, reached[each.number].host, reached[each.number].port)
+            for each in self._generation.members
+        ]
+        spares = len(self._membership.spares)
+        self._send_all(line_of("generation", number=self._number, peers=peers, spares=spares))
+        self._events += [_replacement(self._number, each) for each in replaced]
+
+    def _stop(self, why: str) -> None:
+        if not self._stopped:
+            self._stopped = why
+            self._events.append(Event("swap_impossible", f"no rank is replaced any more: {why}", {}))
+            self._send_all(line_of("stop", why=why))
+
+    def _tell_spares(self) -> None:
+        self._send_all(line_of("spares", spares=len(self._membership.spares)))
+
+    def _send_all(self, line: bytes) -> None:
+        for guest in list(self._guests.values()):
+            if guest.member is not None:
+                with contextlib.suppress(OSError):  # its connection's end is heard, and tells that it is gone
+                    guest.connection.sendall(line)
+
+
+def _replacement(generation: int, each: Replaced) -> Event:
+    text = f"generation {generation}: rank {each.rank} goes from {each.before.node} to the spare on {each.after.node}"
+    facts: dict[str, object] = {"generation": generation, "rank": each.rank}
+    return Event("rank_replaced", text, facts | {"before": each.before.node, "after": each.after.node})

@@ -1,0 +1,212 @@
+"""A training function that is entered again when a rank was lost: the ranks that live keep their processes.
+
+    def train(job):
+        model = DistributedDataParallel(make_model().to(job.device))
+        state = TrainingState(model, optimizer, sampler=sampler)
+        with job.checkpoints("/shared/run-7", state) as checkpoints:
+            for step in range(checkpoints.load_latest(), steps):
+                with job.guard.step(step) as s:
+                    ...
+                    checkpoints.save_if_due(step, s)
+
+    run_guarded_job(train)
+
+Under `healthctl launch --swap --spares 1` a lost rank is replaced by a process that waits on a spare node. All others
+leave `train` by an exception, and enter it anew with the next generation of the process group; imports, the CUDA context
+and compiled functions stay. The state comes from the memory of the nodes. Without such a launcher `train` is called once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+
+from healthd.trainer.adapters.group_sockets import open_sockets, shut_down
+from healthd.trainer.adapters.process_group import shared_by_group
+from healthd.trainer.adapters.pytorch import PyTorch
+from healthd.trainer.adapters.pytorch_job import GuardedJob, device_of_this_rank, guarded_job
+from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.exits import Leave
+from healthd.trainer.guard import Guard
+from healthd.trainer.leaving import within
+from healthd.trainer.rendezvous import SPARE, Generation, Rendezvous, RendezvousError
+from healthd.trainer.swap import NextGeneration
+
+JOIN_SECONDS = 20.0  # for the members of a generation to connect
+NOTICE_SECONDS = 30.0  # after a collective has failed, for the launcher to see why
+TEARDOWN_SECONDS = 5.0
+_FREE_EVERY_SECONDS = 0.02
+_COMMUNICATION = ("gloo", "nccl", "connection", "socket", "broken pipe", "timed out")
+
+T = TypeVar("T")
+_log = logging.getLogger("healthd.trainer")
+
+
+def run_guarded_job(train: Callable[[GuardedJob], T], *, warm_up: Callable[[], object] | None = None) -> T | None:
+    """Call `train` with the job that the launcher's variables describe, again in each generation of its process group.
+
+    Args:
+        train: makes or wraps its model for this process group, loads the newest state, and trains to the last step.
+        warm_up: what a spare does before it waits, such as building the model once; imports are done by then.
+
+    Returns:
+        What `train` returned; None in a spare that was not needed.
+
+    Raises:
+        Leave: the ranks leave on an order; let it pass.
+        Exception: what `train` raised, where no spare can help.
+    """
+    with contextlib.closing(_ServedStore()) as served:
+        rendezvous = Rendezvous.from_env(served.port)
+        if rendezvous is None:
+            with guarded_job() as job:
+                return train(job)
+        if os.environ.get(SPARE):
+            _warm_up(warm_up)
+        rendezvous.arrive()
+        return _Generations(rendezvous, served.port).run(train)
+
+
+class _ServedStore:
+    """The store of this process, for the generations in which it is rank 0. Made at once: its port is told on arrival."""
+
+    def __init__(self) -> None:
+        self._store: dist.TCPStore | None = None
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        if self._store is None:
+            self._store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        return int(self._store.port)
+
+    def close(self) -> None:
+        """Let it go."""
+        self._store = None
+
+
+class _Generations:
+    """Enters each generation in turn."""
+
+    def __init__(self, rendezvous: Rendezvous, served_port: int) -> None:
+        self._rendezvous = rendezvous
+        self._served_port = served_port
+        self._entered: tuple[Generation, frozenset[int]] | None = None  # and the sockets that were there before
+        self._lock = threading.Lock()
+        rendezvous.on_change(self._free)
+
+    def run(self, train: Callable[[GuardedJob], T]) -> T | None:
+        """To the end of the job."""
+        number, result = -1, None
+        while (generation := self._next(number)) is not None:
+            number = generation.number
+            try:
+                result = self._enter(generation, train)
+                self._rendezvous.send("done", generation=number)
+            except NextGeneration:
+                self._must_go_on(number, RendezvousError("no rank was replaced"))
+            except Leave as leave:
+                self._rendezvous.leave(int(leave.code or 0), "on an order")
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is: the launcher knows whether a lost peer is why
+                self._must_go_on(number, error)
+                _log.warning("generation %d is over: %s; this rank goes on in the next one", number, _first_line(error))
+                traceback.clear_frames(error.__traceback__)  # they hold the model of the old process group
+            finally:
+                self._end_group()
+        return result
+
+    def _next(self, number: int) -> Generation | None:
+        try:
+            return self._rendezvous.wait_newer(number)
+        except RendezvousError as why:
+            if number >= 0:
+                raise
+            _log.info("this spare is not needed: %s", why)
+            return None
+
+    def _enter(self, generation: Generation, train: Callable[[GuardedJob], T]) -> T:
+        rank = next(at for at, peer in enumerate(generation.peers) if peer.member == self._rendezvous.member)
+        world, first = len(generation.peers), generation.peers[0]
+        with self._lock:
+            self._entered = (generation, frozenset(open_sockets()))
+        os.environ.update({"RANK": str(rank), "WORLD_SIZE": str(world)})
+        device = device_of_this_rank()
+        deadline = dt.timedelta(seconds=JOIN_SECONDS)
+        store = dist.TCPStore(first.host, first.port, is_master=False, timeout=deadline)
+        dist.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            store=dist.PrefixStore(f"generation-{generation.number}", store),
+            rank=rank,
+            world_size=world,
+        )
+        shared = shared_by_group()
+        self._rendezvous.send("entered", generation=generation.number)
+        guard = Guard.from_env(store=shared.store, environ=shared.environ)
+        guard.enable_swap(self._rendezvous)
+        with guard:
+            return train(GuardedJob(guard, rank, world, device, shared, self._rendezvous))
+
+    def _must_go_on(self, number: int, error: Exception) -> None:
+        """Return once there is a newer generation; raise `error` where there will be none."""
+        ours = not _is_communication(error)
+        if ours and self._rendezvous.number <= number:
+            self._rendezvous.leave(1, _first_line(error))
+            raise error
+        try:
+            self._rendezvous.wait_newer(number, NOTICE_SECONDS)
+        except RendezvousError as why:
+            self._rendezvous.leave(1, f"{_first_line(error)} ({why})")
+            raise error from why
+
+    def _free(self) -> None:
+        """In the thread that hears the launcher: whatever the old generation waits for, it fails now."""
+        while True:
+            with self._lock:
+                if self._entered is None:
+                    return
+                generation, before = self._entered
+                if generation.number >= self._rendezvous.number and not self._rendezvous.stopped:
+                    return
+                hosts = {peer.host for peer in generation.peers}
+                shut_down(but=before, served_port=self._served_port, hosts=hosts)
+                if torch.cuda.is_initialized():
+                    within(TEARDOWN_SECONDS, "communicator abort", PyTorch().abort)
+            time.sleep(_FREE_EVERY_SECONDS)  # what it connects meanwhile must fail, too
+
+    def _end_group(self) -> None:
+        with self._lock:
+            self._entered = None
+        within(TEARDOWN_SECONDS, "teardown", PyTorch().teardown)
+
+
+def _warm_up(deed: Callable[[], object] | None) -> None:
+    """What takes seconds the first time: an optimizer's first step, the CUDA context, what the job asks for."""
+    parameter = torch.nn.Parameter(torch.zeros(1, device=device_of_this_rank()))
+    parameter.grad = torch.zeros_like(parameter)
+    torch.optim.AdamW([parameter]).step()
+    if deed is not None:
+        deed()
+
+
+def _is_communication(error: Exception) -> bool:
+    """Whether a lost peer may be the reason for it: then the launcher knows more."""
+    if isinstance(error, (dist.DistError, CheckpointError, ConnectionError, RendezvousError, TimeoutError)):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(word in text for word in _COMMUNICATION)
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).partition("\n")[0][:200]
+    return f"{type(error).__name__}: {text}"
