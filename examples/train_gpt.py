@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from healthd.trainer.adapters.ddp import tell_communication
-from healthd.trainer.adapters.pytorch_job import GuardedJob, guarded_job
+from healthd.trainer.adapters.pytorch_generations import run_guarded_job
+from healthd.trainer.adapters.pytorch_job import GuardedJob
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.interval import Bounds
 from healthd.trainer.sampler import ResumableSampler
@@ -56,7 +57,7 @@ def show(step: int, loss: torch.Tensor) -> None:
 
 
 def train(job: GuardedJob, steps: int, folder: str, tell: Callable[[int, torch.Tensor], None] = show) -> None:
-    """From the newest good checkpoint in `folder` to the last step."""
+    """From the newest good state to the last step; entered again when a rank was replaced."""
     torch.manual_seed(1)
     model = nn.parallel.DistributedDataParallel(GPT().to(job.device))
     tell_communication(model, job.guard)
@@ -95,5 +96,4 @@ if __name__ == "__main__":
     parser.add_argument("--checkpoints", default="build/example/checkpoints")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    with guarded_job() as the_job:
-        train(the_job, options.steps, options.checkpoints)
+    run_guarded_job(lambda job: train(job, options.steps, options.checkpoints))

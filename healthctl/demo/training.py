@@ -63,8 +63,8 @@ def main() -> None:
     os.environ["HEALTHD_CHECKPOINT_STEPS"] = options.every
     train_gpt = example()
     train_gpt.torch.set_num_threads(1)
-    with train_gpt.guarded_job() as job:
-        train_gpt.train(job, options.steps, options.checkpoints, Record(options.losses, options.step_seconds))
+    record = Record(options.losses, options.step_seconds)
+    train_gpt.run_guarded_job(lambda job: train_gpt.train(job, options.steps, options.checkpoints, record))
 
 
 if __name__ == "__main__":

@@ -57,10 +57,12 @@ class Membership:
         if number not in self._gone:
             self._present.add(number)
 
-    def leave(self, number: int) -> None:
-        """A member is gone for good."""
+    def leave(self, number: int) -> bool:
+        """A member is gone for good; whether that is news."""
+        known = number in self._gone
         self._gone.add(number)
         self._present.discard(number)
+        return not known
 
     def condemn(self, nodes: Collection[str]) -> list[Member]:
         """Nothing on these nodes is used any more; the members there that are not gone yet."""

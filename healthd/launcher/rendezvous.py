@@ -207,8 +207,9 @@ class Rendezvous:
 
     def _take_leave(self, member: int, code: int, why: str) -> None:
         """A member is about to end with `code`. A condemned one is replaced; one that failed before any step is not."""
-        if code == Exit.CONDEMNED:
-            self._evict([self._nodes[member]], "its ranks have left on an order")
+        if code == Exit.CONDEMNED:  # it ends by itself, and may take the time that it needs
+            for each in self._membership.condemn([self._nodes[member]]):
+                self._leave(each.number, f"{each.node} is condemned, and its ranks leave on an order")
         elif code in (Exit.RELAUNCH, Exit.ABORTED, Exit.NEVER_AGAIN):
             self._stop(f"member {member} leaves with {code}")
         elif code != Exit.DONE and not self._advanced:
@@ -220,9 +221,8 @@ class Rendezvous:
             self._leave(member.number, f"{member.node} is condemned: {why}")
 
     def _leave(self, member: int, why: str) -> None:
-        if self._stopped or member in self._done:
+        if self._stopped or member in self._done or not self._membership.leave(member):
             return
-        self._membership.leave(member)
         self._awaited.discard(member)
         rank = self._membership.rank_of(member)
         if rank is not None:

@@ -96,7 +96,7 @@ class SwappingRun:
 
     def _end_condemned(self, ended: set[int]) -> None:
         now = time.monotonic()
-        self._kill_at |= {member: now + LEAVE_SECONDS for member in self._rendezvous.take_condemned()}
+        self._kill_at |= dict.fromkeys(self._rendezvous.take_condemned(), now + LEAVE_SECONDS)
         for member, kill_at in list(self._kill_at.items()):
             if member in ended or now >= kill_at:
                 del self._kill_at[member]

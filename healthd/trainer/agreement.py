@@ -16,6 +16,8 @@ from typing import NamedTuple, Protocol
 from healthd.trainer.page import MailboxOrder, Outcome
 from healthd.trainer.patience import Patience, StoreGoneError
 
+# Orders that the ranks agree on: values of vocabulary.order.OrderKind, which needs a codec.
+GRACEFUL, STOP, REVERT = "checkpoint_then_eject", "checkpoint_then_stop", "revert"
 FINISHED_MAX = 256  # order ids remembered, to know a repeated order
 PENDING_MAX = 8  # orders in the vote at one time
 PROBE_SECONDS = 5.0  # for a word from the store before this rank has voted: so long training waits for it
@@ -37,6 +39,15 @@ class Store(Protocol):
     def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
         """Atomically: a key that holds `expected`, or does not exist if that is empty, then holds `desired`; what it holds now."""
         ...
+
+
+def why_no_vote(kind: str, *, can_go_back: bool, can_agree: bool) -> str:
+    """Why a rank takes no part in a vote on an order of this kind; empty if it does. Its peers' votes then don't suffice."""
+    if kind not in (GRACEFUL, STOP, REVERT):
+        return f"this rank knows no order {kind!r}"
+    if kind == REVERT and not can_go_back:
+        return "this job cannot go back by itself: guard.on_revert(...) is how"
+    return "" if can_agree else "no store: Guard.from_env(store=...) is how ranks agree"
 
 
 class LocalStore:

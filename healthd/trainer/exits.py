@@ -33,3 +33,11 @@ class Leave(SystemExit):
     def __init__(self, code: Exit, *, condemned: bool = False) -> None:
         super().__init__(int(code))
         self.condemned = condemned or code == Exit.CONDEMNED
+
+
+def documented_code(error: BaseException | None) -> int | None:
+    """With which of the codes a loop ends that ends so; None for a crash, or a code of the program's own."""
+    if error is not None and not isinstance(error, SystemExit):
+        return None
+    code = 0 if error is None else error.code or 0
+    return code if isinstance(code, int) and code in set(Exit) else None

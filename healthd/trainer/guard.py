@@ -23,24 +23,23 @@ import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 
-from healthd.trainer.agreement import Agreement, Dropped, LocalStore, Ruling, Store
+from healthd.trainer.agreement import GRACEFUL, REVERT, STOP, Agreement, Dropped, LocalStore, Ruling, Store, why_no_vote
 from healthd.trainer.beacon import Beacon, NullBeacon, open_beacon
 from healthd.trainer.environment import read_environment
-from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.exits import Exit, Leave, documented_code
 from healthd.trainer.framework import Device, Framework, device_in_use, framework_in_use
 from healthd.trainer.leaving import ExitGuard, exit_now, exit_within, say, say_last_words, within
 from healthd.trainer.measures import Measures
 from healthd.trainer.page import Acknowledgement, MailboxOrder, Outcome, Phase
 from healthd.trainer.place import Groups, Place
 from healthd.trainer.step import Step
-from healthd.trainer.swap import NextGeneration, Swap
+from healthd.trainer.swap import NextGeneration, NoSwap, Swap, carried_out_by_swap
 from healthd.trainer.termination import ORDER_ID, Termination
 from vocabulary.clock import Clock, SystemClock
 
 __all__ = ["GRACEFUL", "REVERT", "Guard", "Step"]
 
-# The values of vocabulary.order.OrderKind, which needs a codec.
-GRACEFUL, STOP, REVERT, ABORT = "checkpoint_then_eject", "checkpoint_then_stop", "revert", "abort"
+ABORT = "abort"  # as the others of agreement.py, of vocabulary.order.OrderKind
 WATCH_SECONDS = 0.05
 LATE_LOOKS = 4  # in a row: what was asked for in time may be agreed on between two of them
 SNAPSHOT_SECONDS = 5.0
@@ -51,6 +50,7 @@ SPARE_SECONDS = 4.0  # for all that should take no time: telling, flushing, thre
 TEARDOWN_SECONDS = 10.0
 LEAVE_SECONDS = 20.0
 TERMINATION_SECONDS = 25.0  # below the 30 s most schedulers wait before SIGKILL
+_GOES_ON = "this rank goes on in the next generation of the process group"
 
 _log = logging.getLogger("healthd.trainer")
 
@@ -83,7 +83,7 @@ class Guard:
             clock: for tests.
             termination_seconds: how long the ranks may take to agree after SIGTERM; 0 leaves the signal alone.
         """
-        self._swap: Swap | None = None
+        self._swap: Swap = NoSwap()
         self._evicted = ""  # id of the newest order that the launcher was asked to act on
         self._pid = os.getpid()
         self._place = place
@@ -191,7 +191,7 @@ class Guard:
             self._leaving = True
             self._termination.restore()
             self._exit.release()
-            code = _exit_code(error)
+            code = documented_code(error)
             if code == Exit.DONE:
                 self._beacon.phase(Phase.DONE)
             elif code is not None:
@@ -213,7 +213,9 @@ class Guard:
     def _boundary(self, step: int, order: MailboxOrder | None) -> None:
         """The slow path before a step: only while there is an order."""
         self._abort_ordered(order)
-        if order is not None and (problem := self._unable(order)):
+        if order is not None and (
+            problem := why_no_vote(order.kind, can_go_back=self.can_go_back, can_agree=self._agreement is not None)
+        ):
             if order.kind != ABORT:
                 self._answer(order, Outcome.FAILED, detail=problem)
             order = None
@@ -237,14 +239,6 @@ class Guard:
                 self._fail(str(error))
             return Ruling(dropped=tuple(Dropped(order, Outcome.FAILED, str(error)) for order in orders))
 
-    def _unable(self, order: MailboxOrder) -> str:
-        """Why this rank takes no part in a vote on it; empty if it does. Its peers' votes then don't suffice."""
-        if order.kind not in (GRACEFUL, STOP, REVERT):
-            return f"this rank knows no order {order.kind!r}"
-        if order.kind == REVERT and self._go_back is None:
-            return "this job cannot go back by itself: guard.on_revert(...) is how"
-        return "" if self._agreement is not None else "no store: Guard.from_env(store=...) is how ranks agree"
-
     def _act(self, step: int, ruling: Ruling) -> None:
         now = self._clock.wall()
         for agreed, number in ruling.agreed:
@@ -258,14 +252,13 @@ class Guard:
             return
         self._due = ruling.due
         for order in ruling.due:
-            self._answer(
-                order, Outcome.AGREED, agreed_step=step
-            )  # where steps are not numbered one by one, known only now
+            self._answer(order, Outcome.AGREED, agreed_step=step)  # known only now where steps are not numbered by ones
         reverts = [due for due in ruling.due if due.kind == REVERT]
         if reverts:
             self._revert(min(due.before_step for due in reverts))
         self._step.checkpoint_due = True
         self._step.eject = self._condemned()
+        self._step.swap = self._swap.enabled and carried_out_by_swap(ruling.due, GRACEFUL)
         self._saved_path = ""
 
     def _heed_signal(self, ruling: Ruling) -> None:
@@ -292,8 +285,8 @@ class Guard:
             self._answer(order, Outcome.SAVED, saved_at=now, checkpoint=path)
 
     def _end_agreed_step(self, error: BaseException | None) -> None:
-        if error is not None and not isinstance(error, Exception):
-            return
+        if error is not None and (not isinstance(error, Exception) or self._swap.over):
+            return  # where it is over, the ranks that go have left already, and all copies were whole by then
         if error is not None:
             say(logging.ERROR, "saving at the agreed step failed", error=error)
             self._fail(f"{type(error).__name__}: {error}")
@@ -302,18 +295,17 @@ class Guard:
         self._in_order = True
         if any(order.kind == STOP for order in self._due):
             raise Leave(Exit.NEVER_AGAIN, condemned=self._condemned())
-        if self._swap is not None and self._swap.can_swap and any(order.condemned for order in self._due):
-            if not self._condemned():
-                self._go_on_without_condemned()
-            self._swap.leave(Exit.CONDEMNED, "its node is condemned")  # before the teardown, which may take seconds
+        if self._step.swap and self._swap.can_swap:
+            self._go_on_or_leave()
         raise Leave(Exit.CONDEMNED if self._condemned() else Exit.RELAUNCH)
 
-    def _go_on_without_condemned(self) -> None:
-        now = self._clock.wall()
+    def _go_on_or_leave(self) -> None:
+        """Only the ranks of the condemned nodes leave; the launcher hears it before the teardown, which may take seconds."""
+        if self._condemned():
+            self._swap.leave(Exit.CONDEMNED, "its node is condemned")
+            return
         for order in self._due:
-            self._answer(
-                order, Outcome.LEFT, left_at=now, detail="this rank goes on; those of the condemned nodes left"
-            )
+            self._answer(order, Outcome.LEFT, left_at=self._clock.wall(), detail=_GOES_ON)
         raise NextGeneration
 
     def _condemned(self) -> bool:
@@ -377,11 +369,11 @@ class Guard:
     def _evict(self, order: MailboxOrder) -> bool:
         """Have the ranks of the condemned nodes replaced instead of aborting this one; False where nobody can."""
         if order.id != self._evicted:
-            if self._swap is None or not self._swap.can_swap:
+            if not self._swap.can_swap:
                 return False
             self._evicted = order.id
             self._swap.evict(order.condemned, order.reason)
-            self._answer(order, Outcome.LEFT, left_at=self._clock.wall(), detail="this rank goes on")
+            self._answer(order, Outcome.LEFT, left_at=self._clock.wall(), detail=_GOES_ON)
         return True
 
     def _abort_unless_leaving(self, order: MailboxOrder, snapshot_seconds: float) -> None:
@@ -404,11 +396,3 @@ class Guard:
             within(LAST_WORDS_SECONDS, "last words", say_last_words)
         within(COMMUNICATOR_SECONDS, "communicator abort", self._framework.abort)
         exit_now(Exit.ABORTED)
-
-
-def _exit_code(error: BaseException | None) -> int | None:
-    """With which of the documented codes a loop ends that ends so; None for a crash, or a code of the program's own."""
-    if error is not None and not isinstance(error, SystemExit):
-        return None
-    code = 0 if error is None else error.code or 0
-    return code if isinstance(code, int) and code in set(Exit) else None

@@ -174,8 +174,7 @@ class Rendezvous:
         with self._changed:
             kind = message["type"]
             if kind == "generation":
-                peers = tuple(Peer(*each) for each in message["peers"])
-                self.generation = Generation(message["number"], peers)
+                self._take_generation(Generation(message["number"], tuple(Peer(*each) for each in message["peers"])))
                 self.spares = message["spares"]
             elif kind == "release":
                 self._released = True
@@ -186,3 +185,10 @@ class Rendezvous:
             self._changed.notify_all()
         if kind != "spares":
             self._on_change()
+
+    def _take_generation(self, generation: Generation) -> None:
+        """A spare is not in it yet; a rank that is not in it any more was taken for lost."""
+        if any(peer.member == self.member for peer in generation.peers):
+            self.generation = generation
+        elif self.generation is not None:
+            self._stopped = self._stopped or "another process has taken this rank"

@@ -14,11 +14,13 @@ class Step:
     """One training step under guard; reused from step to step.
 
     `checkpoint_due`: every rank saves in this very step, and it is the last one. `eject`: so it is, and because of
-    this rank's own node, to which the job does not come back.
+    this rank's own node, to which the job does not come back. `swap`: so it is, but only of this process group: spares
+    take the places of the ranks that must go, and the state need only be in the nodes' memory.
     """
 
     checkpoint_due = False
     eject = False
+    swap = False
 
     def __init__(
         self,

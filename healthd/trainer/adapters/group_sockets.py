@@ -11,6 +11,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Collection
+from pathlib import Path
 from typing import NamedTuple
 
 _ESTABLISHED = "01"  # of include/net/tcp_states.h in the kernel
@@ -27,11 +28,11 @@ class Connection(NamedTuple):
 def open_sockets() -> dict[int, int]:
     """This process' sockets: inode → descriptor."""
     found = {}
-    for name in os.listdir("/proc/self/fd"):
+    for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            target = os.readlink(f"/proc/self/fd/{name}")
+            target = str(entry.readlink())
             if target.startswith("socket:["):
-                found[int(target[8:-1])] = int(name)
+                found[int(target[8:-1])] = int(entry.name)
     return found
 
 
@@ -57,7 +58,7 @@ def connections() -> list[Connection]:
     """Every established TCP connection of this network namespace."""
     found = []
     for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
-        with contextlib.suppress(OSError), open(table, encoding="ascii") as lines:  # noqa: PTH123 - no pathlib in /proc
+        with contextlib.suppress(OSError), Path(table).open(encoding="ascii") as lines:
             next(lines, None)
             for line in lines:
                 words = line.split()

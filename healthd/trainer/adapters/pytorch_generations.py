@@ -22,6 +22,7 @@ import contextlib
 import datetime as dt
 import logging
 import os
+import shutil
 import threading
 import time
 import traceback
@@ -34,8 +35,9 @@ import torch.distributed as dist
 from healthd.trainer.adapters.group_sockets import open_sockets, shut_down
 from healthd.trainer.adapters.process_group import shared_by_group
 from healthd.trainer.adapters.pytorch import PyTorch
-from healthd.trainer.adapters.pytorch_job import GuardedJob, device_of_this_rank, guarded_job
+from healthd.trainer.adapters.pytorch_job import GuardedJob, device_of_this_rank, guarded_job, job_folder
 from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.environment import read_environment
 from healthd.trainer.exits import Leave
 from healthd.trainer.guard import Guard
 from healthd.trainer.leaving import within
@@ -95,6 +97,24 @@ class _ServedStore:
         self._store = None
 
 
+class _GenerationSwap:
+    """The guard's `Swap`, in one generation."""
+
+    enabled = True
+
+    def __init__(self, rendezvous: Rendezvous, number: int) -> None:
+        self._rendezvous, self._number = rendezvous, number
+        self.evict, self.leave = rendezvous.evict, rendezvous.leave
+
+    @property
+    def over(self) -> bool:
+        return self._rendezvous.number > self._number
+
+    @property
+    def can_swap(self) -> bool:
+        return self.over or self._rendezvous.can_swap
+
+
 class _Generations:
     """Enters each generation in turn."""
 
@@ -124,6 +144,9 @@ class _Generations:
                 traceback.clear_frames(error.__traceback__)  # they hold the model of the old process group
             finally:
                 self._end_group()
+        if number >= 0:  # all ranks are done: nobody needs the copies now
+            for mine in job_folder(os.environ).glob(f"*/{read_environment(os.environ).place.node}"):
+                shutil.rmtree(mine, ignore_errors=True)
         return result
 
     def _next(self, number: int) -> Generation | None:
@@ -153,9 +176,9 @@ class _Generations:
         shared = shared_by_group()
         self._rendezvous.send("entered", generation=generation.number)
         guard = Guard.from_env(store=shared.store, environ=shared.environ)
-        guard.enable_swap(self._rendezvous)
+        guard.enable_swap(_GenerationSwap(self._rendezvous, generation.number))
         with guard:
-            return train(GuardedJob(guard, rank, world, device, shared, self._rendezvous))
+            return train(GuardedJob(guard, rank, world, device, shared, self._rendezvous, generation.number))
 
     def _must_go_on(self, number: int, error: Exception) -> None:
         """Return once there is a newer generation; raise `error` where there will be none."""

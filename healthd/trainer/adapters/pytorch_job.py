@@ -13,21 +13,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
-from healthd.trainer.adapters.process_group import Shared, shared_by_group
+from healthd.trainer.adapters.process_group import Shared, on_every_rank, shared_by_group
 from healthd.trainer.adapters.pytorch_paced import PacedCheckpoints, StepCopies
 from healthd.trainer.adapters.pytorch_peers import PeerCopies
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.environment import read_environment
 from healthd.trainer.guard import Guard
 from healthd.trainer.interval import Bounds, CheckpointInterval
+from healthd.trainer.place import page_name
 from healthd.trainer.rendezvous import Rendezvous
 
 COPIES = "/dev/shm/gpu-healthd-copies"  # noqa: S108 - memory is the point; HeldCopies refuses a folder that others may write to
@@ -43,6 +47,7 @@ class GuardedJob(NamedTuple):
     device: torch.device
     shared: Shared
     rendezvous: Rendezvous | None = None  # with a launcher that replaces ranks
+    generation: int = 0  # of the process group
 
     def checkpoints(
         self,
@@ -62,18 +67,19 @@ class GuardedJob(NamedTuple):
         """
         store, environ, nodes = self.shared
         interval = CheckpointInterval.from_env(store=store, nodes=nodes, bounds=bounds, environ=environ)
-        copies = None if self.rendezvous is None else self._copies(state)
+        copies = None if self.rendezvous is None else self._copies(Path(root), state)
         return PacedCheckpoints(self.guard, interval, root, state, keep=keep, copies=copies)
 
-    def _copies(self, state: TrainingState) -> StepCopies | None:
+    def _copies(self, root: Path, state: TrainingState) -> StepCopies | None:
         """Copies in memory after every step; None where no rank is on another node."""
         environ = self.shared.environ
         per_node = int(environ.get("LOCAL_WORLD_SIZE", "1"))
         if self.rendezvous is None or self.world <= per_node:
             return None
+        run = on_every_rank(lambda: run_id(root) if self.rank == 0 else "")[0]
         place = read_environment(environ).place
-        folder = f"{COPIES}-{os.getuid()}/{place.job}/{place.node}"
-        return StepCopies(PeerCopies(folder, state, distance=per_node), self.rendezvous)
+        copies = PeerCopies(job_folder(environ) / run / place.node, state, distance=per_node)
+        return StepCopies(copies, self.rendezvous, self.generation)
 
 
 @contextmanager
@@ -92,6 +98,29 @@ def guarded_job() -> Iterator[GuardedJob]:
     with Guard.from_env(store=shared.store, environ=shared.environ) as guard:
         yield GuardedJob(guard, dist.get_rank(), dist.get_world_size(), device, shared)
     dist.destroy_process_group()
+
+
+def job_folder(environ: Mapping[str, str]) -> Path:
+    """Where the copies in memory of this user's job lie, below it by run and by node."""
+    return Path(f"{COPIES}-{os.getuid()}", page_name(read_environment(environ).place.job, 0, 0).partition(".")[0])
+
+
+def run_id(root: Path) -> str:
+    """The name of the run whose checkpoints lie in `root`; made where there is none.
+
+    Copies in memory belong to one run: with another directory, or a new one of the same name, they are not loaded.
+
+    Raises:
+        OSError: the file system says no.
+    """
+    file = root / "run-id"
+    root.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError), file.open("x") as new:
+        new.write(secrets.token_hex(8))
+    found = file.read_text().strip()
+    if not (found.isalnum() and found.isascii()):
+        raise OSError(f"{file}: holds no name of a run; delete it")
+    return found
 
 
 def device_of_this_rank() -> torch.device:

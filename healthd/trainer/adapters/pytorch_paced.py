@@ -22,17 +22,12 @@ class StepCopies:
     A step counts as done when its copies are held: whatever fails later, the job goes on after it.
     """
 
-    def __init__(self, copies: PeerCopies, rendezvous: Rendezvous) -> None:
-        """Args: `copies`: of the state; `rendezvous`: is told of the first step of each generation."""
+    def __init__(self, copies: PeerCopies, rendezvous: Rendezvous, generation: int) -> None:
+        """Args: `copies`: of the state; `rendezvous`: is told of the first step of this `generation`."""
         self.copies = copies
-        self._rendezvous = rendezvous
+        self._rendezvous, self._generation = rendezvous, generation
         self._source = ""
-        self._advanced = -1
-
-    @property
-    def can_swap(self) -> bool:
-        """Whether a rank that leaves would be replaced, so that nothing need go to a disk."""
-        return self._rendezvous.can_swap
+        self._advanced = False
 
     def note_loaded(self, begin: int) -> None:
         """Remember where the state before step `begin` came from."""
@@ -46,9 +41,9 @@ class StepCopies:
         """
         self.copies.save(step)
         held = self.copies.wait()
-        if self._advanced != self._rendezvous.number:
-            self._advanced = self._rendezvous.number
-            self._rendezvous.send("advanced", generation=self._advanced, step=step, source=self._source)
+        if not self._advanced:
+            self._advanced = True
+            self._rendezvous.send("advanced", generation=self._generation, step=step, source=self._source)
         return held
 
 
@@ -91,7 +86,7 @@ class PacedCheckpoints(TrainingCheckpoints):
         if self._step_copies is not None:
             with s.section("checkpoint"):
                 held = self._step_copies.save(step)
-            if s.checkpoint_due and held and self._step_copies.can_swap:
+            if s.checkpoint_due and s.swap:
                 s.saved(held)
                 return
         due = self._interval.due(step)

@@ -10,8 +10,8 @@ from healthd.trainer.checkpoint_files import CheckpointError, measure
 from healthd.trainer.held_copies import HeldCopies, HeldCopy, whole_step
 
 
-def copy(step: int, rank: int, world: int = 3) -> HeldCopy:
-    return HeldCopy(step, world, rank, "0" * 64)
+def copy(step: int, rank: int, world: int = 3, save: str = "00000001") -> HeldCopy:
+    return HeldCopy(step, world, rank, save, "0" * 64)
 
 
 def test_the_newest_step_that_is_whole_is_taken_each_rank_from_home_where_it_can() -> None:
@@ -23,6 +23,15 @@ def test_the_newest_step_that_is_whole_is_taken_each_rank_from_home_where_it_can
     assert [(source.holder, source.copy.step) for source in whole_step(held, 3)] == [(0, 8), (2, 8), (2, 8)]
     assert whole_step(held, 2) == []
     assert whole_step([[], [], []], 3) == []
+
+
+def test_copies_of_a_step_that_was_trained_twice_are_never_mixed() -> None:
+    first, second = [copy(9, rank, save="ffffffff") for rank in range(3)], [copy(9, rank) for rank in range(3)]
+    assert whole_step([[first[0]], [second[1]], [second[2]]], 3) == []
+    older = [copy(8, rank) for rank in range(3)]
+    assert {source.copy.step for source in whole_step([[first[0], *older], [second[1]], [second[2]]], 3)} == {8}
+    whole = whole_step([[first[0], second[0]], [second[1]], [second[2]]], 3)
+    assert [source.copy.save for source in whole] == ["00000001"] * 3
 
 
 @given(
@@ -56,7 +65,7 @@ def test_copies_are_known_by_their_names_and_trusted_by_their_content(tmp_path: 
     assert copies.held() == []
     aside = copies.aside("own", 1)
     aside.write_bytes(b"state")
-    whole = HeldCopy(42, 3, 1, measure(aside).sha256)
+    whole = HeldCopy(42, 3, 1, "1f09ac3e", measure(aside).sha256)
     assert copies.held() == []
 
     copies.finish(aside, whole)
@@ -75,11 +84,11 @@ def test_copies_are_known_by_their_names_and_trusted_by_their_content(tmp_path: 
 
 def test_a_directory_that_others_may_write_to_is_not_trusted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     copies = HeldCopies(tmp_path / "m")
-    copy = HeldCopy(3, 1, 0, "0" * 64)
+    held = copy(3, 0, 1)
     aside = copies.aside("own", 0)
     aside.write_bytes(b"")
-    copies.finish(aside, copy)
-    assert copies.held() == [copy]
+    copies.finish(aside, held)
+    assert copies.held() == [held]
     assert (tmp_path / "m").stat().st_mode & 0o777 == 0o700
 
     (tmp_path / "m").chmod(0o777)

@@ -1,0 +1,173 @@
+"""`healthctl launch --swap`: a rank is lost in every way that there is, and the others go on in their processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from trainer_job import DEADLINE_S, TrainingJob
+
+from healthd.trainer.beacon import read_all
+from healthd.trainer.pages import BeaconView, prepare_directory
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+STEPS, STRIKE = 30, 8
+
+
+class SwapJob(TrainingJob):
+    """A job whose nodes have each a beacon directory of their own."""
+
+    def __init__(self, place: Path, nodes: tuple[str, ...]) -> None:
+        super().__init__(place, nodes=nodes, beacons=False)
+        (place / "beacons").mkdir(mode=0o755)
+        for node in nodes:
+            prepare_directory(str(place / "beacons" / node))
+        self.beacons = place / "beacons" / "{node}"
+
+    def views(self, attempt: int = 1) -> list[BeaconView]:
+        """The living ranks' pages of an attempt, by rank."""
+        pages = [view for node in self.nodes for view in read_all(str(self.place / "beacons" / node))[0]]
+        alive = [view for view in pages if view.identity.attempt == attempt and view.alive]
+        return sorted(alive, key=lambda view: view.identity.rank)
+
+    def swapped(self) -> list[int]:
+        """The first step of each generation that followed a loss."""
+        return [event["step"] for event in self.events("swapped")]  # type: ignore[misc]  # as the launcher writes it
+
+    def wait_for(self, text: str) -> None:
+        """Until the log says so."""
+        end = time.monotonic() + DEADLINE_S
+        while text not in self.log():
+            assert time.monotonic() < end, f"{text}: not within {DEADLINE_S} s\n{self.log()}"
+            time.sleep(0.01)
+
+
+MakeJob = Callable[..., SwapJob]
+
+
+@pytest.fixture
+def make_job(tmp_path: Path) -> Iterator[MakeJob]:
+    made = []
+
+    def make(nodes: int = 2, spares: int = 1, per_node: int = 1) -> SwapJob:
+        job = SwapJob(tmp_path, tuple(f"n{number}" for number in range(nodes + spares)))
+        made.append(job)
+        options = (f"--nodes={nodes}", f"--spares={spares}", f"--ranks-per-node={per_node}", "--swap")
+        job.start(*options, steps=STEPS, every=1000, pace=0.05)
+        return job
+
+    yield make
+    for job in made:
+        job.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    job = SwapJob(tmp_path_factory.mktemp("undisturbed"), ("n0", "n1"))
+    job.start("--nodes=2", steps=STEPS, every=1000)
+    assert job.finish() == 0, job.log()
+    return job.losses()
+
+
+def assert_went_on(job: SwapJob, losses: dict[int, str], *, swaps: int = 1) -> None:
+    """One attempt, all steps, each loss as in the undisturbed run, and no finished step trained twice."""
+    assert job.finish() == 0, job.log()
+    assert len(job.events("attempt_started")) == 1, job.log()
+    assert len(job.swapped()) == swaps, job.log()
+    assert job.losses() == losses
+    assert "traceback" not in job.log().lower(), job.log()
+
+
+def test_a_killed_rank_is_replaced_and_the_others_keep_their_processes(
+    make_job: MakeJob, undisturbed: dict[int, str]
+) -> None:
+    job = make_job()
+    before = job.ranks(world=2, step=STRIKE)
+    os.kill(before[1].identity.pid, signal.SIGKILL)
+    after = job.until(
+        lambda: [v for v in job.views() if v.identity.rank == 1 and v.identity.node == "n2"], "rank 1 on the spare"
+    )
+    assert after[0].identity.pid != before[1].identity.pid
+    assert_went_on(job, undisturbed)
+    assert [event["after"] for event in job.events("rank_replaced")] == ["n2"]
+    assert job.swapped()[0] > STRIKE
+    run = (job.checkpoints / "run-id").read_text()
+    left = Path(f"/dev/shm/gpu-healthd-copies-{os.getuid()}/job/{run}")  # noqa: S108 - where copies in memory are
+    assert sorted(path.name for path in left.iterdir()) == ["n1"]  # nobody needs them; that node counts as lost
+
+
+def test_rank_0_whose_store_dies_with_it_is_replaced(make_job: MakeJob, undisturbed: dict[int, str]) -> None:
+    job = make_job()
+    os.kill(job.ranks(world=2, step=STRIKE)[0].identity.pid, signal.SIGKILL)
+    assert_went_on(job, undisturbed)
+
+
+def test_a_frozen_rank_is_replaced_on_an_order_to_abort(make_job: MakeJob, undisturbed: dict[int, str]) -> None:
+    job = make_job()
+    views = job.ranks(world=2, step=STRIKE)
+    os.kill(views[1].identity.pid, signal.SIGSTOP)
+    job.order(views, "abort")
+    assert_went_on(job, undisturbed)
+    assert job.events("rank_replaced")[0]["before"] == "n1"
+
+
+def test_an_order_to_eject_costs_no_step_and_no_checkpoint(make_job: MakeJob, undisturbed: dict[int, str]) -> None:
+    job = make_job()
+    job.order(job.ranks(world=2, step=STRIKE))
+    assert_went_on(job, undisturbed)
+    steps = job.steps()
+    assert steps == sorted(set(steps)), "a step was trained twice"
+
+
+def test_all_ranks_of_a_node_are_replaced_together(make_job: MakeJob) -> None:
+    job = make_job(nodes=2, spares=1, per_node=2)
+    for view in job.ranks(world=4, step=STRIKE):
+        if view.identity.node == "n1":
+            os.kill(view.identity.pid, signal.SIGKILL)
+    assert job.finish() == 0, job.log()
+    assert {event["after"] for event in job.events("rank_replaced")} == {"n2"}
+    assert set(job.losses()) == set(range(STEPS))
+
+
+def test_a_second_failure_during_the_swap_takes_the_second_spare(
+    make_job: MakeJob, undisturbed: dict[int, str]
+) -> None:
+    job = make_job(spares=2)
+    views = job.ranks(world=2, step=STRIKE)
+    os.kill(views[1].identity.pid, signal.SIGKILL)
+    job.wait_for("goes from n1 to the spare on n2")
+    spare = next(pid for pid in children(job) if b"HEALTHD_NODE=n2" in environment(pid))
+    os.kill(spare, signal.SIGKILL)  # as it joins
+    assert job.finish() == 0, job.log()
+    assert [event["after"] for event in job.events("rank_replaced")] == ["n2", "n3"]
+    assert job.losses() == undisturbed
+
+
+def test_without_a_spare_left_the_job_starts_again_from_the_nodes_memory(
+    make_job: MakeJob, undisturbed: dict[int, str]
+) -> None:
+    job = make_job()
+    views = job.ranks(world=2, step=STRIKE)
+    spare = next(pid for pid in children(job) if b"HEALTHD_NODE=n2" in environment(pid))
+    os.kill(spare, signal.SIGKILL)
+    os.kill(views[1].identity.pid, signal.SIGKILL)
+    assert job.finish() == 0, job.log()
+    assert len(job.events("attempt_started")) == 2
+    assert job.events("swap_impossible")
+    assert job.losses() == undisturbed
+
+
+def children(job: SwapJob) -> list[int]:
+    """The launcher's processes."""
+    assert job._launcher is not None
+    text = Path(f"/proc/{job._launcher.pid}/task/{job._launcher.pid}/children").read_text()
+    return [int(pid) for pid in text.split()]
+
+
+def environment(pid: int) -> bytes:
+    """Of a process."""
+    return Path(f"/proc/{pid}/environ").read_bytes()
