@@ -76,6 +76,7 @@ class Question(NamedTuple):
 
 
 Answers = Mapping[str, Mapping[str, Any]]  # by node; who did not answer in time is missing
+Announce = Callable[[Return], None]  # records how a job is about to come back
 
 
 class Event(NamedTuple):
@@ -141,11 +142,12 @@ class Backend(Protocol):
         """
         ...
 
-    def requeue(self, refused: Collection[str], in_vain: int) -> Return | None:
+    def requeue(self, refused: Collection[str], in_vain: int, announce: Announce) -> Return | None:
         """Give the allocation back and queue the job again; None where that is not possible.
 
         Args:
             refused: nodes onto which it had better not come back.
             in_vain: how often in a row it was queued again without an attempt; who comes back in vain waits.
+            announce: called with the plan just before the scheduler is asked, as it may end this process at once.
         """
         ...

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from healthd.launcher import gate, pages, preflight, voice
-from healthd.launcher.backend import Answers, Attempt, BackendError, Event, Question, Run
+from healthd.launcher.backend import Announce, Answers, Attempt, BackendError, Event, Question, Run
 from healthd.launcher.offspring import Offspring, reap
 from healthd.launcher.plan import RankEnd
 from healthd.launcher.rank import PARENT_VARIABLE
@@ -139,5 +139,5 @@ class LocalBackend:
         except OSError as error:
             raise BackendError(f"cannot start a rank: {error}") from error
 
-    def requeue(self, _refused: Collection[str], _in_vain: int) -> None:
+    def requeue(self, _refused: Collection[str], _in_vain: int, _announce: Announce) -> None:
         """There is no queue."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from healthd.launcher import voice
 from healthd.launcher.backend import Attempt, Backend, BackendError
 from healthd.launcher.blame import blame_user, doubted, may_be_user_error
+from healthd.launcher.coming_back import Return
 from healthd.launcher.inquiry import Inquiry
 from healthd.launcher.job import Job
 from healthd.launcher.journal import Journal
@@ -60,7 +62,9 @@ class Launcher:
         """
         decoders.build()
         with self._stop:
-            return self._attempts()
+            code = self._attempts()
+            voice.drain()  # while signals are noted: one that comes later ends this process at once
+            return code
 
     def _attempts(self) -> int:
         history, name = history_of(self._journal.events()), self._backend.job()
@@ -208,9 +212,14 @@ class Launcher:
         return 0 if history.restarts else self._backend.requeues_before
 
     def _requeue(self, why: str, refused: Collection[str] = (), in_vain: int = 0) -> int:
-        back = self._backend.requeue(refused, in_vain)
+        def announce(plan: Return) -> None:
+            text = f"no attempt possible here ({why}): asking Slurm to queue the job again{plan.text}"
+            self._journal.write("requeuing", text, without=plan.without, wait_seconds=plan.wait_seconds)
+            voice.drain()
+
+        back = self._backend.requeue(refused, in_vain, announce)
         if back is not None:
-            text = f"no attempt possible here ({why}): the job is queued again{back.text}"
+            text = f"the job is queued again{back.text}"
             facts = {"without": back.without, "wait_seconds": back.wait_seconds}
             self._journal.write("requeued", text, code=REQUEUE_EXIT, **facts)
         else:

@@ -28,8 +28,11 @@ def history_of(events: Iterable[Mapping[str, Any]]) -> History:
 
 
 def requeues_in_vain(events: Iterable[Mapping[str, Any]]) -> int:
-    """How often in a row, up to now, this job was queued again without an attempt between."""
+    """How often in a row, up to now, this job was queued again without an attempt between.
+
+    Slurm may end a launcher before it records that its request was granted, so the request counts.
+    """
     count = 0
     for event in events:
-        count = 0 if event["event"] == "attempt_started" else count + (event["event"] == "requeued")
+        count = 0 if event["event"] == "attempt_started" else count + (event["event"] == "requeuing")
     return count

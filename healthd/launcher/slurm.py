@@ -21,7 +21,7 @@ from functools import partial
 from typing import IO, Any
 
 from healthd.launcher import voice
-from healthd.launcher.backend import Answers, Attempt, BackendError, Event, Question
+from healthd.launcher.backend import Announce, Answers, Attempt, BackendError, Event, Question
 from healthd.launcher.coming_back import Return
 from healthd.launcher.plan import RankEnd
 from healthd.launcher.slurm_queue import queue_again
@@ -200,10 +200,10 @@ class SlurmBackend:
             raise BackendError(f"srun cannot be started: {error}") from error
         return SlurmRun(attempt, self._job_id, srun, step_name)
 
-    def requeue(self, refused: Collection[str], in_vain: int) -> Return | None:
+    def requeue(self, refused: Collection[str], in_vain: int, announce: Announce) -> Return | None:
         """`scontrol requeue`: Slurm ends this job, this process included, and queues it again."""
         try:
-            return queue_again(partial(_run, check=True), self._job_id, self._nodes, refused, in_vain)
+            return queue_again(partial(_run, check=True), self._job_id, self._nodes, refused, in_vain, announce)
         except BackendError as error:
             voice.say(str(error))
             return None

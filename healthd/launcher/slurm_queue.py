@@ -1,7 +1,8 @@
 """Giving a job of Slurm's back to its queue, and telling Slurm where and when it may start again.
 
 Slurm takes either only of a job that waits, hence after the requeue, and ends this process meanwhile: SIGTERM at once, also to the
-commands we run, SIGKILL after KillWait. It keeps the later of our time and its own (two minutes, until old credentials run out).
+commands we run, SIGKILL after KillWait, or at once where the batch script's own shell ends on SIGTERM. So the caller records what is
+to happen before the requeue. Slurm keeps the later of our time and its own (two minutes, until old credentials run out).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from healthd.launcher import voice
-from healthd.launcher.backend import BackendError
+from healthd.launcher.backend import Announce, BackendError
 from healthd.launcher.coming_back import Return, job_fields, peers_of, wait_seconds, why_not_without
 
 TRIES = 3  # the first may be ended together with us
@@ -17,26 +18,38 @@ TRIES = 3  # the first may be ended together with us
 Ask = Callable[[Sequence[str]], str]  # a command's answer; raises BackendError
 
 
-def queue_again(ask: Ask, job_id: str, allocation: Sequence[str], refused: Collection[str], in_vain: int) -> Return:
+def queue_again(
+    ask: Ask, job_id: str, allocation: Sequence[str], refused: Collection[str], in_vain: int, announce: Announce
+) -> Return:
     """Requeue the job; without the nodes that it refuses, or else after a wait that grows with each time in vain.
+
+    `announce` is called with the plan just before the requeue: this process may not live to report the outcome.
 
     Raises:
         BackendError: Slurm does not requeue it.
     """
     excluded, why = _exclusion(ask, job_id, allocation, refused) if refused else ((), "")
+    seconds = wait_seconds(in_vain)
+    plan = Return(tuple(sorted(refused))) if excluded else _waiting(seconds, why)
+    announce(plan)
     ask(["scontrol", "requeue", job_id])
     if excluded:
         try:
             _update(ask, job_id, f"ExcNodeList={','.join(excluded)}")
-            return Return(tuple(sorted(refused)))
         except BackendError as error:
-            why = str(error)
-    seconds = wait_seconds(in_vain)
+            plan = _waiting(seconds, str(error))
+        else:
+            return plan
     if seconds:
         try:
             _update(ask, job_id, f"StartTime=now+{seconds:g}")
         except BackendError as error:
             return Return(note=str(error))
+    return plan
+
+
+def _waiting(seconds: float, why: str) -> Return:
+    """A return that excludes no node, and why not."""
     return Return(wait_seconds=seconds, note=f"it may get the same nodes: {why}" if why else "")
 
 

@@ -32,6 +32,7 @@ class Voice:
         self._waiting: deque[bytes] = deque()
         self._bytes = 0  # of what waits or is being written
         self._dropped = 0
+        self._stuck = False  # nothing was written since somebody waited in vain
         self._thread: threading.Thread | None = None
 
     def say(self, said: bytes) -> None:
@@ -53,9 +54,14 @@ class Voice:
             self._changed.notify_all()
 
     def drain(self, seconds: float) -> bool:
-        """Wait until all is written or lost, or for so long; whether nothing waits any more."""
+        """Wait until all is written or lost, or for so long; whether nothing waits any more.
+
+        Where an earlier wait was in vain and nothing was written since, this one does not wait.
+        """
         with self._changed:
-            return self._changed.wait_for(lambda: self._bytes == 0, seconds)
+            drained = self._changed.wait_for(lambda: self._bytes == 0, 0 if self._stuck else seconds)
+            self._stuck = not drained
+            return drained
 
     def _write(self) -> None:
         while True:
@@ -65,6 +71,7 @@ class Voice:
             self._write_all(said)
             with self._changed:
                 self._bytes -= len(said)
+                self._stuck = False
                 self._changed.notify_all()
 
     def _write_all(self, said: bytes) -> None:

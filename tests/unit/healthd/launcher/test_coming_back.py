@@ -21,6 +21,7 @@ class Slurm:
         self.job = JOB.format(known=known, features=features) + extra
         self.ends = ends
         self.told: list[str] = []
+        self.planned: list[Return] = []  # what was announced before Slurm was told anything
 
     def __call__(self, argv: Sequence[str]) -> str:
         if argv[0] == "sinfo":
@@ -36,7 +37,11 @@ class Slurm:
         return ""
 
     def back(self, allocation: str, refused: str, in_vain: int = 0) -> Return:
-        return queue_again(self, "7", allocation.split(), refused.split(), in_vain)
+        return queue_again(self, "7", allocation.split(), refused.split(), in_vain, self.announce)
+
+    def announce(self, plan: Return) -> None:
+        assert self.told == []
+        self.planned.append(plan)
 
 
 def test_the_refused_node_joins_what_the_owner_excludes() -> None:
@@ -45,7 +50,7 @@ def test_the_refused_node_joins_what_the_owner_excludes() -> None:
     back = slurm.back("n1", "n2 n1")
 
     assert slurm.told == ["requeue 7", "update jobid=7 ExcNodeList=n1,n2,n4"]
-    assert back == Return(without=("n1", "n2"))
+    assert [back] == slurm.planned == [Return(without=("n1", "n2"))]
 
 
 @pytest.mark.parametrize(
@@ -64,6 +69,7 @@ def test_a_job_that_could_not_be_placed_any_more_waits_instead(slurm: Slurm, all
     assert slurm.told == ["requeue 7", "update jobid=7 StartTime=now+120"]
     assert (back.without, back.wait_seconds) == ((), 120)
     assert why in back.text
+    assert slurm.planned == [back]
 
 
 def test_a_command_that_slurm_ends_together_with_us_is_given_again() -> None:
@@ -75,6 +81,7 @@ def test_a_command_that_slurm_ends_together_with_us_is_given_again() -> None:
 def test_what_slurm_does_not_take_is_said_and_the_job_waits_instead() -> None:
     slurm = Slurm(ends=3)
     back = slurm.back("n1", "n1", in_vain=1)
+    assert slurm.planned == [Return(without=("n1",))]
     assert back.wait_seconds == 60
     assert "signal 15" in back.text
     assert slurm.told[-1] == "update jobid=7 StartTime=now+60"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.launcher.backend import Answers, Attempt
+from healthd.launcher.backend import Announce, Answers, Attempt
 from healthd.launcher.coming_back import Return
 from healthd.launcher.job import Job
 from healthd.launcher.journal import Journal
@@ -69,8 +69,10 @@ def test_no_event_breaks_the_memory(events: list[dict[str, Any]]) -> None:
 def test_requeues_in_vain_are_those_since_the_last_attempt() -> None:
     started = {"event": "attempt_started"}
     assert requeues_in_vain([]) == 0
-    assert requeues_in_vain([REQUEUED, {"event": "gate"}, REQUEUED]) == 2
-    assert requeues_in_vain([REQUEUED, started, ended(), REQUEUED]) == 1
+    asked = {"event": "requeuing"}
+    assert requeues_in_vain([asked, REQUEUED, {"event": "gate"}, asked, REQUEUED]) == 2
+    assert requeues_in_vain([asked, REQUEUED, started, ended(), asked, REQUEUED]) == 1
+    assert requeues_in_vain([asked, {"event": "gate"}, asked]) == 2  # Slurm ended both launchers at once
 
 
 class CrashesThenTooFew:
@@ -112,7 +114,7 @@ class CrashesThenTooFew:
 
     kill = clear = terminate
 
-    def requeue(self, _refused: Collection[str], in_vain: int) -> Return:
+    def requeue(self, _refused: Collection[str], in_vain: int, _announce: Announce) -> Return:
         self.requeued += 1
         self.in_vain = in_vain
         return Return()
@@ -143,7 +145,7 @@ def test_who_comes_back_without_an_attempt_came_in_vain(
     backend.left = left
     journal = Journal(tmp_path / events if events else None, "j", clock)
     for _ in range(2):
-        journal.write("requeued", "again", code=75)
+        journal.write("requeuing", "asking")
     job = Job(("x",), 1, gate=Gate.OFF, limits=Limits(crashes=99, backoff_seconds=0.0))
 
     assert Launcher(job, backend, journal, clock).run() == 75
