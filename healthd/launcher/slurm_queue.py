@@ -14,6 +14,7 @@ from healthd.launcher.backend import Announce, BackendError
 from healthd.launcher.coming_back import Return, job_fields, peers_of, wait_seconds, why_not_without
 
 TRIES = 3  # the first may be ended together with us
+REQUEUED_STATES = ("COMPLETING", "PENDING")
 
 Ask = Callable[[Sequence[str]], str]  # a command's answer; raises BackendError
 
@@ -32,7 +33,7 @@ def queue_again(
     seconds = wait_seconds(in_vain)
     plan = Return(tuple(sorted(refused))) if excluded else _waiting(seconds, why)
     announce(plan)
-    ask(["scontrol", "requeue", job_id])
+    _requeue(ask, job_id)
     if excluded:
         try:
             _update(ask, job_id, f"ExcNodeList={','.join(excluded)}")
@@ -66,6 +67,15 @@ def _exclusion(
         return (), str(error)
     why = why_not_without(refused, allocation, job, peers_of(listing, with_features=features), known)
     return ((), why) if why else (tuple(sorted({*known, *refused})), "")
+
+
+def _requeue(ask: Ask, job_id: str) -> None:
+    """Requeue the job. Slurm's SIGTERM may end the command before it has the answer, so a failure may be none."""
+    try:
+        ask(["scontrol", "requeue", job_id])
+    except BackendError:
+        if job_fields(ask(["scontrol", "-o", "show", "job", job_id])).get("JobState") not in REQUEUED_STATES:
+            raise
 
 
 def _update(ask: Ask, job_id: str, change: str) -> None:

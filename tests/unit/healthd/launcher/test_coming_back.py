@@ -15,11 +15,17 @@ NODES = "".join(f"n{number}|8|gpu:8|rack{number}\n" for number in range(1, 5)) +
 
 
 class Slurm:
-    """Answers as Slurm does, and notes what it is told. `ends`: so many commands end with us before one is heard."""
+    """Answers as Slurm does, and notes what it is told. `ends`: so many commands end with us before one is heard.
 
-    def __init__(self, *, known: str = "(null)", features: str = "(null)", extra: str = "", ends: int = 0) -> None:
+    `state`: `scontrol requeue` fails, and the job is in this state then.
+    """
+
+    def __init__(
+        self, *, known: str = "(null)", features: str = "(null)", extra: str = "", ends: int = 0, state: str = ""
+    ) -> None:
         self.job = JOB.format(known=known, features=features) + extra
         self.ends = ends
+        self.state = state
         self.told: list[str] = []
         self.planned: list[Return] = []  # what was announced before Slurm was told anything
 
@@ -34,6 +40,9 @@ class Slurm:
             self.ends -= 1
             raise BackendError("scontrol: ended by signal 15")
         self.told.append(" ".join(argv[1:]))
+        if argv[1] == "requeue" and self.state:
+            self.job += f" JobState={self.state}"
+            raise BackendError("scontrol requeue 7: exit -15")
         return ""
 
     def back(self, allocation: str, refused: str, in_vain: int = 0) -> Return:
@@ -76,6 +85,18 @@ def test_a_command_that_slurm_ends_together_with_us_is_given_again() -> None:
     slurm = Slurm(ends=2)
     assert slurm.back("n1", "n1").text == ", from now on without n1"
     assert slurm.told == ["requeue 7", "update jobid=7 ExcNodeList=n1"]
+
+
+@pytest.mark.parametrize("state", ["COMPLETING", "PENDING"])
+def test_a_requeue_counts_though_its_command_is_ended_before_it_has_the_answer(state: str) -> None:
+    slurm = Slurm(state=state)
+    assert slurm.back("n1", "n1").text == ", from now on without n1"
+    assert slurm.told == ["requeue 7", "update jobid=7 ExcNodeList=n1"]
+
+
+def test_a_requeue_that_slurm_refuses_is_an_error() -> None:
+    with pytest.raises(BackendError, match="scontrol requeue 7"):
+        Slurm(state="RUNNING").back("n1", "n1")
 
 
 def test_what_slurm_does_not_take_is_said_and_the_job_waits_instead() -> None:
