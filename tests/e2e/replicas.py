@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from real_centre import issue_token
 from sqlalchemy.engine import make_url
 
 from tests.postgresql import Cluster
@@ -103,7 +104,8 @@ class Replicas:
             f"scheduler: {{kind: local, state_file: {place}/holds.json, poll_busy_s: 0.1}}\n"
         )
         self.all = [Replica(place, number, common) for number in range(count)]
-        self.tokens = {"n1": self._issue("--node", "n1"), "ann": self._issue("--operator", "ann")}
+        config = self.all[0].config
+        self.tokens = {"n1": issue_token(config, "--node", "n1"), "ann": issue_token(config, "--operator", "ann")}
 
     def start(self) -> None:
         """Start them all."""
@@ -151,12 +153,6 @@ class Replicas:
         """The nodes that the scheduler holds."""
         file = self.place / "holds.json"
         return list(json.loads(file.read_text())["holds"]) if file.exists() else []
-
-    def _issue(self, kind: str, name: str) -> str:
-        command = [
-            sys.executable, "-m", "remediator", "token", "issue", kind, name, "--config", str(self.all[0].config)
-        ]  # fmt: skip
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     def _logs(self) -> str:
         return "nobody leads; see " + ", ".join(str(r.log) for r in self.all)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from healthd_node import eventually
 from real_centre import Centre
 
 from vocabulary.finding import Finding, Severity, finding_id
@@ -90,6 +91,12 @@ def test_who_may_do_what(centre: Centre) -> None:
         answer = centre.call(method, path, who, data=b"{}" if method == "POST" else None)
         assert answer.status_code == status, (method, path, who)
         assert status < 400 or answer.json()["error"]
+
+
+def test_a_token_from_a_command_of_its_own_is_good(centre: Centre) -> None:
+    command = [sys.executable, "-m", "remediator", "token", "issue", "--viewer", "bob", "--config", str(centre.config)]
+    token = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    eventually(lambda: centre.call("GET", "/v1/status", token).ok, "the centre takes the new token")
 
 
 def test_a_node_cannot_report_on_another(centre: Centre) -> None:
