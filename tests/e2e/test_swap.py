@@ -34,6 +34,15 @@ class SwapJob(TrainingJob):
         alive = [view for view in pages if view.identity.attempt == attempt and view.alive]
         return sorted(alive, key=lambda view: view.identity.rank)
 
+    def ranks_with(self, node: str, *, step: int) -> list[BeaconView]:
+        """Both ranks, once one of them is on `node` and they are at `step` or past it."""
+
+        def there() -> list[BeaconView]:
+            views = [view for view in self.views() if view.state.step >= step]
+            return views if [view.identity.node for view in views] == ["n0", node] else []
+
+        return self.until(there, f"a rank on {node} at step {step}")
+
     def swapped(self) -> list[int]:
         """The first step of each generation that followed a loss."""
         return [event["step"] for event in self.events("swapped")]  # type: ignore[misc]  # as the launcher writes it
@@ -82,54 +91,36 @@ def assert_went_on(job: SwapJob, losses: dict[int, str], *, swaps: int = 1) -> N
     assert "traceback" not in job.log().lower(), job.log()
 
 
-def test_a_killed_rank_is_replaced_and_the_others_keep_their_processes(
+def test_killed_frozen_and_ejected_ranks_are_replaced_one_after_the_other(
     make_job: MakeJob, undisturbed: dict[int, str]
 ) -> None:
-    job = make_job()
-    before = job.ranks(world=2, step=STRIKE)
-    os.kill(before[1].identity.pid, signal.SIGKILL)
-    after = job.until(
-        lambda: [v for v in job.views() if v.identity.rank == 1 and v.identity.node == "n2"], "rank 1 on the spare"
-    )
-    assert after[0].identity.pid != before[1].identity.pid
-    assert_went_on(job, undisturbed)
-    assert [event["after"] for event in job.events("rank_replaced")] == ["n2"]
-    assert job.swapped()[0] > STRIKE
+    job = make_job(spares=3)
+    first = job.ranks(world=2, step=STRIKE)
+    os.kill(first[1].identity.pid, signal.SIGKILL)
+    frozen = job.ranks_with("n2", step=STRIKE + 5)
+    os.kill(frozen[1].identity.pid, signal.SIGSTOP)
+    job.order(frozen, "abort", condemned="n2")
+    ejected = job.ranks_with("n3", step=STRIKE + 10)
+    job.order(ejected, condemned="n3")
+    last = job.ranks_with("n4", step=STRIKE + 13)
+    assert {views[0].identity.pid for views in (first, frozen, ejected, last)} == {first[0].identity.pid}
+
+    assert_went_on(job, undisturbed, swaps=3)
+    assert [event["after"] for event in job.events("rank_replaced")] == ["n2", "n3", "n4"]
+    assert job.steps() == sorted(set(job.steps())), "a finished step was trained twice"
     run = (job.checkpoints / "run-id").read_text()
-    left = Path(f"/dev/shm/gpu-healthd-copies-{os.getuid()}/job/{run}")  # noqa: S108 - where copies in memory are
-    assert sorted(path.name for path in left.iterdir()) == ["n1"]  # nobody needs them; that node counts as lost
+    left = Path(f"/dev/shm/gpu-healthd-copies-{os.getuid()}/job/{run}")
+    assert sorted(path.name for path in left.iterdir()) == ["n1", "n2", "n3"]  # those that were lost
 
 
-def test_rank_0_whose_store_dies_with_it_is_replaced(make_job: MakeJob, undisturbed: dict[int, str]) -> None:
-    job = make_job()
-    os.kill(job.ranks(world=2, step=STRIKE)[0].identity.pid, signal.SIGKILL)
-    assert_went_on(job, undisturbed)
-
-
-def test_a_frozen_rank_is_replaced_on_an_order_to_abort(make_job: MakeJob, undisturbed: dict[int, str]) -> None:
-    job = make_job()
-    views = job.ranks(world=2, step=STRIKE)
-    os.kill(views[1].identity.pid, signal.SIGSTOP)
-    job.order(views, "abort")
-    assert_went_on(job, undisturbed)
-    assert job.events("rank_replaced")[0]["before"] == "n1"
-
-
-def test_an_order_to_eject_costs_no_step_and_no_checkpoint(make_job: MakeJob, undisturbed: dict[int, str]) -> None:
-    job = make_job()
-    job.order(job.ranks(world=2, step=STRIKE))
-    assert_went_on(job, undisturbed)
-    steps = job.steps()
-    assert steps == sorted(set(steps)), "a step was trained twice"
-
-
-def test_all_ranks_of_a_node_are_replaced_together(make_job: MakeJob) -> None:
+def test_all_ranks_of_the_node_with_rank_0_are_replaced_together(make_job: MakeJob) -> None:
     job = make_job(nodes=2, spares=1, per_node=2)
     for view in job.ranks(world=4, step=STRIKE):
-        if view.identity.node == "n1":
+        if view.identity.node == "n0":
             os.kill(view.identity.pid, signal.SIGKILL)
     assert job.finish() == 0, job.log()
-    assert {event["after"] for event in job.events("rank_replaced")} == {"n2"}
+    assert {(event["rank"], event["after"]) for event in job.events("rank_replaced")} == {(0, "n2"), (1, "n2")}
+    assert len(job.events("attempt_started")) == 1
     assert set(job.losses()) == set(range(STEPS))
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.launcher.backend import Announce, Answers, Attempt
+from healthd.launcher.backend import Announce, Answers, Attempt, Event
 from healthd.launcher.coming_back import Return
 from healthd.launcher.job import Job
 from healthd.launcher.journal import Journal
