@@ -211,6 +211,8 @@ class _Generations:
         with self._lock:
             self._entered = None
         within(TEARDOWN_SECONDS, "teardown", PyTorch().teardown)
+        # Torch names groups by counting them, in each process for itself. A group that could not be made was counted too.
+        dist.distributed_c10d._world.group_count = 0  # noqa: SLF001 - as destroy_process_group does
 
 
 def _warm_up(deed: Callable[[], object] | None) -> None:
