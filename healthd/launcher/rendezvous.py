@@ -22,6 +22,7 @@ from healthd.trainer.exits import Exit
 from healthd.trainer.rendezvous import ADDRESS, LINE_BYTES_MAX, MEMBER, SPARE, TOKEN, line_of, lines_of
 
 ENTER_SECONDS = 20.0  # for every member to enter a new generation; who does not is replaced, too
+PHASES = ("decided", "met", "state", "first step")  # of a swap, after the loss was seen
 _TICK_SECONDS = 0.5
 _SEND_SECONDS = 2.0  # messages are small: whoever takes none for so long is gone
 
@@ -48,8 +49,7 @@ class Rendezvous:
         self._guests: dict[int, _Guest] = {}
         self._generation: Generation | None = None
         self._awaited: set[int] = set()  # members that have not entered the newest generation
-        self._formed_at = 0.0
-        self._lost_at = 0.0
+        self._lost_at = self._formed_at = self._met_at = self._loaded_at = 0.0
         self._advanced = False  # a step was finished in the newest generation
         self._done: set[int] = set()
         self._stopped = ""
@@ -183,6 +183,9 @@ class Rendezvous:
             self._form()
         elif kind == "entered" and message["generation"] == self._number:
             self._awaited.discard(guest.member)
+            self._met_at = time.monotonic()
+        elif kind == "loaded" and message["generation"] == self._number:
+            self._loaded_at = time.monotonic()
         elif kind == "advanced" and message["generation"] == self._number:
             self._advance(guest.member, message)
         elif kind == "done" and message["generation"] == self._number:
@@ -199,11 +202,14 @@ class Rendezvous:
             return
         self._advanced = True
         if self._number:
-            seconds = time.monotonic() - self._lost_at
             step, source = int(message["step"]), str(message["source"])
-            text = f"generation {self._number}: step {step} is done {seconds:.2f} s after the loss; the state came from {source}"
-            facts = {"generation": self._number, "step": step, "source": source, "seconds": round(seconds, 3)}
-            self._events.append(Event("swapped", text, facts))
+            marks = (self._lost_at, self._formed_at, self._met_at, self._loaded_at, time.monotonic())
+            seconds = {name: round(marks[at + 1] - marks[at], 3) for at, name in enumerate(PHASES)}
+            told = ", ".join(f"{name} {each:.2f}" for name, each in seconds.items())
+            total = marks[-1] - marks[0]
+            text = f"generation {self._number}: step {step} is done {total:.2f} s after the loss ({told}); the state came from {source}"
+            facts = {"generation": self._number, "step": step, "source": source, "seconds": round(total, 3)}
+            self._events.append(Event("swapped", text, facts | {"phases": seconds}))
 
     def _take_leave(self, member: int, code: int, why: str) -> None:
         """A member is about to end with `code`. A condemned one is replaced; one that failed before any step is not."""

@@ -42,6 +42,23 @@ class HeldCopy(NamedTuple):
         return f"step-{self.step:09d}-of-{self.world}-rank-{self.rank}-save-{self.save}-{self.sha256}.copy"
 
 
+def prepare_private(directory: Path) -> None:
+    """Make a directory that only this user can enter; what lies below it then is this user's, too.
+
+    Raises:
+        CheckpointError: it is there, and another user's, or others may enter it.
+        OSError: the file system says no.
+    """
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise CheckpointError(
+            f"{directory}: is not a directory of this user alone, and so not used for copies of the state in memory:"
+            " delete it, or start without --swap"
+        )
+
+
 class HeldCopies:
     """The copies that one node holds."""
 

@@ -30,11 +30,12 @@ from healthd.trainer.adapters.pytorch_peers import PeerCopies
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.environment import read_environment
 from healthd.trainer.guard import Guard
+from healthd.trainer.held_copies import prepare_private
 from healthd.trainer.interval import Bounds, CheckpointInterval
 from healthd.trainer.place import page_name
 from healthd.trainer.rendezvous import Rendezvous
 
-COPIES = "/dev/shm/gpu-healthd-copies"  # noqa: S108 - memory is the point; HeldCopies refuses a folder that others may write to
+COPIES = "/dev/shm/gpu-healthd-copies"  # noqa: S108 - memory is the point; `prepare_private` refuses a folder of others
 _ALONE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
 
@@ -76,9 +77,13 @@ class GuardedJob(NamedTuple):
         per_node = int(environ.get("LOCAL_WORLD_SIZE", "1"))
         if self.rendezvous is None or self.world <= per_node:
             return None
-        run = on_every_rank(lambda: run_id(root) if self.rank == 0 else "")[0]
-        place = read_environment(environ).place
-        copies = PeerCopies(job_folder(environ) / run / place.node, state, distance=per_node)
+
+        def prepare() -> str:
+            prepare_private(job_folder(environ).parent)
+            return run_id(root) if self.rank == 0 else ""
+
+        folder = job_folder(environ) / on_every_rank(prepare)[0] / read_environment(environ).place.node
+        copies = PeerCopies(folder, state, distance=per_node)
         return StepCopies(copies, self.rendezvous, self.generation)
 
 

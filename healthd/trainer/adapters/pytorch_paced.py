@@ -32,6 +32,7 @@ class StepCopies:
     def note_loaded(self, begin: int) -> None:
         """Remember where the state before step `begin` came from."""
         self._source = "the nodes' memory" if self.copies.loaded else "a checkpoint" if begin else "the beginning"
+        self._rendezvous.send("loaded", generation=self._generation)
 
     def save(self, step: int) -> str:
         """Hold the state after step `step`; the directory that holds it.

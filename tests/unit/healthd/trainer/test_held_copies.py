@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.trainer.checkpoint_files import CheckpointError, measure
-from healthd.trainer.held_copies import HeldCopies, HeldCopy, whole_step
+from healthd.trainer.held_copies import HeldCopies, HeldCopy, prepare_private, whole_step
 
 
 def copy(step: int, rank: int, world: int = 3, save: str = "00000001") -> HeldCopy:
@@ -23,6 +24,22 @@ def test_the_newest_step_that_is_whole_is_taken_each_rank_from_home_where_it_can
     assert [(source.holder, source.copy.step) for source in whole_step(held, 3)] == [(0, 8), (2, 8), (2, 8)]
     assert whole_step(held, 2) == []
     assert whole_step([[], [], []], 3) == []
+
+
+def test_a_folder_that_another_user_made_first_is_refused(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    prepare_private(mine)
+    prepare_private(mine)
+    assert mine.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "link").symlink_to(mine)
+    (tmp_path / "file").touch(mode=0o600)
+    others = tmp_path / "others"
+    others.mkdir(mode=0o700)
+    os.chown(others, 65534, 65534)
+    for path in (tmp_path / "open", tmp_path / "link", tmp_path / "file", others):
+        with pytest.raises(CheckpointError, match="not a directory of this user alone"):
+            prepare_private(path)
 
 
 def test_copies_of_a_step_that_was_trained_twice_are_never_mixed() -> None:
