@@ -43,16 +43,16 @@ class HeldCopy(NamedTuple):
 
 
 def prepare_private(directory: Path) -> None:
-    """Make a directory that only this user can enter; what lies below it then is this user's, too.
+    """Make a directory that only this user can write to; what lies below it then is this user's, too.
 
     Raises:
-        CheckpointError: it is there, and another user's, or others may enter it.
+        CheckpointError: it is there, and another user's, or others may write to it.
         OSError: the file system says no.
     """
     with contextlib.suppress(FileExistsError):
         directory.mkdir(mode=0o700)
     status = directory.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise CheckpointError(
             f"{directory}: is not a directory of this user alone, and so not used for copies of the state in memory:"
             " delete it, or start without --swap"

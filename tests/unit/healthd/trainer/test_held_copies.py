@@ -31,7 +31,8 @@ def test_a_folder_that_another_user_made_first_is_refused(tmp_path: Path) -> Non
     prepare_private(mine)
     prepare_private(mine)
     assert mine.stat().st_mode & 0o777 == 0o700
-    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o775)
     (tmp_path / "link").symlink_to(mine)
     (tmp_path / "file").touch(mode=0o600)
     others = tmp_path / "others"
