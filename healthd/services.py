@@ -92,7 +92,8 @@ class Services:
         )
         self._performer.on_preflight = loop.preflights.answered
         waiting.on_more = self._uplink.wake
-        orders.on_late = self._performer.wake
+        orders.on_late = self._written_late
+        self._orders = orders
         self._config = config
         self._evidence_files = EvidenceFiles(config.state_dir / "evidence")
         connect = partial(Centre, config.remediator, config.node)
@@ -139,6 +140,12 @@ class Services:
         config = self._config
         connect = partial(Centre, config.remediator, config.node)
         return EvidenceTask(order, self._evidence_files, self._loop.evidence, connect)
+
+    def _written_late(self) -> None:
+        """A write that nobody waited for has ended: go on with its order, and send its answer if it is durable now."""
+        self._performer.wake()
+        if self._orders.unsent(self._loop.status.newest_change):
+            self._uplink.wake()
 
     def _ordered(self) -> None:
         self._performer.wake()
