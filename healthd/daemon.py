@@ -40,6 +40,7 @@ from healthd.grammar.families import FAMILIES
 from healthd.host import Host
 from healthd.http_status import StatusServer
 from healthd.installed import installed
+from healthd.keeper import close_together
 from healthd.ledger import Ledger
 from healthd.orders.store import OrderStore
 from healthd.orders.task import Proof
@@ -180,9 +181,7 @@ class Daemon:
             written = self._recorder.finish(self._host.clock.wall(), self._host.clock.monotonic(), LAST_WRITE_S)
             self._services.stop()
             self._http.close()
-            self._nvml.close()
-            self._prober.close()
-            self._kernel.close()
+            close_together([self._nvml, self._prober, self._kernel], self._host.clock)
             ended = self._committer.close(LAST_WRITE_S)
         if not written:
             _log.error("not everything could be written; the kernel log is read again from where it was last written")

@@ -12,16 +12,25 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, Protocol
 
 from healthd.host import Host, start_program
 from healthd.slate import SLATE_BYTES, Slate
+from vocabulary.clock import Clock
 
 PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 60.0
 ABANDONED_MAX = 3  # unkillable children; beyond that no new one is started until one is gone
 LINE_BYTES_MAX = 4 << 20
 _READ_BYTES = 1 << 16
-_END_S = 1.0  # that a stop of healthd waits for its children
+END_S = 1.0  # how long a stop of healthd waits for all its children
+
+
+class Parent(Protocol):
+    """Has children that a stop of healthd must end."""
+
+    def close(self, within_s: float) -> None:
+        """End them; wait at most `within_s` for them."""
+        ...
 
 
 @dataclass
@@ -159,23 +168,20 @@ class Keeper:
         self._start_at = self._host.clock.monotonic() + self._pause_s
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
-    def close(self) -> None:
-        """End the child, and wait a little for it and for those that were ended before."""
+    def close(self, within_s: float = END_S) -> None:
+        """End the child; wait at most `within_s` for it and for those that were ended before."""
         self.end()
-        wait_for_ended([self], self._host)
-
-    def wait_for_ended(self, until: float) -> None:
-        """Wait for the children that were ended, until `until` (monotonic seconds) at most for all together."""
+        until = self._host.clock.monotonic() + within_s
         for process in self._abandoned:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, until - self._host.clock.monotonic()))
 
 
-def wait_for_ended(keepers: Iterable[Keeper], host: Host) -> None:
-    """Wait a little for the ended children of all keepers together: many may be beyond the reach of SIGKILL."""
-    until = host.clock.monotonic() + _END_S
-    for keeper in keepers:
-        keeper.wait_for_ended(until)
+def close_together(parents: Iterable[Parent], clock: Clock, within_s: float = END_S) -> None:
+    """End the children of all parents; wait for all together as long as for one. SIGKILL may reach none of them."""
+    until = clock.monotonic() + within_s
+    for parent in parents:
+        parent.close(max(0.0, until - clock.monotonic()))
 
 
 def _output(process: subprocess.Popen[bytes]) -> int:

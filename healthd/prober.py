@@ -11,7 +11,7 @@ from typing import IO, Any
 import msgspec
 
 from healthd.host import Host
-from healthd.keeper import Keeper
+from healthd.keeper import END_S, Keeper
 from healthd.samples.source import SourceReading, SourceState
 
 START_DEADLINE_S = 30.0
@@ -89,9 +89,9 @@ class Prober:
         self._pretended = source
         self._keeper.tell(f"{source}\n".encode())
 
-    def close(self) -> None:
-        """End the child."""
-        self._keeper.close()
+    def close(self, within_s: float = END_S) -> None:
+        """End the child; wait at most `within_s` for it."""
+        self._keeper.close(within_s)
 
     def _due(self, now: float) -> set[str]:
         return {name for name in self._plans if self._held_until.get(name, 0.0) <= now}

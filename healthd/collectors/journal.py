@@ -6,8 +6,10 @@ cursor has passed, as with /dev/kmsg.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import subprocess
 from typing import IO
 
 from healthd.collectors.journal_entry import JournalError, parse_entry
@@ -71,11 +73,12 @@ class Journal:
         batch.more = b"\n" in self._data or len(data) == _READ_BYTES
         return batch
 
-    def close(self) -> None:
-        """End the child."""
+    def close(self, within_s: float) -> None:
+        """End the child; wait at most `within_s` for it. While it reads a dead disk, SIGKILL does not reach it."""
         self._child.kill()
-        self._child.wait()
         self._output.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(within_s)
 
     @property
     def _output(self) -> IO[bytes]:

@@ -12,6 +12,7 @@ from healthd.collectors.kmsg import Kmsg
 from healthd.collectors.log_file import LogFile
 from healthd.config import LogSource
 from healthd.host import SHORTAGES
+from healthd.keeper import END_S
 from healthd.samples.kernel import Cursor
 from vocabulary.clock import Clock
 
@@ -70,11 +71,13 @@ class KernelLog:
         self._cursor = batch.cursor
         return batch
 
-    def close(self) -> None:
-        """Let go of the log."""
-        if self._transport is not None:
-            self._transport.close()
-            self._transport = None
+    def close(self, within_s: float = END_S) -> None:
+        """Let go of the log; wait at most `within_s` for the end of a child that reads it."""
+        transport, self._transport = self._transport, None
+        if isinstance(transport, Journal):
+            transport.close(within_s)
+        elif transport is not None:
+            transport.close()
 
     def _open(self) -> Transport | None:
         now = self._clock.monotonic()

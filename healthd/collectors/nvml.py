@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 import msgspec
 
 from healthd.host import Host
-from healthd.keeper import ABANDONED_MAX, Keeper, wait_for_ended
+from healthd.keeper import ABANDONED_MAX, END_S, Keeper, close_together
 from healthd.samples.nvml import GpusChanged, Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep, XidEvent
 from healthd.unresponsive_gpus import Trial, UnresponsiveGpus
 
@@ -158,11 +158,9 @@ class NvmlCollector:
             os.kill(pid, signal.SIGSTOP)
             self._pretended = PretendedHang(gpu)
 
-    def close(self) -> None:
-        """End the children, and wait a little for all of them together."""
-        self._keeper.end()
-        self._unresponsive.end_trial()
-        wait_for_ended([self._keeper, *self._unresponsive.keepers], self._host)
+    def close(self, within_s: float = END_S) -> None:
+        """End the children; wait at most `within_s` for all of them together."""
+        close_together([self._keeper, *self._unresponsive.keepers], self._host.clock, within_s)
 
     def _arguments(self) -> list[str]:
         left_out = ",".join(map(str, self._unresponsive.left_out))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,7 +91,7 @@ def journal(journalctl: Callable[..., Path]) -> Iterator[Callable[..., Journal]]
 
     yield make
     for each in opened:
-        each.close()
+        each.close(60)
 
 
 def read(source: Journal | KernelLog, count: int, garbage: int = 0) -> tuple[list[KernelRecord], list[str]]:
@@ -159,3 +161,16 @@ def test_without_a_journal_it_is_trouble(tmp_path: Path, monkeypatch: pytest.Mon
     log = KernelLog(tmp_path / "kmsg", "boot", None, clock, means=LogSource.JOURNAL)
     assert log.read(10).records == []
     assert "No such file" in log.trouble
+
+
+def test_a_child_that_cannot_be_ended_is_not_waited_for(
+    journalctl: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journalctl(then="exec sleep 600")
+    source = Journal(None)
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess.Popen, "kill", lambda _: None)  # as for one that reads a dead disk
+        source.close(0.01)
+    assert source._child.poll() is None
+    source.close(60)
+    assert source._child.poll() == -signal.SIGKILL

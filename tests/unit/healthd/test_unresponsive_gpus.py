@@ -22,7 +22,7 @@ from healthd.facts import Moment
 from healthd.gpu_checks import make_checks
 from healthd.gpu_watch import GpuWatch
 from healthd.host import Host
-from healthd.keeper import wait_for_ended
+from healthd.keeper import close_together
 from healthd.ledger import Ledger
 from healthd.pretended_gpus import PretendedGpus
 from healthd.samples.nvml import GpuReading, Inventory, NvmlHang, Sweep, XidEvent
@@ -295,7 +295,7 @@ def test_only_its_own_word_is_an_answer_of_a_trial(tmp_path: Path, monkeypatch: 
     while (trial := left_out.poll()) is None:
         assert time.monotonic() < deadline, "the trial never ends"
         time.sleep(0.01)  # it is at work
-    wait_for_ended(left_out.keepers, host)
+    close_together(left_out.keepers, host.clock)
     assert not trial.answered
     assert trial.seconds > 1.0
     assert left_out.left_out == (1,)
