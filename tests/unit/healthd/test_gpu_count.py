@@ -189,3 +189,13 @@ def test_the_watch_asks_for_a_new_inventory() -> None:
     watch.take(listed(*range(8)), NOW)
     watch.take_bus(PcieSample(tuple(bus(*range(8))), ()), NOW)
     assert ledger.active == ()
+
+
+def test_the_watch_says_which_gpus_are_left_out() -> None:
+    ledger = Ledger("n1", "b")
+    watch = GpuWatch(ledger, (), {}, PretendedGpus(ledger, {}), check())
+    watch.take(listed(*range(8)), NOW)
+    watch.take(listed(*range(7), count=8, left_out=(7,)), NOW)
+    watch.take_bus(PcieSample(tuple(bus(*range(8))), ()), NOW)
+    assert not watch.take_renewal(), "the driver enumerated it, and hangs on it"
+    assert not any(f.check == CHECK for f in ledger.active)

@@ -29,6 +29,7 @@ def test_a_node_with_seven_beside_four_with_eight_is_named() -> None:
     [
         (7, 8, 8, 8),  # three others prove nothing
         (7, 7, 7, 8, 8, 8),  # nobody knows which is right
+        (7, 8, 8, 6, 5),  # half of the others are no majority
         (9, 8, 8, 8, 8),  # more is no fault
         (8, 8, 8, 8, 8),
         (),
@@ -46,3 +47,18 @@ def test_only_nodes_of_one_product_and_the_same_partitions_are_siblings() -> Non
     assert [f.node for f in compare_gpu_counts([*big, *small, NodeGpus("x", "H100", ("train",), 4)], NOW).findings] == [
         "x"
     ]
+
+
+def test_a_node_is_compared_with_the_others_and_not_with_itself() -> None:
+    compared = compare(8, 8, 8, 7, 6)
+    assert [f.summary.partition(" other nodes")[0] for f in compared.findings] == [
+        "7 GPUs, but 3 of 4",
+        "6 GPUs, but 3 of 4",
+    ]
+    assert compared.judged == {"n3", "n4"}, "of the others of the first three only half have 8"
+
+
+def test_the_order_in_which_partitions_are_named_means_nothing() -> None:
+    several = [("train", "debug"), ("debug", "train")] * 3
+    nodes = [NodeGpus(f"n{i}", "H100", named, 8) for i, named in enumerate(several[:5])]
+    assert [f.node for f in compare_gpu_counts([*nodes, NodeGpus("x", "H100", several[0], 7)], NOW).findings] == ["x"]

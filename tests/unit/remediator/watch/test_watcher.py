@@ -20,7 +20,7 @@ from remediator.watch.leftovers import UNTESTED_S, ended
 from remediator.watch.passes import PASS_ROWS
 from remediator.watch.past import PastWatch
 from remediator.watch.timings import Heard
-from remediator.watch.watcher import GPU_COUNTS_S, Watcher
+from remediator.watch.watcher import GPU_COUNTS_S, HEARD_ALL_S, Watcher
 from tests.timelines.story import settings
 from tests.unit.remediator.watch.fleet import Fleet, own
 from tests.unit.remediator.watch.test_slow_jobs import slow
@@ -42,6 +42,7 @@ class Leader:
         self.engine.start()
         self._seq = 0
         self.gpus: dict[str, int] = {}
+        self.mixed: set[str] = set()  # nodes whose first GPU is of another product
         for name in (*fleet.names, LIAR):
             known = FindingsReported(at=time.time(), node=name, boot_id="b", active=())
             self.engine.submit_durably(known).result(60)
@@ -55,7 +56,10 @@ class Leader:
             report = Report(
                 version=1, node=name, boot_id="b", agent=f"a{id(self)}", seq=self._seq, sent_at=now, ttl_s=30.0,
                 health=Health.HEALTHY, ranks=tuple(ranks.get(name, ())),
-                gpus=tuple(Gpu(i, f"{name}-{i}", f"0000:1{i}:00.0", "H100") for i in range(self.gpus.get(name, 0))),
+                gpus=tuple(
+                    Gpu(i, f"{name}-{i}", f"0000:1{i}:00.0", "T4" if i == 0 and name in self.mixed else "H100")
+                    for i in range(self.gpus.get(name, 0))
+                ),
             )  # fmt: skip
             self.roster.take(report, now)
         self.watcher.look()
@@ -155,25 +159,47 @@ def test_a_fault_in_judging_one_job_or_the_past_is_counted_and_hides_no_other(ur
     leader.end()
 
 
+def count_gpus(leader: Leader, **counts: int) -> list[str]:
+    """Every node of the fleet says how many it has, a minute later; whom the leader then finds short."""
+    leader.clock.advance(GPU_COUNTS_S)
+    leader.gpus = counts
+    leader.hear({})
+    assert {f.kind for f in leader.concluded()} <= {"gpu_count/below_siblings"}
+    return [f.node for f in leader.concluded()]
+
+
 def test_a_node_with_fewer_gpus_than_its_siblings_is_told_until_it_has_as_many(url: str) -> None:
     leader = Leader(url, Fleet(nodes=6))
-
-    def report(**counts: int) -> None:
-        leader.clock.advance(GPU_COUNTS_S)
-        leader.gpus = counts
-        leader.hear({})
-
     full = dict.fromkeys(leader.fleet.names, 8)
-    report(**full | {"n2": 7})
-    assert [(f.node, f.kind) for f in leader.concluded()] == [("n2", "gpu_count/below_siblings")]
-    report(**{name: 8 for name in full if name != "n2"})
-    assert [f.node for f in leader.concluded()] == ["n2"], "a node that tells no GPUs proves nothing"
-    report(**full)
-    assert leader.concluded() == []
-    leader.engine.submit_durably(hung("n4")).result(60)
-    report(**full | {"n4": 7})
-    assert leader.concluded() == [], "its driver does not answer for all of them"
+    assert count_gpus(leader, **full | {"n2": 7}) == ["n2"]
+    assert count_gpus(leader, **{name: 8 for name in full if name != "n2"}) == ["n2"], "without GPUs it proves nothing"
+    assert count_gpus(leader, **full) == []
     leader.end()
+
+
+def test_a_node_that_is_silent_or_mixed_or_whose_driver_hangs_is_not_compared(url: str) -> None:
+    leader = Leader(url, Fleet(nodes=6))
+    full = dict.fromkeys(leader.fleet.names, 8)
+    assert count_gpus(leader, **full) == []
+    leader.gpus = full | {LIAR: 7}
+    leader.hear({LIAR: []})  # before the next comparison, and never again
+    assert count_gpus(leader, **full) == []
+    leader.mixed = {"n3"}
+    assert count_gpus(leader, **full | {"n3": 7}) == []
+    leader.engine.submit_durably(hung("n4")).result(60)
+    assert count_gpus(leader, **full | {"n4": 7}) == []
+    leader.end()
+
+
+def test_a_new_leader_goes_on_saying_it_until_all_nodes_had_time_to_speak(url: str) -> None:
+    first = Leader(url, Fleet(nodes=6))
+    assert count_gpus(first, **dict.fromkeys(first.fleet.names, 8) | {"n2": 7}) == ["n2"]
+    first.end()
+    second = Leader(url, Fleet(nodes=3))  # the others have not spoken to it yet
+    assert count_gpus(second, n0=8, n1=8, n2=7) == ["n2"]
+    second.clock.advance(HEARD_ALL_S)
+    assert count_gpus(second, n0=8, n1=8, n2=7) == [], "they never will, and two siblings prove nothing"
+    second.end()
 
 
 def hung(node: str) -> FindingsReported:
