@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
 from remediator.decide.budget import Budget
-from remediator.model.inputs import IncidentWord, ModeSet, PersonSaid, PlacementChanged, TopologyObserved
+from remediator.model.inputs import IncidentWord, ModeSet, PersonSaid, PlacementChanged, Reopened, TopologyObserved
 from remediator.model.places import Places
 from remediator.model.plan import Mode
 from remediator.model.records import Action, Incident, IncidentState, JobRef
+from remediator.playbook.load import load_policy
 from remediator.state import ClusterState
 from tests.timelines.story import Story, settings
 from vocabulary.finding import Finding, Severity
@@ -117,7 +120,7 @@ def test_it_ends_with_the_job_but_not_while_the_job_starts_again() -> None:
     assert the_job(found), "a job that starts again is the same job"
     found.job("train", *NODES, attempt=2)
     found.after(3600)
-    assert the_job(found)
+    assert the_job(found).job_gone_at is None
     found.no_job(*NODES)
     found.after(1)
     found.after(GONE_S)
@@ -177,7 +180,13 @@ def test_three_lost_gpus_of_the_same_job_make_it_a_common_cause_of_the_same_inci
     assert (incident.id, incident.rule) == (before, "common-cause")
     assert set(incident.members) >= {"n4", "n5", "n6"}
     found.finding("xid/31", Severity.WARNING, node="n9")
-    assert len(found.state.wide()) == 1
+    (with_more,) = found.state.wide()
+    assert with_more.members == incident.members, "n9 keeps its place"
+    found.no_job(*NODES)
+    found.after(1)
+    found.after(GONE_S)
+    (still,) = found.state.wide()
+    assert (still.id, still.title) == (before, incident.title), "its nodes have lost their GPUs with or without the job"
 
 
 def test_a_restart_forgets_nothing_of_it() -> None:
@@ -241,6 +250,8 @@ def test_more_findings_than_it_lists_keep_it_open(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("remediator.decide.job_faults.FINDINGS_MAX", 4)
     found = story()
     raised = fail(found, *NODES)
+    assert len(the_job(found).findings) == 4
+    assert len(the_job(found).members) == 16
     for finding in raised[:-1]:
         found.clear(finding)
     found.after(1)
@@ -278,3 +289,84 @@ def test_what_else_a_node_shows_stays_in_sight_beside_it() -> None:
     found.clear(noise)
     found.after(1)
     assert not about(found)
+
+
+def test_what_was_only_seen_long_ago_is_no_part_of_it() -> None:
+    found = story()
+    fail(found, "n3", severity=Severity.INFO)
+    found.after(700)
+    fail(found, "n1", "n2", severity=Severity.INFO)
+    assert the_job(found).members == ("n1", "n2")
+    assert [(o.incident, o.node) for o in found.occurrences if o.kind == "rule/job-at-fault"] == [
+        (the_job(found).id, "n2")
+    ]
+
+
+def test_of_two_jobs_on_a_node_the_finding_says_which_else_the_one_on_more_such_nodes() -> None:
+    found = story()
+    both = (JobRef("another", 1), JobRef("train", 1))
+    for node in ("n1", "n2"):
+        found.tell(PlacementChanged(at=found.now, node=node, jobs=both, worlds=(8, 128)))
+    fail(found, "n3", "n4", "n1")
+    assert sorted(about(found)) == ["job:train"]
+    for node in ("n1", "n2"):
+        found.finding("xid/45", Severity.WARNING, node=node, evidence={"job": "another"})
+        found.finding("xid/39", Severity.WARNING, node=node, evidence={"job": "another"})
+    assert "job:another" in about(found)
+    (other,) = [i for i in found.state.wide() if i.node == "job:another"]
+    assert {found.state.findings[each].code for each in other.findings} == {"39"}
+
+
+def test_the_ranks_are_those_of_the_newest_attempt() -> None:
+    found = story()
+    for node in NODES[8:]:
+        found.tell(PlacementChanged(at=found.now, node=node, jobs=(JobRef("train", 2),), worlds=(64,)))
+    fail(found, *NODES)
+    assert "(64 ranks, partition gpu)" in the_job(found).title
+
+
+def test_an_incident_about_which_something_was_done_or_that_a_person_opened_again_is_no_part_of_it() -> None:
+    found = story()
+    lost = found.finding("xid/79", Severity.FATAL, node="n1")
+    found.clear(lost)
+    fail(found, "n3")
+    own = found.state.incident_of("n3")
+    assert own is not None
+    found.tell(PersonSaid(at=found.now, node="n3", incident=own.id, word=IncidentWord.RESOLVE, actor="ann"))
+    closed = found.incidents[own.id]
+    known = tuple(found.state.findings[each] for each in closed.findings)
+    found.tell(Reopened(at=found.now, incident=closed, findings=known, actor="ann"))
+    fail(found, "n1", "n2")
+    assert sorted(about(found)) == ["job:train", "n1", "n3"]
+    (job,) = found.state.wide()
+    assert set(job.members) >= {"n1", "n2"}
+
+
+def test_an_incident_for_which_the_trainer_was_told_to_save_is_no_part_of_it(tmp_path: Path) -> None:
+    found = story()
+    save = "  - {name: save, why: x, match: {findings: [xid/92]}, steps: [{notify_trainer: save_and_relaunch}]}\n"
+    found.rules = replace(found.rules, policy=load_policy([policy_file(tmp_path, save)]))
+    found.clear(found.finding("xid/92", Severity.WARNING, node="n1"))
+    for node in ("n1", "n2"):
+        found.finding("xid/31", Severity.WARNING, node=node)
+    assert sorted(about(found)) == ["job:train", "n1"]
+
+
+def policy_file(tmp_path: Path, more: str = "") -> Path:
+    """A rule about a job's program, with a ticket, and `more` rules."""
+    path = tmp_path / "policy.yaml"
+    match = "{findings: [xid/31], job: running, history: [{scope: job, distinct: nodes, at_least: 2, within_s: 600}]}"
+    rule = f"  - {{name: programs, why: x, incident: job, match: {match}, steps: [{{alert: x}}, {{ticket: the program}}]}}\n"
+    path.write_text(f"playbook: 1\nrules:\n{rule}{more}")
+    return path
+
+
+def test_its_ticket_is_written_once(tmp_path: Path) -> None:
+    found = story()
+    found.rules = replace(found.rules, policy=load_policy([policy_file(tmp_path)]))
+    for node in NODES:
+        found.finding("xid/31", Severity.WARNING, node=node)
+    found.after(60)
+    assert len(alerts(found)) == 2
+    (ticket,) = [each for each in found.actions.values() if each.verb == "ticket"]
+    assert (ticket.incident, ticket.data["how"]) == (the_job(found).id, "the program")
