@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
-from healthd.committer import OVERDUE_S, Committer, OutboxOverdue
+from healthd.committer import OVERDUE_S, Committer, LastCommit, OutboxOverdue
 from healthd.facts import Raise
 from healthd.ledger import Ledger
 from healthd.orders.store import OrderStore
 from healthd.orders.task import Proof, says
-from healthd.outbox import Outbox, OutboxFull
+from healthd.outbox import Outbox, OutboxFull, Stored
 from healthd.recorder import HUNG_S, PROVE_WRITABLE_S, REPEATS_WAIT_S, Recorder
 from healthd.samples.kernel import Cursor
 from healthd.waiting_changes import HELD_MAX, WaitingChanges
@@ -364,3 +366,72 @@ def test_the_end_waits_for_a_slow_disk_and_not_for_one_that_hangs(tmp_path: Path
     assert not node.committer.close(0.01)
     node.release()
     assert node.committer.close(LONG_S)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        node.outbox.connection.execute("select 1")
+
+
+class Impatient(Future[None]):
+    """Does not wait, and remembers for how long it was to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float | None] = []
+
+    def result(self, timeout: float | None = None) -> None:
+        self.waits.append(timeout)
+        return super().result(0)
+
+
+def test_nobody_waits_longer_than_until_the_oldest_write_is_overdue(node: Node) -> None:
+    node.hold()
+    node.clock.advance(OVERDUE_S - 0.5)
+    future = Impatient()
+    for _ in range(2):
+        with pytest.raises(OutboxOverdue):
+            node.committer.wait(future)
+        node.clock.advance(1.0)
+    assert future.waits == [0.5, 0.0]
+
+
+def test_the_last_commit_is_the_last_that_reached_the_disk(node: Node) -> None:
+    def write_slowly(_: Outbox) -> None:
+        node.clock.advance(3.0)
+
+    def fail(_: Outbox) -> None:
+        raise OutboxFull("no")
+
+    node.committer.submit(write_slowly).result(LONG_S)
+    last = LastCommit(node.clock.wall(), 3.0)
+    assert isinstance(node.committer.submit(fail).exception(LONG_S), OutboxFull)
+    node.clock.advance(60.0)
+    assert node.committer.last == last
+
+
+@pytest.mark.parametrize("settle", [WaitingChanges.acknowledge, WaitingChanges.set_aside])
+def test_what_the_centre_took_or_refused_does_not_come_back_before_the_disk_forgets_it(
+    node: Node, settle: Callable[[WaitingChanges, int], None]
+) -> None:
+    node.fault("79")
+    node.settle_all()
+    node.hold()
+    pruned = Stored((), 0, pruned=True)  # all that waits is then read again
+    node.committer.submit(lambda outbox: node.waiting.add(pruned, outbox))
+    settle(node.waiting, node.recorder.newest)
+    node.let_go()
+    assert (node.waiting.count(), node.waiting.changes(9, node.recorder.newest)) == (0, ())
+    assert node.outbox.waiting() == 0
+    assert node.waiting.rejected == (settle is WaitingChanges.set_aside)
+
+
+def test_changes_that_were_given_up_for_lack_of_room_do_not_wait_any_more(node: Node) -> None:
+    node.fault("79")
+    node.fault("48")
+    node.settle_all()
+    oldest, newest = node.waiting.changes(9, node.recorder.newest)
+
+    def prune(outbox: Outbox) -> None:
+        outbox.set_aside(oldest.seq)
+        node.waiting.add(Stored((), 0, pruned=True), outbox)
+
+    node.committer.submit(prune).result(LONG_S)
+    assert (node.waiting.count(), node.waiting.changes(9, newest.seq)) == (1, (newest,))

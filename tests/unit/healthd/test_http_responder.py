@@ -243,6 +243,24 @@ def test_a_flood_over_tcp_keeps_nobody_out(make_door: Callable[..., Door]) -> No
         assert threading.active_count() == threads
 
 
+def test_a_flood_from_several_addresses_costs_those_who_hold_most(make_door: Callable[..., Door]) -> None:
+    door = make_door()
+    with contextlib.ExitStack() as callers:
+
+        def call(address: str) -> socket.socket:
+            caller = socket.create_connection(door.server.address, timeout=60, source_address=(address, 0))
+            callers.enter_context(caller).send(b"GET /v1/ver")
+            return caller
+
+        honest = call("127.0.0.2")
+        for number in (3, 4, 5, 6):
+            for _ in range(FOREVER.per_peer):
+                call(f"127.0.0.{number}")
+        assert statuses(ask(call("127.0.0.200"), b"dict HTTP/1.1\r\nHost: x\r\n\r\n")) == [200]
+        assert door.open() <= FOREVER.per_door
+        assert statuses(ask(honest, b"dict HTTP/1.1\r\nHost: x\r\n\r\n")) == [200], "the oldest, and one alone"
+
+
 def test_roots_own_flood_lets_root_in(make_door: Callable[..., Door]) -> None:
     door = make_door()
     with contextlib.ExitStack() as flood:
