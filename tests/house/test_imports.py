@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,3 +39,17 @@ def test_importing_stays_light(module: str, unwanted: set[str]) -> None:
     code = f"import sys, {module}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     assert set(loaded.stdout.split()) & unwanted == set()
+
+
+def test_the_base_install_holds_only_what_a_node_or_healthctl_imports() -> None:
+    tomllib = pytest.importorskip("tomllib", reason="came with Python 3.11")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    sources = [
+        path for house in ("healthctl", "healthd", "preflight", "vocabulary") for path in ROOT.glob(f"{house}/**/*.py")
+    ]
+    modules = {
+        name for path in sources for name in re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(), re.MULTILINE)
+    }
+    packages = packages_distributions()
+    imported = {canonicalize_name(package) for module in modules for package in packages.get(module, ())}
+    assert {canonicalize_name(Requirement(line).name) for line in project["dependencies"]} <= imported
