@@ -417,6 +417,7 @@ def test_what_the_centre_took_or_refused_does_not_come_back_before_the_disk_forg
     pruned = Stored((), 0, pruned=True)  # all that waits is then read again
     node.committer.submit(lambda outbox: node.waiting.add(pruned, outbox))
     settle(node.waiting, node.recorder.newest)
+    node.waiting.acknowledge(node.recorder.newest - 1)  # an answer that was overtaken takes nothing back
     node.let_go()
     assert (node.waiting.count(), node.waiting.changes(9, node.recorder.newest)) == (0, ())
     assert node.outbox.waiting() == 0
@@ -435,3 +436,16 @@ def test_changes_that_were_given_up_for_lack_of_room_do_not_wait_any_more(node: 
 
     node.committer.submit(prune).result(LONG_S)
     assert (node.waiting.count(), node.waiting.changes(9, newest.seq)) == (1, (newest,))
+
+
+def test_the_numbers_of_a_fresh_database_have_nothing_to_do_with_those_before(node: Node, tmp_path: Path) -> None:
+    node.fault("79")
+    node.settle_all()
+    node.waiting.acknowledge(node.recorder.newest)
+    fresh = Outbox(tmp_path / "fresh.db", NOW - 3600)  # the clock was set back meanwhile
+    (change,) = fresh.commit([finding(1)]).changes
+    assert change.seq < node.recorder.newest
+    node.committer.submit(lambda _: node.waiting.begin_anew(fresh)).result(LONG_S)
+    assert (node.waiting.count(), node.waiting.changes(9, change.seq)) == (1, (change,))
+    assert node.waiting.newest == change.seq
+    fresh.close()

@@ -321,6 +321,38 @@ def test_evidence_that_takes_long_holds_up_nobody_and_is_made_once_at_a_time(mak
     until(lambda: all(thread.name != "http-long" for thread in threading.enumerate()))
 
 
+def test_a_long_answer_with_a_mistake_is_one_500(make_door: Callable[..., Door]) -> None:
+    door = make_door()
+    door.evidence = lambda: 1 / 0  # type: ignore[assignment, return-value]  # the mistake
+    assert statuses(ask(door.unix(), b"GET /v1/evidence HTTP/1.0\r\n\r\n")) == [500]
+    assert statuses(ask(door.unix())) == [200]
+
+
+REFUSED = b"POST /v1/preflight HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n"
+
+
+def test_who_stays_with_the_rest_of_a_refused_request_is_cut_off(make_door: Callable[..., Door]) -> None:
+    door = make_door(SHORT)
+    with door.tcp() as caller:
+        caller.sendall(REFUSED)
+        assert statuses(all_of(caller)) == [403]
+        until(lambda: door.open() == 0)
+
+
+def test_who_sends_the_rest_of_a_refused_request_without_end_is_cut_off(
+    make_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("healthd.http_responder.DRAINED_BYTES_MAX", 1 << 20)
+    door = make_door()
+    with door.tcp() as caller:
+        caller.sendall(REFUSED)
+        assert statuses(all_of(caller)) == [403]
+        with pytest.raises(ConnectionError):
+            for _ in range(64):
+                caller.sendall(bytes(1 << 20))
+        until(lambda: door.open() == 0)
+
+
 def test_a_page_with_a_mistake_is_one_500(make_door: Callable[..., Door], caplog: pytest.LogCaptureFixture) -> None:
     door = make_door()
     door.page = None  # type: ignore[assignment]  # the mistake

@@ -220,6 +220,26 @@ def test_a_mark_is_replaced_whole_or_not_at_all(path: Path, monkeypatch: pytest.
     assert read_mark(mark) == HistoryMark(1.0, CONDEMNED)
 
 
+def test_a_mark_is_on_the_disk_before_its_name_and_its_name_before_anything_follows(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_mark(path.with_name("history.json"), HistoryMark(1.0))
+    assert synced == ["history.json.new", path.parent.name]
+
+
+def test_a_mark_is_whole_although_an_earlier_one_was_cut_off_by_a_crash(path: Path) -> None:
+    mark = path.with_name("history.json")
+    path.with_name("history.json.new").write_text("x" * 4096)
+    write_mark(mark, HistoryMark(1.0, CONDEMNED))
+    assert read_mark(mark) == HistoryMark(1.0, CONDEMNED)
+
+
 def test_an_order_that_cannot_be_marked_is_not_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(path)
 
