@@ -89,8 +89,8 @@ class SecondWitness:
             return self._acts(fact, now)
         if fact.severity is Severity.INFO:
             return fact
-        if attested and (gpu := self._event_of(fact, now, ours=ours)) is not None:
-            return self._acts(_told_by_event(fact, gpu, ours=ours), now)
+        if attested and (gpu := self._event_of(fact, now)) is not None:  # so the line names none of ours
+            return self._acts(_told_by_event(fact, gpu, ours=False), now)
         if why := devices.confirms(fact.component.pci):
             return self._acts(replace(fact, evidence=fact.evidence | {"second_witness": why}), now)
         self._unconfirmed.append(_Unconfirmed(fact, attested, now.monotonic + CONFIRM_WITHIN_S))
@@ -151,11 +151,10 @@ class SecondWitness:
                 del self._lines[next(iter(self._lines))]
         return fact
 
-    def _event_of(self, fact: Raise, now: Moment, *, ours: bool) -> Gpu | None:
+    def _event_of(self, fact: Raise, now: Moment) -> Gpu | None:
         """The GPU of which NVML told this very Xid a moment ago."""
-        code = _xid_of(fact)
-        for (pci, told), (at, gpu) in self._events.items():
-            if told == code and now.monotonic - at <= MEMORY_S and (pci == fact.component.pci or not ours):
+        for (_, code), (at, gpu) in self._events.items():
+            if code == _xid_of(fact) and now.monotonic - at <= MEMORY_S:
                 return gpu
         return None
 

@@ -348,8 +348,7 @@ def test_who_sends_the_rest_of_a_refused_request_without_end_is_cut_off(
         caller.sendall(REFUSED)
         assert statuses(all_of(caller)) == [403]
         with pytest.raises(ConnectionError):
-            for _ in range(64):
-                caller.sendall(bytes(1 << 20))
+            caller.sendall(bytes(64 << 20))
         until(lambda: door.open() == 0)
 
 

@@ -11,6 +11,7 @@ from healthd.samples.nvml import XidEvent
 from healthd.second_witness import (
     CONFIRM_WITHIN_S,
     DETAIL,
+    MEMORY_S,
     UNCONFIRMED_MAX,
     WAIT_S,
     WAITING_MAX,
@@ -115,6 +116,7 @@ def test_a_storm_of_events_is_bounded() -> None:
     for number in range(2 * WAITING_MAX):
         witness.heard_event(event(number, 1.0), {3: GPU}, OURS, moment(1.0))
         take_line(witness, number, 1.0)
+    assert len(witness._lines) == len(witness._events) == WAITING_MAX, "what is remembered is bounded too"
     assert len(witness.records_due(moment(60))) <= WAITING_MAX
 
 
@@ -132,14 +134,6 @@ def test_a_line_that_does_not_prove_itself_is_recorded_and_does_not_act(pci: str
     assert witness.confirm_by_state(OURS, moment(6.0)) == [], "the GPU is well"
 
 
-def test_an_event_speaks_for_itself_where_the_line_is_not_attested() -> None:
-    witness = SecondWitness("b")
-    assert weigh(witness, line(31), attested=False).severity is Severity.INFO
-    assert witness.heard_event(event(31, 5.2), {3: GPU}, OURS, moment(5.2)) == []
-    assert weigh(witness, line(31), attested=False).severity is Severity.INFO, "nor does an event before the line"
-    assert [record.text for record in witness.records_due(moment(60))] == [format_xid(31, GPU.pci, detail=DETAIL)]
-
-
 def test_the_drivers_event_confirms_it_once_and_about_the_gpu_that_it_names() -> None:
     witness, pci = SecondWitness("b"), ELSEWHERE
     weigh(witness, line(79, pci))
@@ -151,18 +145,45 @@ def test_the_drivers_event_confirms_it_once_and_about_the_gpu_that_it_names() ->
     assert [record.text for record in witness.records_due(moment(60))] == [format_xid(31, GPU.pci, detail=DETAIL)]
 
 
-def test_an_event_of_another_gpu_confirms_no_line_of_a_gpu_of_ours() -> None:
-    witness, other = SecondWitness("b"), Gpu(4, "GPU-4", "0000:4c:00.0")
-    devices = NodeDevices(known={GPU.pci, other.pci})
-    weigh(witness, line(79), devices, attested=False)
-    assert witness.heard_event(event(79, 5.2, index=4), {3: GPU, 4: other}, devices, moment(5.2)) == []
-
-
 def test_an_event_just_before_the_line_confirms_it_too() -> None:
     witness = SecondWitness("b")
     witness.heard_event(event(79, 4.9), {3: GPU}, OURS, moment(4.9))
     assert weigh(witness, line(79, ELSEWHERE)).severity is Severity.FATAL
     assert weigh(witness, line(31, ELSEWHERE)).severity is Severity.INFO
+
+
+@pytest.mark.parametrize("event_at", [4.9, 5.2])
+def test_an_event_does_not_confirm_a_line_that_is_not_attested(event_at: float) -> None:
+    """It proves the code and not the text; it speaks for itself."""
+    witness, heard = SecondWitness("b"), event(79, event_at)
+    if event_at < 5.0:
+        witness.heard_event(heard, {3: GPU}, OURS, moment(event_at))
+    assert weigh(witness, line(79), attested=False).severity is Severity.INFO
+    if event_at > 5.0:
+        assert witness.heard_event(heard, {3: GPU}, OURS, moment(event_at)) == []
+    assert [record.text for record in witness.records_due(moment(60))] == [format_xid(79, GPU.pci, detail=DETAIL)]
+
+
+def test_an_event_of_one_gpu_does_not_confirm_a_line_of_another_that_became_known_meanwhile() -> None:
+    witness = SecondWitness("b")
+    assert weigh(witness, line(79, ELSEWHERE)).severity is Severity.INFO
+    both = NodeDevices(known={GPU.pci, ELSEWHERE})
+    assert witness.heard_event(event(79, 5.2), {3: GPU}, both, moment(5.2)) == []
+
+
+def test_an_event_counts_for_a_line_only_a_moment_later_and_from_the_last_time_on() -> None:
+    witness = SecondWitness("b")
+    witness.heard_event(event(79, 5.0 - MEMORY_S - 1), {3: GPU}, OURS, moment(5.0 - MEMORY_S - 1))
+    assert weigh(witness, line(79, ELSEWHERE)).severity is Severity.INFO
+    witness.heard_event(event(79, 4.9), {3: GPU}, OURS, moment(4.9))
+    assert weigh(witness, line(79, ELSEWHERE)).severity is Severity.FATAL
+
+
+def test_a_line_of_long_ago_is_none_of_an_event() -> None:
+    witness = SecondWitness("b")
+    take_line(witness, 79, 5.0)
+    witness.heard_event(event(79, 6.0 + MEMORY_S), {3: GPU}, OURS, moment(6.0 + MEMORY_S))
+    assert len(witness.records_due(moment(60))) == 1
 
 
 @pytest.mark.parametrize(
