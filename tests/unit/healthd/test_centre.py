@@ -350,6 +350,47 @@ def test_a_centre_that_goes_on_being_silent_is_given_ever_more_time(tmp_path: Pa
     centre.close()
 
 
+def test_only_a_call_that_was_silent_for_so_long_is_cut() -> None:
+    client = HttpClient("http://127.0.0.1:1")
+    assert not client.cut_if_silent(0.0), "there is none"
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        client._awaiting = (ours, time.monotonic())
+        assert not client.cut_if_silent(600.0)
+        client._awaiting = (ours, time.monotonic() - 601.0)
+        assert client.cut_if_silent(600.0)
+        assert theirs.recv(1) == b""
+
+
+def test_a_kept_connection_on_which_an_answer_got_stuck_in_its_first_line_is_left_too() -> None:
+    listener, stuck = socket.create_server(("127.0.0.1", 0)), threading.Event()
+    client = HttpClient(f"http://127.0.0.1:{listener.getsockname()[1]}")
+
+    def serve() -> None:
+        with listener.accept()[0] as first:
+            assert first.recv(4096)
+            first.sendall(http(b"one"))
+            assert first.recv(4096)
+            first.sendall(b"HTTP/1.1 2")
+            stuck.set()
+            with listener.accept()[0] as second:
+                assert second.recv(4096)
+                second.sendall(http(b"two"))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    bodies = [client.request("GET", "/", b"", {}, 60).body]
+    asking = threading.Thread(target=lambda: bodies.append(client.request("GET", "/", b"", {}, 60).body))
+    asking.start()
+    assert stuck.wait(60)
+    until(lambda: client.cut_if_silent(0.0))
+    for each in (asking, thread):
+        each.join(60)
+    client.close()
+    listener.close()
+    assert bodies == [b"one", b"two"]
+
+
 def test_after_silence_the_next_address_of_the_name_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]

@@ -59,6 +59,7 @@ def test_what_the_protocol_allows_is_taken(head: bytes, target: str) -> None:
         (b"GET / HTTP/1.0\r\nX: a\nY: b\r\n\r\n", 400),
         (b"GET / HTTP/1.0\r\nX: a\rY: b\r\n\r\n", 400),
         (b"GET / HTTP/1.0\r\nX: a\x00b\r\n\r\n", 400),
+        (b"GET / HTTP/1.0\r\nX: a\x00", 400),  # at once: nothing that may follow makes it right
         (b"GET / HTTP/1.0\r\nX : a\r\n\r\n", 400),
         (b"GET / HTTP/1.0\r\n X: folded\r\n\r\n", 400),
         (b"GET / HTTP/1.0\r\nX\r\n\r\n", 400),
@@ -80,6 +81,13 @@ def test_what_the_protocol_allows_is_taken(head: bytes, target: str) -> None:
 )
 def test_what_could_be_read_in_two_ways_is_refused(head: bytes, status: int) -> None:
     assert outcome(head) == status
+
+
+@pytest.mark.parametrize(("version", "wants"), [(b"1.0", False), (b"1.1", True)])
+def test_only_who_knows_of_it_is_told_to_go_on(version: bytes, *, wants: bool) -> None:
+    read = read_head(b"POST / HTTP/%b\r\nHost: x\r\nExpect: 100-Continue\r\nContent-Length: 1\r\n\r\n" % version)
+    assert read is not None
+    assert read[0].wants_continue is wants
 
 
 @given(st.binary(max_size=200) | st.sampled_from([GET, b"POST / HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc"]), st.data())

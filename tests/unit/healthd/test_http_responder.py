@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import json
 import os
@@ -18,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from healthd.http_responder import Limits
+from healthd.http_responder import Limits, Peer
 from healthd.http_status import PATTERNS_MAX, StatusServer
-from healthd.http_worker import LONG_ANSWERS_WAITING_MAX
+from healthd.http_worker import LONG_ANSWERS_WAITING_MAX, Worker
 from healthd.preflight_door import BODY_BYTES_MAX, PreflightDoor
 from healthd.status import Status
 from tests.unit.healthd.test_shortages import descriptors_left
@@ -319,6 +320,43 @@ def test_evidence_that_takes_long_holds_up_nobody_and_is_made_once_at_a_time(mak
         assert [statuses(all_of(caller)) for caller in (first, *others[1:])] == [[200]] * LONG_ANSWERS_WAITING_MAX
     assert set(at_once) == {1}
     until(lambda: all(thread.name != "http-long" for thread in threading.enumerate()))
+
+
+@pytest.mark.parametrize(
+    ("error", "logged"), [(OSError(errno.ECONNABORTED, "gone already"), False), (ValueError("ours"), True)]
+)
+def test_whatever_happens_as_one_comes_the_next_is_answered(
+    make_door: Callable[..., Door], caplog: pytest.LogCaptureFixture, error: Exception, *, logged: bool
+) -> None:
+    door = make_door()
+    accept, errors = door.server._responder._accept_one, [error]
+
+    def accept_one(listener: socket.socket) -> tuple[socket.socket, Peer]:
+        if errors:
+            raise errors.pop()
+        return accept(listener)
+
+    door.server._responder._accept_one = accept_one  # type: ignore[method-assign]  # fails once
+    assert statuses(ask(door.unix())) == [200]
+    assert ("a mistake of ours" in caplog.text) is logged
+    assert not errors
+
+
+def test_a_long_answer_for_which_there_is_no_thread_is_refused_and_not_made_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker, made, done = Worker(), [], threading.Event()
+
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        assert not worker.submit(lambda: made.append("refused"))
+    assert worker.submit(lambda: made.append("taken"))
+    assert worker.submit(done.set)
+    assert done.wait(60)
+    assert made == ["taken"]
 
 
 def test_a_long_answer_with_a_mistake_is_one_500(make_door: Callable[..., Door]) -> None:
