@@ -10,84 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from healthd.committer import OVERDUE_S, Committer, LastCommit, OutboxOverdue
-from healthd.facts import Raise
-from healthd.ledger import Ledger
-from healthd.orders.store import OrderStore
+from healthd.committer import OVERDUE_S, LastCommit, OutboxOverdue
 from healthd.orders.task import Proof, says
-from healthd.outbox import Outbox, OutboxFull, Stored
-from healthd.recorder import HUNG_S, PROVE_WRITABLE_S, REPEATS_WAIT_S, Recorder
+from healthd.outbox import Outbox, OutboxFull
+from healthd.recorder import HUNG_S, PROVE_WRITABLE_S, REPEATS_WAIT_S
 from healthd.samples.kernel import Cursor
-from healthd.waiting_changes import HELD_MAX, WaitingChanges
-from vocabulary.clock import ManualClock
-from vocabulary.finding import Finding, Severity
-from vocabulary.identity import Component, ComponentKind
+from tests.unit.healthd.recording_node import LONG_S, NOW, Node, finding
+from vocabulary.finding import Severity
 from vocabulary.order import Order, OrderKind, OrderState
-
-NOW = 1_700_000_000.0
-LONG_S = 60.0
-
-
-class Node:
-    """A recorder and its committer's thread, which `hold` stops before its next write."""
-
-    def __init__(self, path: Path) -> None:
-        self.clock = ManualClock()
-        self.outbox = Outbox(path, NOW)
-        self.committer = Committer(self.outbox, self.clock)
-        self.waiting = WaitingChanges(self.committer)
-        self.orders = OrderStore(self.committer, "n1")
-        self.ledger = Ledger("n1", "boot", self.outbox.active())
-        self.woken = threading.Semaphore(0)
-        self.recorder = Recorder(self.ledger, self.committer, self.waiting, self.orders, NOW, wake=self.woken.release)
-        self._holds: list[threading.Event] = []
-        self.committer.start()
-
-    def hold(self) -> None:
-        """A disk that hangs."""
-        free = threading.Event()
-        self._holds.append(free)
-        self.committer.submit(lambda _: free.wait(LONG_S))
-
-    def hold_next_write(self) -> None:
-        """The disk takes the writes handed over so far, and hangs at the next one."""
-        written = self.committer.submit(lambda _: None)
-        before, self._holds = self._holds, []
-        self.hold()
-        for free in before:
-            free.set()
-        written.result(LONG_S)
-
-    def let_go(self) -> None:
-        """It answers again; everything handed over so far is written when this returns."""
-        self.release()
-        self.committer.submit(lambda _: None).result(LONG_S)
-
-    def release(self) -> None:
-        """It answers again."""
-        while self._holds:
-            self._holds.pop().set()
-
-    def fault(self, code: str, severity: Severity = Severity.FATAL) -> None:
-        component = Component(ComponentKind.GPU, pci="0001:00:00.0")
-        fact = Raise(check="xid", code=code, component=component, severity=severity, summary="s", at=NOW, event=True)
-        self.ledger.apply([fact])
-
-    def settle(self, after_s: float = 0.0) -> bool:
-        self.clock.advance(after_s)
-        return self.recorder.settle(NOW, self.clock.monotonic())
-
-    def settle_all(self) -> None:
-        """Until nothing is under way and nothing is due."""
-        self.let_go()
-        for _ in range(4):
-            self.settle()
-            self.committer.submit(lambda _: None).result(LONG_S)
-        self.settle()
-
-    @property
-    def shown(self) -> list[str]:
-        return [finding.kind for finding in self.recorder.shown()]
 
 
 @pytest.fixture
@@ -260,46 +190,6 @@ def test_what_was_shown_while_the_disk_failed_stays_shown_while_it_is_written(
     assert set(node.shown) == {"xid/48", "xid/79"}
 
 
-def test_what_the_centre_has_leaves_at_once_and_the_disk_forgets_it_later(node: Node) -> None:
-    node.fault("79")
-    node.settle_all()
-    node.hold()
-    node.waiting.acknowledge(node.recorder.newest)
-    assert (node.waiting.count(), node.waiting.changes(9, node.recorder.newest)) == (0, ())
-    node.let_go()
-    assert node.outbox.waiting() == 0
-
-
-def test_more_than_is_held_comes_as_it_goes_and_nothing_is_missed(tmp_path: Path) -> None:
-    node, more = Node(tmp_path / "healthd.db"), threading.Semaphore(0)
-    node.waiting.on_more = more.release
-
-    def store(outbox: Outbox, first: int, count: int) -> None:
-        node.waiting.add(outbox.commit([finding(number) for number in range(first, first + count)]), outbox)
-
-    whole = HELD_MAX + 700
-    node.committer.submit(lambda outbox: store(outbox, 0, whole)).result(LONG_S)
-    assert node.waiting.count() == whole
-    node.committer.submit(lambda outbox: store(outbox, 0, 1)).result(LONG_S)  # the oldest again: it is the newest now
-    assert node.waiting.count() == whole
-    told: list[str] = []
-    while changes := node.waiting.changes(500, node.waiting.newest):
-        told += [change.finding.id for change in changes]
-        node.waiting.acknowledge(changes[-1].seq)
-        node.committer.submit(lambda _: None).result(LONG_S)
-    assert told == [f"f{number}" for number in (*range(1, whole), 0)]
-    assert more.acquire(timeout=LONG_S)
-    assert (node.waiting.count(), node.outbox.waiting()) == (0, 0)
-    node.committer.close(LONG_S)
-
-
-def finding(number: int) -> Finding:
-    return Finding(
-        id=f"f{number}", node="n1", check="xid", code="79", component=Component(ComponentKind.HOST),
-        severity=Severity.FATAL, summary="s", first_seen=NOW, last_seen=NOW, origin=str(number), active=False,
-    )  # fmt: skip
-
-
 def test_many_threads_hand_over_and_each_write_is_whole(node: Node) -> None:
     def work(base: int) -> None:
         for number in range(50):
@@ -405,47 +295,3 @@ def test_the_last_commit_is_the_last_that_reached_the_disk(node: Node) -> None:
     assert isinstance(node.committer.submit(fail).exception(LONG_S), OutboxFull)
     node.clock.advance(60.0)
     assert node.committer.last == last
-
-
-@pytest.mark.parametrize("settle", [WaitingChanges.acknowledge, WaitingChanges.set_aside])
-def test_what_the_centre_took_or_refused_does_not_come_back_before_the_disk_forgets_it(
-    node: Node, settle: Callable[[WaitingChanges, int], None]
-) -> None:
-    node.fault("79")
-    node.settle_all()
-    node.hold()
-    pruned = Stored((), 0, pruned=True)  # all that waits is then read again
-    node.committer.submit(lambda outbox: node.waiting.add(pruned, outbox))
-    settle(node.waiting, node.recorder.newest)
-    node.waiting.acknowledge(node.recorder.newest - 1)  # an answer that was overtaken takes nothing back
-    node.let_go()
-    assert (node.waiting.count(), node.waiting.changes(9, node.recorder.newest)) == (0, ())
-    assert node.outbox.waiting() == 0
-    assert node.waiting.rejected == (settle is WaitingChanges.set_aside)
-
-
-def test_changes_that_were_given_up_for_lack_of_room_do_not_wait_any_more(node: Node) -> None:
-    node.fault("79")
-    node.fault("48")
-    node.settle_all()
-    oldest, newest = node.waiting.changes(9, node.recorder.newest)
-
-    def prune(outbox: Outbox) -> None:
-        outbox.set_aside(oldest.seq)
-        node.waiting.add(Stored((), 0, pruned=True), outbox)
-
-    node.committer.submit(prune).result(LONG_S)
-    assert (node.waiting.count(), node.waiting.changes(9, newest.seq)) == (1, (newest,))
-
-
-def test_the_numbers_of_a_fresh_database_have_nothing_to_do_with_those_before(node: Node, tmp_path: Path) -> None:
-    node.fault("79")
-    node.settle_all()
-    node.waiting.acknowledge(node.recorder.newest)
-    fresh = Outbox(tmp_path / "fresh.db", NOW - 3600)  # the clock was set back meanwhile
-    (change,) = fresh.commit([finding(1)]).changes
-    assert change.seq < node.recorder.newest
-    node.committer.submit(lambda _: node.waiting.begin_anew(fresh)).result(LONG_S)
-    assert (node.waiting.count(), node.waiting.changes(9, change.seq)) == (1, (change,))
-    assert node.waiting.newest == change.seq
-    fresh.close()

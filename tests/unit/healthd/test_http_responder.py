@@ -6,82 +6,22 @@ import contextlib
 import errno
 import http.client
 import json
-import os
-import re
 import socket
-import subprocess
-import sys
-import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from healthd.http_responder import Limits, Peer
-from healthd.http_status import PATTERNS_MAX, StatusServer
+from healthd.http_status import PATTERNS_MAX
 from healthd.http_worker import LONG_ANSWERS_WAITING_MAX, Worker
-from healthd.preflight_door import BODY_BYTES_MAX, PreflightDoor
-from healthd.status import Status
+from healthd.preflight_door import BODY_BYTES_MAX
+from tests.unit.healthd.http_door import FOREVER, GET, Door, all_of, ask, statuses, until
 from tests.unit.healthd.test_shortages import descriptors_left
-from vocabulary.clock import ManualClock
 from vocabulary.evidence import EvidenceBundle
 
-GET = b"GET /v1/verdict HTTP/1.1\r\nHost: x\r\n\r\n"
-FOREVER = Limits(per_door=12, per_peer=4, trusted=6, request_s=600, answer_s=600, drain_s=600)
 SHORT = FOREVER._replace(request_s=0.2, answer_s=0.2, drain_s=0.2)
-A_STRANGER = (
-    "setpriv",
-    "--reuid=61985",
-    "--clear-groups",
-    "--inh-caps=+dac_read_search",
-    "--ambient-caps=+dac_read_search",
-)
-FLOOD = """
-import socket, sys
-held = [socket.socket(socket.AF_UNIX) for _ in range(60)]
-for each in held:
-    each.connect(sys.argv[1])
-    each.send(b"GET /v1/ver")
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
-class Door:
-    """A server whose answers a test decides."""
-
-    def __init__(self, place: Path, limits: Limits) -> None:
-        self.path = place / "s"
-        self.page = b"page"
-        self.evidence: Callable[[], EvidenceBundle] = lambda: EvidenceBundle(
-            version=1, node="n1", boot_id="b", taken_at=5.0, from_at=1.0
-        )
-        self.told: list[str] = []
-        status = Status(node="n1", boot_id="b", at=5.0)
-        tell = PreflightDoor(lambda sample: not self.told.append(sample.level), accept_injected=False)
-        self.server = type("_Server", (StatusServer,), {"limits": limits})(
-            ("127.0.0.1", 0),
-            self.path,
-            lambda: status,
-            lambda accept: ("text/plain", self.page + accept.encode()),
-            ManualClock(),
-            lambda: self.evidence(),  # noqa: PLW0108 - a test may exchange it
-            tell,
-        )
-
-    def tcp(self) -> socket.socket:
-        return socket.create_connection(self.server.address, timeout=60)
-
-    def unix(self) -> socket.socket:
-        caller = socket.socket(socket.AF_UNIX)
-        caller.settimeout(60)
-        caller.connect(str(self.path))
-        return caller
-
-    def open(self) -> int:
-        return len(self.server._responder._connections)
 
 
 @pytest.fixture
@@ -94,33 +34,6 @@ def make_door(tmp_path: Path) -> Iterator[Callable[..., Door]]:
             return door
 
         yield make
-
-
-def all_of(caller: socket.socket) -> bytes:
-    said = b""
-    with contextlib.suppress(ConnectionError):
-        while piece := caller.recv(1 << 16):
-            said += piece
-    return said
-
-
-def ask(caller: socket.socket, sent: bytes = GET) -> bytes:
-    """Everything that comes back, until the server ends the connection."""
-    with caller, contextlib.suppress(BrokenPipeError):
-        caller.sendall(sent)
-        return all_of(caller)
-    return b""
-
-
-def statuses(said: bytes) -> list[int]:
-    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", said)]
-
-
-def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)  # the server's thread is at work
 
 
 @pytest.mark.parametrize(
@@ -230,67 +143,6 @@ def test_who_does_not_take_the_answer_is_cut_off(make_door: Callable[..., Door])
         assert statuses(ask(door.unix())) == [200], "others are answered meanwhile"
         until(lambda: door.open() == 0)
         assert len(all_of(reader)) < len(door.page)
-
-
-def test_a_flood_over_tcp_keeps_nobody_out(make_door: Callable[..., Door]) -> None:
-    door = make_door()
-    threads = threading.active_count()
-    with contextlib.ExitStack() as flood:
-        for _ in range(100):
-            flood.enter_context(door.tcp()).send(b"GET /v1/ver")
-        assert statuses(ask(door.unix())) == [200]
-        assert statuses(ask(door.tcp())) == [200], "not even one of the same address"
-        until(lambda: door.open() <= FOREVER.per_peer)
-        assert threading.active_count() == threads
-
-
-def test_a_flood_from_several_addresses_costs_those_who_hold_most(make_door: Callable[..., Door]) -> None:
-    door = make_door()
-    with contextlib.ExitStack() as callers:
-
-        def call(address: str) -> socket.socket:
-            caller = socket.create_connection(door.server.address, timeout=60, source_address=(address, 0))
-            callers.enter_context(caller).send(b"GET /v1/ver")
-            return caller
-
-        honest = call("127.0.0.2")
-        for number in (3, 4, 5, 6):
-            for _ in range(FOREVER.per_peer):
-                call(f"127.0.0.{number}")
-        assert statuses(ask(call("127.0.0.200"), b"dict HTTP/1.1\r\nHost: x\r\n\r\n")) == [200]
-        assert door.open() <= FOREVER.per_door
-        assert statuses(ask(honest, b"dict HTTP/1.1\r\nHost: x\r\n\r\n")) == [200], "the oldest, and one alone"
-
-
-def test_roots_own_flood_lets_root_in(make_door: Callable[..., Door]) -> None:
-    door = make_door()
-    with contextlib.ExitStack() as flood:
-        first = flood.enter_context(door.unix())
-        first.send(b"GET /v1/ver")
-        for _ in range(30):
-            flood.enter_context(door.unix()).send(b"GET /v1/ver")
-        assert statuses(ask(door.unix())) == [200]
-        assert statuses(all_of(first)) == [503], "the oldest makes room"
-        assert door.open() <= FOREVER.trusted
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_a_users_flood_keeps_root_out_of_nothing(make_door: Callable[..., Door]) -> None:
-    with tempfile.TemporaryDirectory(prefix="gh-door-") as folder:
-        Path(folder).chmod(0o755)
-        door = make_door(place=Path(folder))
-        command = [*A_STRANGER, sys.executable, "-c", FLOOD, str(door.path)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as flood:
-            assert flood.stdout is not None
-            assert flood.stdout.readline() == b"held\n"
-            assert statuses(ask(door.unix())) == [200]  # it came after them
-            until(lambda: door.open() == FOREVER.per_peer)
-            kept = set(door.server._responder._connections)
-            for _ in range(20):
-                assert statuses(ask(door.unix())) == [200]
-            assert {each.peer.uid for each in kept} == {61985}
-            assert kept == set(door.server._responder._connections), "nor did root need a place of theirs"
-            flood.communicate()
 
 
 def test_evidence_that_takes_long_holds_up_nobody_and_is_made_once_at_a_time(make_door: Callable[..., Door]) -> None:

@@ -1,0 +1,89 @@
+"""What tests of the disk share: a recorder whose writer they can hold up."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from healthd.committer import Committer
+from healthd.facts import Raise
+from healthd.ledger import Ledger
+from healthd.orders.store import OrderStore
+from healthd.outbox import Outbox
+from healthd.recorder import Recorder
+from healthd.waiting_changes import WaitingChanges
+from vocabulary.clock import ManualClock
+from vocabulary.finding import Finding, Severity
+from vocabulary.identity import Component, ComponentKind
+
+NOW = 1_700_000_000.0
+LONG_S = 60.0
+
+
+class Node:
+    """A recorder and its committer's thread, which `hold` stops before its next write."""
+
+    def __init__(self, path: Path) -> None:
+        self.clock = ManualClock()
+        self.outbox = Outbox(path, NOW)
+        self.committer = Committer(self.outbox, self.clock)
+        self.waiting = WaitingChanges(self.committer)
+        self.orders = OrderStore(self.committer, "n1")
+        self.ledger = Ledger("n1", "boot", self.outbox.active())
+        self.woken = threading.Semaphore(0)
+        self.recorder = Recorder(self.ledger, self.committer, self.waiting, self.orders, NOW, wake=self.woken.release)
+        self._holds: list[threading.Event] = []
+        self.committer.start()
+
+    def hold(self) -> None:
+        """A disk that hangs."""
+        free = threading.Event()
+        self._holds.append(free)
+        self.committer.submit(lambda _: free.wait(LONG_S))
+
+    def hold_next_write(self) -> None:
+        """The disk takes the writes handed over so far, and hangs at the next one."""
+        written = self.committer.submit(lambda _: None)
+        before, self._holds = self._holds, []
+        self.hold()
+        for free in before:
+            free.set()
+        written.result(LONG_S)
+
+    def let_go(self) -> None:
+        """It answers again; everything handed over so far is written when this returns."""
+        self.release()
+        self.committer.submit(lambda _: None).result(LONG_S)
+
+    def release(self) -> None:
+        """It answers again."""
+        while self._holds:
+            self._holds.pop().set()
+
+    def fault(self, code: str, severity: Severity = Severity.FATAL) -> None:
+        component = Component(ComponentKind.GPU, pci="0001:00:00.0")
+        fact = Raise(check="xid", code=code, component=component, severity=severity, summary="s", at=NOW, event=True)
+        self.ledger.apply([fact])
+
+    def settle(self, after_s: float = 0.0) -> bool:
+        self.clock.advance(after_s)
+        return self.recorder.settle(NOW, self.clock.monotonic())
+
+    def settle_all(self) -> None:
+        """Until nothing is under way and nothing is due."""
+        self.let_go()
+        for _ in range(4):
+            self.settle()
+            self.committer.submit(lambda _: None).result(LONG_S)
+        self.settle()
+
+    @property
+    def shown(self) -> list[str]:
+        return [finding.kind for finding in self.recorder.shown()]
+
+
+def finding(number: int) -> Finding:
+    return Finding(
+        id=f"f{number}", node="n1", check="xid", code="79", component=Component(ComponentKind.HOST),
+        severity=Severity.FATAL, summary="s", first_seen=NOW, last_seen=NOW, origin=str(number), active=False,
+    )  # fmt: skip
