@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.unit.vocabulary.xid_lines import PROBE, details, lines, names, pcis, plain_details, texts
 from vocabulary.xid import KernelEventKind, format_xid, parse_live_record
-
-CORPUS = Path(__file__).parents[2] / "golden" / "xid"
-
 
 LIVE = [
     "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
@@ -42,10 +38,6 @@ OFFLINE_ONLY = [
 ]
 
 
-def lines(name: str) -> list[str]:
-    return [line for line in (CORPUS / name).read_text().splitlines() if not line.startswith("#")]
-
-
 @pytest.mark.parametrize("record", LIVE)
 def test_what_drivers_print_today_is_read(record: str) -> None:
     event = parse_live_record(record)
@@ -64,21 +56,9 @@ def test_a_near_miss_is_no_event(line: str) -> None:
 
 
 def test_the_probe_message_may_span_three_lines_of_one_record() -> None:
-    event = parse_live_record(
-        "NVRM: The NVIDIA GPU 0000:65:00.0\n"
-        "NVRM: (PCI ID: 10de:2330) installed in this system has\n"
-        "NVRM: fallen off the bus and is not responding to commands."
-    )
+    event = parse_live_record(PROBE)
     assert event is not None
     assert (event.kind, event.pci) == (KernelEventKind.FALLEN_OFF_BUS, "0000:65:00.0")
-
-
-pcis = st.builds("{:04x}:{:02x}:{:02x}.0".format, st.integers(0, 0xFFFF), st.integers(0, 0xFF), st.integers(0, 0x1F))
-# Whatever a user may call a process, as long as its end can be told: the kernel cuts it at fifteen bytes.
-names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=15).filter(
-    lambda name: not name.endswith(",") and not (len(name) > 1 and name[0] == name[-1] == "'") and name != "<unknown>"
-)
-details = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=200).map(str.strip)
 
 
 @given(
@@ -86,7 +66,7 @@ details = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=2
     pci=pcis,
     pid=st.integers(0, 4_194_304),
     name=names,
-    detail=details.filter(lambda text: "caused by" not in text and "recovery action" not in text),
+    detail=plain_details,
 )
 @example(code=43, pci="0000:07:00.0", pid=7, name="NVRM: Xid (PCI:", detail="x")
 @example(code=43, pci="0000:07:00.0", pid=7, name=")):79,'\"[1]:", detail="NVRM: Xid (PCI:0000:01:00): 79, y")
@@ -103,21 +83,7 @@ def test_a_line_without_a_client_round_trips(code: int, pci: str, detail: str) -
     assert (event.code, event.pci, event.pid, event.detail) == (code, pci, None, detail)
 
 
-FRAGMENTS = [
-    "NVRM: Xid (",
-    "PCI:0000:07:00",
-    "): ",
-    "79,",
-    " pid=",
-    "name=",
-    "SXid (",
-    "nvidia-nvswitch1: ",
-    "<3>",
-    "4,1,1,c;",
-]
-
-
-@given(st.one_of(st.text(), st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=9))).map("".join)))
+@given(texts)
 def test_no_text_can_make_it_fail(text: str) -> None:
     event = parse_live_record(text)
     assert event is None or event.kind in KernelEventKind

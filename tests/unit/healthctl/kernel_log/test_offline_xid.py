@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -9,13 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from healthctl.kernel_log.offline_xid import parse_offline_line
+from tests.unit.vocabulary.xid_lines import PROBE, details, lines, names, pcis, plain_details, texts
 from vocabulary.xid import KernelEventKind, format_xid
-
-CORPUS = Path(__file__).parents[3] / "golden" / "xid"
-
-
-def lines(name: str) -> list[str]:
-    return [line for line in (CORPUS / name).read_text().splitlines() if not line.startswith("#")]
 
 
 def test_every_generation_and_transport_is_read(golden: Callable[[str, str], None]) -> None:
@@ -36,11 +30,7 @@ def test_a_near_miss_is_no_event(line: str) -> None:
 
 
 def test_the_probe_message_may_span_three_lines_of_one_record() -> None:
-    event = parse_offline_line(
-        "NVRM: The NVIDIA GPU 0000:65:00.0\n"
-        "NVRM: (PCI ID: 10de:2330) installed in this system has\n"
-        "NVRM: fallen off the bus and is not responding to commands."
-    )
+    event = parse_offline_line(PROBE)
     assert event is not None
     assert (event.kind, event.pci) == (KernelEventKind.FALLEN_OFF_BUS, "0000:65:00.0")
 
@@ -51,20 +41,12 @@ def test_what_cannot_be_read_is_kept_and_the_event_still_counts() -> None:
     assert (event.code, event.pci) == (79, "")
 
 
-pcis = st.builds("{:04x}:{:02x}:{:02x}.0".format, st.integers(0, 0xFFFF), st.integers(0, 0xFF), st.integers(0, 0x1F))
-# Whatever a user may call a process, as long as its end can be told: the kernel cuts it at fifteen bytes.
-names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=15).filter(
-    lambda name: not name.endswith(",") and not (len(name) > 1 and name[0] == name[-1] == "'") and name != "<unknown>"
-)
-details = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=200).map(str.strip)
-
-
 @given(
     code=st.integers(0, 99_999),
     pci=pcis,
     pid=st.integers(0, 4_194_304),
     name=names,
-    detail=details.filter(lambda text: "caused by" not in text and "recovery action" not in text),
+    detail=plain_details,
     before=st.sampled_from(["", "[   12.345678] ", "Mar  4 12:00:00 n kernel: ", "glued text ", "4,1,2,-;"]),
 )
 @example(code=43, pci="0000:07:00.0", pid=7, name="NVRM: Xid (PCI:", detail="x", before="")
@@ -84,21 +66,7 @@ def test_a_line_without_a_client_round_trips(code: int, pci: str, detail: str) -
     assert (event.code, event.pci, event.pid, event.detail) == (code, pci, None, detail)
 
 
-FRAGMENTS = [
-    "NVRM: Xid (",
-    "PCI:0000:07:00",
-    "): ",
-    "79,",
-    " pid=",
-    "name=",
-    "SXid (",
-    "nvidia-nvswitch1: ",
-    "<3>",
-    "4,1,1,c;",
-]
-
-
-@given(st.one_of(st.text(), st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=9))).map("".join)))
+@given(texts)
 def test_no_text_can_make_it_fail(text: str) -> None:
     event = parse_offline_line(text)
     assert event is None or event.kind in KernelEventKind
