@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from remediator.history import History
 from remediator.index import NodeIndex
+from remediator.job_index import JobIndex
 from remediator.model.hold import NodeHold
 from remediator.model.occurrence import Occurrence
 from remediator.model.places import Places, merged
@@ -84,7 +85,7 @@ class ClusterState:
     topology: dict[str, dict[str, Places]] = dataclasses.field(default_factory=dict)  # source → node → where it stands
     history: History = dataclasses.field(default_factory=History)
     changes: Changes = dataclasses.field(default_factory=Changes)
-    _with_job: dict[JobRef, set[str]] = dataclasses.field(default_factory=dict)
+    _jobs: JobIndex = dataclasses.field(default_factory=JobIndex)
     index: NodeIndex = dataclasses.field(default_factory=NodeIndex)
     suspects: Suspects = dataclasses.field(default_factory=Suspects)
     streak: Streak = dataclasses.field(default_factory=Streak)
@@ -139,7 +140,8 @@ class ClusterState:
         if before == node:
             return
         self.nodes[node.node] = self.changes.nodes[node.node] = node
-        self._place(before.jobs if before is not None else (), node)
+        if self._jobs.put(before.jobs if before is not None else (), node):
+            self.told_all.clear()
         self.index.put(before, node, self._in_service(node.node))
         if before is None:
             self.note(node.since, "node_joined", f"{node.node} reported for the first time", node=node.node)
@@ -220,18 +222,6 @@ class ClusterState:
         else:
             self.standing[name] = said
         self.changes.standing[name] = said
-
-    def _place(self, before: tuple[JobRef, ...], node: NodeRecord) -> None:
-        if node.jobs == before:
-            return
-        if not set(before).issuperset(node.jobs):
-            self.told_all.clear()
-        for ref in before:
-            self._with_job[ref].discard(node.node)
-            if not self._with_job[ref]:
-                del self._with_job[ref]
-        for ref in node.jobs:
-            self._with_job.setdefault(ref, set()).add(node.node)
 
     def put_action(self, action: Action) -> None:
         """Store an action as it stands now. What a person ordered by hand belongs to no incident, and leaves once it is over."""
@@ -336,7 +326,7 @@ class ClusterState:
 
     def nodes_of_job(self, job: str) -> list[str]:
         """Names of the nodes with ranks of any attempt of a job."""
-        return sorted({node for ref, nodes in self._with_job.items() if ref.job == job for node in nodes})
+        return self._jobs.nodes_of(job)
 
     @property
     def held(self) -> AbstractSet[str]:
@@ -345,7 +335,7 @@ class ClusterState:
 
     def nodes_with(self, job: JobRef) -> list[str]:
         """Names of the nodes that hold ranks of an attempt of a job."""
-        return sorted(self._with_job.get(job, ()))
+        return self._jobs.nodes_with(job)
 
     def nodes_in(self, state: NodeState) -> list[NodeRecord]:
         """The nodes in a state of their life, by name."""
@@ -393,7 +383,7 @@ class ClusterState:
 
     def widest_job_on(self, node: str) -> int:
         """Nodes of the widest job with ranks on a node."""
-        return max((len(self._with_job[ref]) for ref in self.nodes[node].jobs), default=0)
+        return max(map(self._jobs.width_of, self.nodes[node].jobs), default=0)
 
 
 def _is_grave(finding: Finding) -> bool:
