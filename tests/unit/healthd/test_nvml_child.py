@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -10,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, NvmlSample
 from healthd.slate import SLATE_BYTES, Slate
 from vocabulary.wire import Gpu
 
-BUILD = Path(__file__).parents[2] / "nodes" / "fake_nvml" / "build.py"
 ENTRY = "import healthd.nvml.child, sys; print(*sorted(sys.modules))"
 
 PARENT = """
@@ -74,27 +71,6 @@ class Child:
         assert self.process.stdin is not None
         self.process.stdin.close()
         return self.process.wait(30)
-
-
-@pytest.fixture(scope="session")
-def fake_nvml() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("fake_nvml_build", BUILD)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
-def library(fake_nvml: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path: Path = fake_nvml.build(tmp_path_factory.mktemp("nvml"))
-    return path
-
-
-@pytest.fixture
-def gpus(fake_nvml: ModuleType, tmp_path: Path) -> Callable[..., None]:
-    return lambda *lines: fake_nvml.write_scenario(tmp_path / "scenario", lines)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import resource
 import shutil
@@ -11,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from msgspec.structs import replace
@@ -33,38 +31,9 @@ from vocabulary.finding import Severity
 from vocabulary.health import Health, health_of
 from vocabulary.wire import Gpu
 
-BUILD = Path(__file__).parents[2] / "nodes" / "fake_nvml" / "build.py"
 PATIENCE_S = 120.0
 NOW = Moment(1_700_000_000.0, 5.0)
 KERNEL_LOG = SourceReading(source="kernel_log", state=SourceState.PRESENT, at=0.0)
-
-
-@pytest.fixture(scope="session")
-def fake_nvml() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("fake_nvml_build", BUILD)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
-def library(fake_nvml: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path: Path = fake_nvml.build(tmp_path_factory.mktemp("nvml"))
-    return path
-
-
-@pytest.fixture
-def gpus(fake_nvml: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    scenario = tmp_path / "scenario"
-    monkeypatch.setenv("FAKE_NVML_SCENARIO", str(scenario))
-
-    def write(*lines: str) -> None:
-        fake_nvml.write_scenario(scenario, lines)
-
-    write("gpus 4")
-    return write
 
 
 class Node:
@@ -108,6 +77,7 @@ class Node:
 
 @pytest.fixture
 def start(library: Path, gpus: Callable[..., None]) -> Iterator[Callable[..., Node]]:
+    gpus("gpus 4")
     nodes: list[Node] = []
 
     def start(expected: tuple[Gpu, ...] = ()) -> Node:
