@@ -116,11 +116,12 @@ class HttpClient:
             answer = connection.getresponse()
         finally:
             self._awaiting = None
-        content = answer.read(ANSWER_BYTES_MAX + 1)
-        if len(content) > ANSWER_BYTES_MAX:
-            raise http.client.HTTPException(f"an answer of more than {ANSWER_BYTES_MAX >> 20} MiB")
-        if answer.length:
-            raise http.client.IncompleteRead(content, answer.length)
+        with answer:  # else one that is not read to its end keeps its socket
+            content = answer.read(ANSWER_BYTES_MAX + 1)
+            if len(content) > ANSWER_BYTES_MAX:
+                raise http.client.HTTPException(f"an answer of more than {ANSWER_BYTES_MAX >> 20} MiB")
+            if answer.length:
+                raise http.client.IncompleteRead(content, answer.length)
         if answer.will_close:
             self.close()
         return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, content)

@@ -10,7 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from healthd.centre import BACKOFF_S_MIN, DENIED_S, Backoff, Centre, CentreError, Denied, Rejected, Unreachable, spread
+from healthd.centre import (
+    BACKOFF_S_MIN,
+    DENIED_S,
+    RETRY_AFTER_S_MAX,
+    Backoff,
+    Centre,
+    CentreError,
+    Denied,
+    Rejected,
+    Unreachable,
+    spread,
+)
 from healthd.committer import Committer
 from healthd.config import RemediatorConfig
 from healthd.http_client import ANSWER_BYTES_MAX
@@ -108,6 +119,9 @@ def test_a_kept_connection_that_was_closed_is_opened_anew(serve: Serve) -> None:
         (http(encode(Problem(error="no such token", todo="issue one")), "401 Unauthorized"), Denied, "issue one"),
         (http(b"", "403 Forbidden"), Denied, "403"),
         (http(encode(Problem(error="bad field")), "400 Bad Request"), Rejected, "bad field"),
+        (http(b"", "408 Timeout"), Unreachable, "408"),
+        (http(b"", "425 Too Early"), Unreachable, "425"),
+        (http(b"", "429 Too Many"), Unreachable, "429"),
         (http(b"", "302 Found", "Location: http://elsewhere/\r\n"), Rejected, "302"),
         (
             f"HTTP/1.1 200 OK\r\nContent-Length: {ANSWER_BYTES_MAX + 9}\r\n\r\n".encode() + b"x",
@@ -138,6 +152,30 @@ def test_nobody_there_is_unreachable(tmp_path: Path) -> None:
     centre = Centre(RemediatorConfig(url="http://127.0.0.1:1", token_file=tmp_path / "token"), "n1")
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1/v1/nodes/n1/report: .*refused"):
         centre.report(report())
+
+
+def test_an_answer_without_end_is_not_read_to_its_end(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("healthd.http_client.ANSWER_BYTES_MAX", 1 << 20)
+    centre = Centre(serve([b"HTTP/1.1 200 OK\r\n\r\n" + bytes((1 << 20) + 1)]), "n1")
+    with pytest.raises(Unreachable, match="more than 1 MiB"):
+        centre.report(report())
+    centre.close()
+
+
+def test_a_refusal_names_the_finding_that_is_not_wanted(serve: Serve) -> None:
+    centre = Centre(serve([http(encode(Problem(error="too long", finding="f7")), "422 No")]), "n1")
+    with pytest.raises(Rejected) as raised:
+        centre.report(report())
+    assert raised.value.finding == "f7"
+    centre.close()
+
+
+def test_a_centre_cannot_ask_for_silence(serve: Serve) -> None:
+    centre = Centre(serve([http(b"", "503 Busy", "Retry-After: 99999999\r\n")]), "n1")
+    with pytest.raises(Unreachable) as raised:
+        centre.report(report())
+    assert raised.value.retry_after_s == RETRY_AFTER_S_MAX
+    centre.close()
 
 
 def test_a_centre_that_names_a_time_is_asked_again_no_sooner(serve: Serve) -> None:
