@@ -150,8 +150,10 @@ def launch(*, backend: str, node_names: str, events: Path | None, command: tuple
     """
     try:
         chosen = _backend(backend, node_names)
-        if shape["swap"] and not isinstance(chosen, LocalBackend):
-            raise click.UsageError("--swap works with --backend local only so far")
+        if shape["swap"] and isinstance(chosen, PodBackend):
+            raise click.UsageError(
+                "--swap does not work on Kubernetes: there a controller starts the ranks of each node"
+            )
         clock = SystemClock()
         journal = Journal(events, chosen.job(), clock)
         if backend == "kubernetes":

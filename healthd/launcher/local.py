@@ -19,6 +19,7 @@ from healthd.launcher.plan import RankEnd
 from healthd.launcher.rank import PARENT_VARIABLE
 from healthd.launcher.rendezvous import Rendezvous
 from healthd.launcher.swapping import SwappingRun
+from healthd.trainer.rendezvous import MEMBER
 from vocabulary.counts import counted
 
 Answer = Callable[[str, Sequence[str], Callable[[], bool]], dict[str, Any]]
@@ -42,7 +43,7 @@ class LocalRun:
                 "LOCAL_RANK": str(rank % attempt.tasks_per_node),
                 "HEALTHD_NODE": node,
                 PARENT_VARIABLE: str(os.getpid()),
-                **(rendezvous.environ(rank) if rendezvous else {}),
+                **({MEMBER: str(rank), **rendezvous.environ} if rendezvous else {}),
             }
             try:
                 child = subprocess.Popen(

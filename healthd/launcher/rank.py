@@ -12,6 +12,8 @@ import signal
 import sys
 from collections.abc import Mapping
 
+from healthd.trainer.rendezvous import ADDRESS, MEMBER, SPARE
+
 PER_NODE_VARIABLE = "HEALTHD_PER_NODE"
 PARENT_VARIABLE = "HEALTHD_LAUNCHER_PID"
 _FROM_SLURM = {
@@ -28,9 +30,16 @@ _NOT_FOUND, _NOT_RUNNABLE = 127, 126
 def placed(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment with torch's variables filled in from Slurm's, where there are any.
 
-    A process per node is told which node it is; its ranks it makes and numbers itself.
+    A process per node is told which node it is; its ranks it makes and numbers itself. Where ranks are replaced, Slurm
+    counts spares as well, so the size of the world is the launcher's word, and a spare has no rank yet.
     """
     found = {ours: environ[theirs] for ours, theirs in _FROM_SLURM.items() if theirs in environ}
+    if ADDRESS in environ:
+        member = found.get("RANK") or environ[MEMBER]
+        given = {**environ, **found, "WORLD_SIZE": environ["WORLD_SIZE"], MEMBER: member}
+        if int(member) >= int(environ["WORLD_SIZE"]):
+            return {key: value for key, value in given.items() if key != "RANK"} | {SPARE: "1"}
+        return given
     if PER_NODE_VARIABLE not in environ:
         return {**environ, **found}
     number = found.get("RANK") or environ.get("RANK", "0")

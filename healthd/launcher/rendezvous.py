@@ -19,9 +19,10 @@ from typing import Any
 from healthd.launcher.backend import Event
 from healthd.launcher.membership import Generation, Member, Membership, NoSpareError, Replaced
 from healthd.trainer.exits import Exit
-from healthd.trainer.rendezvous import ADDRESS, LINE_BYTES_MAX, MEMBER, SPARE, TOKEN, line_of, lines_of
+from healthd.trainer.rendezvous import ADDRESS, LINE_BYTES_MAX, TOKEN, line_of, lines_of
 
 ENTER_SECONDS = 20.0  # for every member to enter a new generation; who does not is replaced, too
+LOOPBACK = "127.0.0.1"
 PHASES = ("decided", "met", "state", "first step")  # of a swap, after the loss was seen
 _TICK_SECONDS = 0.5
 _SEND_SECONDS = 2.0  # messages are small: whoever takes none for so long is gone
@@ -40,8 +41,14 @@ class _Guest:
 class Rendezvous:
     """The server of one attempt. Started at once; `close` ends it."""
 
-    def __init__(self, members: Sequence[Member], world: int, host: str = "127.0.0.1") -> None:
-        """Raises OSError. Args: `members`: the first `world` hold the ranks, the others are spares; `host`: where to listen."""
+    def __init__(self, members: Sequence[Member], world: int, host: str = LOOPBACK) -> None:
+        """Raises OSError.
+
+        Args:
+            members: those that hold the ranks first, then the spares.
+            world: how many ranks there are.
+            host: the address at which the members reach this machine.
+        """
         self._nodes = {each.number: each.node for each in members}
         self._world = world
         self._membership = Membership(members, world)
@@ -57,7 +64,7 @@ class Rendezvous:
         self._events: list[Event] = []
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
-        self._listener = socket.create_server((host, 0))
+        self._listener = socket.create_server((LOOPBACK if host == LOOPBACK else "", 0))
         self._host = host
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._wake, self._waker = socket.socketpair()
@@ -66,14 +73,10 @@ class Rendezvous:
         self._thread = threading.Thread(target=self._serve, name="launcher-rendezvous", daemon=True)
         self._thread.start()
 
-    def environ(self, member: int) -> dict[str, str]:
-        """What a member's environment must hold."""
-        found = {
-            ADDRESS: f"{self._host}:{self._listener.getsockname()[1]}",
-            TOKEN: self._token,
-            MEMBER: str(member),
-        }
-        return found if member < self._world else found | {SPARE: "1"}
+    @property
+    def environ(self) -> dict[str, str]:
+        """What every member's environment must hold, beside its number."""
+        return {ADDRESS: f"{self._host}:{self._listener.getsockname()[1]}", TOKEN: self._token}
 
     @property
     def stopped(self) -> bool:

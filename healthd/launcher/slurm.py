@@ -12,19 +12,22 @@ import math
 import re
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import IO, Any
 
 from healthd.launcher import voice
-from healthd.launcher.backend import Announce, Answers, Attempt, BackendError, Event, Question
+from healthd.launcher.backend import Announce, Answers, Attempt, BackendError, Event, Question, Run
 from healthd.launcher.coming_back import Return
 from healthd.launcher.plan import RankEnd
 from healthd.launcher.slurm_queue import queue_again
+from healthd.launcher.swapping import SwappingRun
 
 COMMAND_SECONDS = 30.0
 STOP_POLL_SECONDS = 0.2
@@ -86,11 +89,20 @@ def read_answers(text: str, nodes: Sequence[str]) -> dict[str, dict[str, Any]]:
 class SlurmRun:
     """One step."""
 
-    def __init__(self, attempt: Attempt, job_id: str, srun: subprocess.Popen[bytes], step_name: str) -> None:
+    def __init__(
+        self,
+        attempt: Attempt,
+        job_id: str,
+        srun: subprocess.Popen[bytes],
+        step_name: str,
+        kill_one: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Args: `kill_one`: ends one task by its number; only needed where single ranks are replaced."""
         self._attempt = attempt
         self._job_id = job_id
         self._srun = srun
         self._step_name = step_name
+        self._kill_one = kill_one
         self._reported: dict[int, RankEnd] = {}
         self._stayed: set[int] = set()  # ranks that ran when we killed the step
         assert srun.stderr is not None  # noqa: S101 - it was asked for
@@ -102,7 +114,7 @@ class SlurmRun:
         reported = {rank: self._marked(end) for rank, end in self._reported.copy().items()}
         if not self.over():
             return list(reported.values())
-        return [reported.get(rank) or self._silent(rank) for rank in range(self._attempt.world)]
+        return [reported.get(rank) or self._silent(rank) for rank in range(self._attempt.tasks)]
 
     def take_events(self) -> Sequence[Event]:
         """Nothing happens but ends."""
@@ -118,9 +130,14 @@ class SlurmRun:
 
     def kill(self) -> None:
         """SIGKILL to every task, and to srun if no step can be found."""
-        self._stayed |= set(range(self._attempt.world)) - set(self._reported)
+        self._stayed |= set(range(self._attempt.tasks)) - set(self._reported)
         if not self._signal("KILL"):
             self._srun.kill()
+
+    def kill_one(self, task: int) -> None:
+        """SIGKILL to one task: it is on a condemned node, and did not leave by itself."""
+        self._stayed.add(task)
+        self._kill_one(task)
 
     def clear(self) -> None:
         """Nothing: Slurm ends what is left of a step, as far as its process tracking goes."""
@@ -148,7 +165,7 @@ class SlurmRun:
         with stream:
             while line := stream.readline(STDERR_LINE_BYTES_MAX):
                 voice.pass_on(line)
-                for end in read_message(line.decode(errors="replace"), self._attempt.world):
+                for end in read_message(line.decode(errors="replace"), self._attempt.tasks):
                     self._reported.setdefault(end.rank, end)
 
 
@@ -186,19 +203,40 @@ class SlurmBackend:
         argv = [*self._srun(nodes, 1), "--wait=5", "--kill-on-bad-exit=0", *program]
         return read_answers(_said(argv, self._clean(), question.seconds, stopped), nodes)
 
-    def start(self, attempt: Attempt) -> SlurmRun:
-        """One step, one task per rank."""
-        step_name = f"healthd-{attempt.number}-{secrets.token_hex(3)}"
-        argv = [*self._srun(attempt.nodes, attempt.tasks_per_node), f"--job-name={step_name}"]
-        argv += [f"--wait={math.ceil(attempt.patience_seconds)}"]  # of a task that ends well srun tells us nothing
-        argv += ["--kill-on-bad-exit=0", sys.executable, "-m", "healthd.launcher.rank", *attempt.command]
-        address, port = self._address(attempt.nodes[0]), PORT_FIRST + secrets.randbelow(PORT_COUNT)
-        environ = {**self._clean(), **attempt.shared_environment(address, port)}
+    def start(self, attempt: Attempt) -> Run:
+        """One step, one task per rank, and one for each spare process."""
         try:
-            srun = subprocess.Popen(argv, env=environ, stderr=subprocess.PIPE, start_new_session=True)
+            if attempt.spares:
+                here = self._environ.get("SLURMD_NODENAME", "")
+                host = self._address(here) if here else socket.gethostname()
+                return SwappingRun(attempt, lambda meeting: self._start(attempt, meeting.environ), host)
+            return self._start(attempt, {})
         except OSError as error:
             raise BackendError(f"srun cannot be started: {error}") from error
-        return SlurmRun(attempt, self._job_id, srun, step_name)
+
+    def _start(self, attempt: Attempt, more: Mapping[str, str]) -> SlurmRun:
+        step_name = f"healthd-{attempt.number}-{secrets.token_hex(3)}"
+        argv = [*self._srun((*attempt.nodes, *attempt.spares), attempt.tasks_per_node), f"--job-name={step_name}"]
+        # Of a task that ends well srun tells us nothing. Where ranks are replaced, the end of one is no reason to end others.
+        argv += ["--wait=0", "--no-kill"] if attempt.spares else [f"--wait={math.ceil(attempt.patience_seconds)}"]
+        argv += ["--kill-on-bad-exit=0", sys.executable, "-m", "healthd.launcher.rank", *attempt.command]
+        address, port = self._address(attempt.nodes[0]), PORT_FIRST + secrets.randbelow(PORT_COUNT)
+        environ = {**self._clean(), **attempt.shared_environment(address, port), **more}
+        srun = subprocess.Popen(argv, env=environ, stderr=subprocess.PIPE, start_new_session=True)
+        return SlurmRun(attempt, self._job_id, srun, step_name, partial(self._kill_task, attempt, environ))
+
+    def _kill_task(self, attempt: Attempt, environ: Mapping[str, str], task: int) -> None:
+        """By a step on the task's node, which nobody waits for: the node may be gone."""
+        program = [sys.executable, "-m", "healthd.launcher.kill_member", str(task)]
+        with suppress(OSError):
+            subprocess.Popen(
+                [*self._srun((attempt.node_of(task),), 1), *program],
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
     def requeue(self, refused: Collection[str], in_vain: int, announce: Announce) -> Return | None:
         """`scontrol requeue`: Slurm ends this job, this process included, and queues it again."""

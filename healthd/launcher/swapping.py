@@ -9,7 +9,7 @@ from typing import Protocol
 from healthd.launcher.backend import Attempt, Event
 from healthd.launcher.membership import Member
 from healthd.launcher.plan import RankEnd
-from healthd.launcher.rendezvous import Rendezvous
+from healthd.launcher.rendezvous import LOOPBACK, Rendezvous
 from healthd.trainer.exits import Exit
 
 LEAVE_SECONDS = 5.0  # for a rank on a condemned node to leave by itself; a frozen one never does
@@ -46,11 +46,17 @@ class Processes(Protocol):
 class SwappingRun:
     """A `Run` over processes and their rendezvous."""
 
-    def __init__(self, attempt: Attempt, start: Callable[[Rendezvous], Processes]) -> None:
-        """Raises OSError. Args: `start`: starts the processes of `attempt`, each with `Rendezvous.environ` of its number."""
+    def __init__(self, attempt: Attempt, start: Callable[[Rendezvous], Processes], host: str = LOOPBACK) -> None:
+        """Raises OSError.
+
+        Args:
+            attempt: what to run.
+            start: starts its processes, with `Rendezvous.environ` in their environment.
+            host: at which address they reach this machine.
+        """
         self._attempt = attempt
         members = [Member(task, attempt.node_of(task)) for task in range(attempt.tasks)]
-        self._rendezvous = Rendezvous(members, attempt.world)
+        self._rendezvous = Rendezvous(members, attempt.world, host)
         self._kill_at: dict[int, float] = {}
         try:
             self._processes = start(self._rendezvous)

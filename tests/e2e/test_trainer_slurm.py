@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,11 @@ from typing import Any
 import pytest
 
 from healthctl.demo.slurm_cluster import SlurmCluster
+from healthctl.demo.training import COMMAND
 from healthd.launcher.plan import REQUEUE_EXIT
+from healthd.trainer.beacon import MailboxOrder, post_order, read_all
+from healthd.trainer.pages import prepare_directory
+from healthd.trainer.rendezvous import MEMBER
 
 pytestmark = pytest.mark.slurm
 DEADLINE_S = 90.0
@@ -129,6 +135,49 @@ def test_a_frozen_rank_is_killed_with_its_step_and_its_node_left_out(submit: Sub
     first, second = job.all("attempt_started")
     assert job.all("attempt_ended")[0]["condemned"] == [first["nodes"][1]]
     assert first["nodes"][1] not in second["nodes"]
+
+
+def _task(job: Batch, number: int) -> int:
+    """The process of a task of the newest step, wherever it runs: here all nodes are this machine."""
+    wanted = {f"SLURM_JOB_ID={job.id}".encode(), f"{MEMBER}={number}".encode()}
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if wanted <= set(entry.read_bytes().split(b"\0")):
+                found.append(int(entry.parent.name))
+    assert found, f"task {number} does not run\n{job.log()}"
+    return min(found)
+
+
+@pytest.mark.torch
+def test_a_killed_and_a_frozen_rank_are_replaced_within_one_step(submit: Submit, tmp_path: Path) -> None:
+    prepare_directory(str(tmp_path / "beacons"))
+    losses = tmp_path / "losses"
+    training = f"--steps 60 --every 1000 --step-seconds 0.1 --checkpoints {tmp_path}/checkpoints --losses {losses}"
+    job = submit(4, "--swap --spares 2 --gate off", f"exec {' '.join(COMMAND)} {training}")
+
+    def trained(step: int) -> bool:
+        return losses.exists() and len(losses.read_text().splitlines()) > step
+
+    job.until(lambda: trained(10), "step 10")
+    first = _task(job, 0)
+    os.kill(_task(job, 1), signal.SIGKILL)
+    job.until(lambda: len(job.all("swapped")) == 1, "the first spare to train")
+    frozen, node = _task(job, 2), job.all("rank_replaced")[0]["after"]
+    os.kill(frozen, signal.SIGSTOP)
+    [page] = [view for view in read_all(str(tmp_path / "beacons"))[0] if view.identity.rank == 0 and view.alive]
+    post_order(page.path, MailboxOrder("o1", "abort", "a test", (node,), time.time() + 600))
+    job.until(lambda: len(job.all("swapped")) == 2, "the second spare to train")
+    job.until(lambda: not Path(f"/proc/{frozen}").exists(), "the frozen task to be ended")
+    assert _task(job, 0) == first
+
+    assert job.code() == 0, job.log()
+
+    assert len(job.all("attempt_started")) == 1
+    steps = [json.loads(line)["step"] for line in losses.read_text().splitlines()]
+    interrupted = [step for step in steps if steps.count(step) > 1]  # its loss was told, its copies were not held
+    assert sorted(set(steps)) == list(range(60))
+    assert set(interrupted) <= {swap["step"] for swap in job.all("swapped")}, "a finished step was trained twice"
 
 
 def test_without_a_spare_the_job_is_queued_again(submit: Submit) -> None:
