@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from healthctl.demo.watch import LaunchEvent, left_after
+from healthctl.demo.watch import LaunchEvent, Start, left_after
 from remediator.model.hold import NodeHold, Owner
 from remediator.model.views import EventView, IncidentView, NodeView
 from vocabulary.counts import counted
@@ -54,12 +54,15 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return next((i for i in self.incidents if i.node == node and any(a.verb == "cordon" for a in i.actions)), None)
 
     def steps_lost(self, node: str) -> int | None:
-        """Steps that were trained twice because `node` had to leave; None if no attempt ended for it."""
+        """Finished steps that were trained twice because `node` had to leave; None if no attempt ended for it."""
         last = left_after(self.launches, node)
         if last is None:
             return None
-        before = [row.step for row in self.losses if row.attempt <= last]
-        after = [row.step for row in self.losses if row.attempt > last]
+        swapped = next((event for event in self.launches if event.event == "swapped" and event.start > last), None)
+        if swapped is not None and swapped.attempt == last[0]:
+            return swapped.lost
+        before = [row.step for row in self.losses if row.attempt <= last[0]]
+        after = [row.step for row in self.losses if row.attempt > last[0]]
         return max(before) + 1 - after[0] if before and after else None
 
 
@@ -121,7 +124,7 @@ def condemned_nodes_left(facts: Facts) -> Check:
     starts = [event for event in facts.launches if event.event == "attempt_started"]
     gone = {node: left_after(facts.launches, node) for node in (facts.graceful_node, facts.abort_node)}
     last = gone[facts.abort_node]
-    back = [start for start in starts if last is not None and start.attempt > last and facts.abort_node in start.nodes]
+    back = [start for start in starts if last is not None and start.start > last and facts.abort_node in start.nodes]
     return Check(
         "condemned nodes left the job",
         None not in gone.values() and not back,
@@ -210,7 +213,7 @@ def run_checks(facts: Facts) -> list[Check]:
     return [check(facts) for check in CHECKS]
 
 
-def latencies_ms(facts: Facts, first_step_at: Mapping[int, float]) -> dict[str, float]:
+def latencies_ms(facts: Facts, first_step_at: Mapping[Start, float]) -> dict[str, float]:
     """How long each link took, in milliseconds; a link whose ends were not both seen is left out."""
     found: dict[str, float] = {}
     ways = (
@@ -236,7 +239,7 @@ def latencies_ms(facts: Facts, first_step_at: Mapping[int, float]) -> dict[str, 
             if at:
                 found[f"{way}: fault → {name}"] = round((max(at) - cause.first_seen) * 1000, 1)
         last = left_after(facts.launches, node)
-        again = [at for attempt, at in first_step_at.items() if last is not None and attempt > last]
+        again = [at for start, at in first_step_at.items() if last is not None and start > last]
         if again:
             found[f"{way}: fault → training again"] = round((min(again) - cause.first_seen) * 1000, 1)
     return found

@@ -16,7 +16,7 @@ from healthctl.demo.training import COMMAND
 from healthctl.supervised.programs import ProgramError
 
 REQUEUE_EXIT = 75  # what `healthctl launch` answers when too few nodes are left
-ALLOCATION = 4
+ALLOCATION = 5
 LEAVE_S = 15.0  # a rank that saves on a busy machine is slow, and not stuck
 
 
@@ -52,6 +52,7 @@ def launch_command(cluster: DemoCluster, training: Training) -> list[str]:
         "launch",
         f"--nodes={training.nodes}",
         f"--spares={ALLOCATION - training.nodes}",
+        "--swap",
         f"--leave-seconds={LEAVE_S:g}",
         f"--events={cluster.workdir / 'launcher.jsonl'}",
     ]
@@ -81,7 +82,7 @@ def start_reference(cluster: DemoCluster, training: Training) -> None:
 
 
 class SlurmJob:
-    """An sbatch job on three to four nodes."""
+    """An sbatch job on three to five nodes."""
 
     def __init__(self, cluster: DemoCluster, training: Training) -> None:
         if cluster.slurm is None:
@@ -117,7 +118,7 @@ class SlurmJob:
 
 
 class LocalJob:
-    """The launcher on this machine with pretend nodes. The queue: four free nodes, and again when it asks for it."""
+    """The launcher on this machine with pretend nodes. The queue: all free nodes, and again when it asks for it."""
 
     def __init__(self, cluster: DemoCluster, training: Training) -> None:
         self._cluster = cluster

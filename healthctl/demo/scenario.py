@@ -90,7 +90,7 @@ class Scenario:
         self._return()
 
     def _train(self) -> None:
-        self._timeline.headline("A job trains on three nodes, a fourth of its own is its hot spare")
+        self._timeline.headline("A job trains on three nodes; on two more of its own, spares wait")
         self._timeline.add("demo", "submitted", f"job {self._job.submit()}: {self._training.steps} steps")
         watch = self._watch
         watch.until(lambda: watch.training_on(1), STEP_DEADLINE_S, "the job's first step")
@@ -99,7 +99,7 @@ class Scenario:
         watch.until(lambda: watch.step >= FIRST_FAULT_STEP, STEP_DEADLINE_S, f"step {FIRST_FAULT_STEP}")
 
     def _graceful(self) -> None:
-        self._timeline.headline("A GPU wears out: save, leave, go on with the spare")
+        self._timeline.headline("A GPU wears out: a spare takes the place of its rank")
         watch = self._watch
         self._strike(self._graceful_node, self._cluster.faults.worn(self._graceful_node))
         self._point("graceful-fault")
@@ -112,7 +112,7 @@ class Scenario:
         self._point("relaunched")
 
     def _abort(self) -> None:
-        self._timeline.headline("A GPU falls off the bus: leave the stuck collective, queue again")
+        self._timeline.headline("A GPU falls off the bus: out of the stuck collective, on with the second spare")
         watch, every = self._watch, self._training.every
         begun = max(watch.step, 0)
         strike = (begun // every + 1) * every + every // 2  # in the middle between two periodic checkpoints
@@ -169,7 +169,8 @@ class Scenario:
 
     def _trains_without(self, node: str) -> bool:
         watch, last = self._watch, left_after(self._watch.launches, node)
-        return last is not None and watch.training_on(last + 1) and node not in watch.ranks
+        again = last is not None and any(start > last for start in watch.first_step_at)
+        return again and watch.step >= 0 and node not in watch.ranks
 
     def _strike(self, node: str, line: Line, more: str = "") -> None:
         """The kernel log first, so that all that follows from the fault is known to be injected."""

@@ -26,6 +26,9 @@ from remediator.model.views import EventList, EventView
 POLL_S = 0.05
 
 
+Start = tuple[int, int]  # an attempt, and the generation of its process group
+
+
 class LaunchEvent(msgspec.Struct, frozen=True):
     """One line of the launcher's journal."""
 
@@ -36,6 +39,14 @@ class LaunchEvent(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...] = ()
     outcome: str = ""
     condemned: tuple[str, ...] = ()
+    generation: int = 0
+    before: str = ""
+    lost: int = 0
+
+    @property
+    def start(self) -> Start:
+        """The process group that it is about."""
+        return self.attempt, self.generation
 
 
 class Watch:
@@ -45,7 +56,7 @@ class Watch:
         self.events: list[EventView] = []
         self.launches: list[LaunchEvent] = []
         self.ranks: dict[str, BeaconView] = {}
-        self.first_step_at: dict[int, float] = {}
+        self.first_step_at: dict[Start, float] = {}
         self._cluster = cluster
         self._server = cluster.server
         self._job = job
@@ -117,8 +128,8 @@ class Watch:
                     views[node] = view
         newest = max((view.identity.attempt for view in views.values()), default=0)
         self.ranks = {node: view for node, view in views.items() if view.identity.attempt == newest}
-        if self.step >= 0 and newest not in self.first_step_at:
-            self.first_step_at[newest] = time.time()
+        if self.step >= 0 and (newest, 0) not in self.first_step_at:
+            self.first_step_at[newest, 0] = time.time()
             where = " ".join(sorted(self.ranks))
             self._timeline.add("trainer", "training", f"attempt {newest} trains from step {self.step} on {where}")
 
@@ -128,6 +139,8 @@ class Watch:
             event = parse_launch(line)
             if event is not None:
                 self.launches.append(event)
+                if event.event == "swapped":
+                    self.first_step_at[event.start] = event.at
                 self._timeline.add("launcher", event.event, event.text, at=event.at)
 
     def _look_at_audit_log(self) -> None:
@@ -153,19 +166,23 @@ class Watch:
         self._timeline.add("remediator", event.kind, text, node=node, at=event.at, injected=event.injected)
 
 
-def left_after(launches: Sequence[LaunchEvent], node: str) -> int | None:
-    """The last attempt that ran on `node`, once it is clear that the job goes on without it; None until then.
+def left_after(launches: Sequence[LaunchEvent], node: str) -> Start | None:
+    """The last process group with a rank on `node`, once it is clear that the job goes on without it; None until then.
 
-    Clear is: the launcher condemned the node, started the next attempt without it, or found too few nodes.
+    Clear is: a spare took the rank's place; or the launcher condemned the node, started the next attempt without it, or
+    found too few nodes.
     """
-    last, over = None, False
+    last: Start | None = None
+    over = False
     for event in launches:
         if event.event == "attempt_started":
             if node in event.nodes:
-                last, over = event.attempt, False
+                last, over = event.start, False
             elif over:
                 return last
-        elif event.event == "attempt_ended" and event.attempt == last:
+        elif event.event == "rank_replaced" and event.before == node:
+            return event.attempt, event.generation - 1
+        elif event.event == "attempt_ended" and last is not None and event.attempt == last[0]:
             over = True
             if node in event.condemned:
                 return last

@@ -27,6 +27,7 @@ class Attempt(NamedTuple):
     command: tuple[str, ...]
     per_node: bool = False
     patience_seconds: float = 0.0
+    swap: bool = False  # whether lost ranks are replaced while the others go on
     spares: tuple[str, ...] = ()  # nodes on which as many processes wait, to take the ranks of a node that is lost
 
     @property

@@ -37,7 +37,7 @@ class Job(NamedTuple):
         """One start of this job."""
         patience = max(self.done_seconds, self.leave_seconds, self.stop_seconds) if self.done_seconds else 0.0
         shape = (self.ranks_per_node, self.command, self.per_node, patience)
-        return Attempt(number, name, nodes, *shape, spares)
+        return Attempt(number, name, nodes, *shape, self.warm_spares > 0, spares)
 
     @property
     def choosing(self) -> Gate:

@@ -134,7 +134,7 @@ class LocalBackend:
             port = probe.getsockname()[1]
         environ = {**os.environ, **attempt.shared_environment("127.0.0.1", port)}
         try:
-            if attempt.spares:
+            if attempt.swap:
                 return SwappingRun(attempt, lambda meeting: LocalRun(attempt, environ, rendezvous=meeting))
             return LocalRun(attempt, environ)
         except OSError as error:

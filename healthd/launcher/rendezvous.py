@@ -56,6 +56,7 @@ class Rendezvous:
         self._guests: dict[int, _Guest] = {}
         self._generation: Generation | None = None
         self._awaited: set[int] = set()  # members that have not entered the newest generation
+        self._lost_steps = 0  # that some rank had finished, and that the newest generation trains once more
         self._lost_at = self._formed_at = self._met_at = self._loaded_at = 0.0
         self._advanced = False  # a step was finished in the newest generation
         self._done: set[int] = set()
@@ -189,6 +190,7 @@ class Rendezvous:
             self._met_at = time.monotonic()
         elif kind == "loaded" and message["generation"] == self._number:
             self._loaded_at = time.monotonic()
+            self._lost_steps = max(self._lost_steps, int(message["finished"]) + 1 - int(message["begin"]))
         elif kind == "advanced" and message["generation"] == self._number:
             self._advance(guest.member, message)
         elif kind == "done" and message["generation"] == self._number:
@@ -210,8 +212,14 @@ class Rendezvous:
             seconds = {name: round(marks[at + 1] - marks[at], 3) for at, name in enumerate(PHASES)}
             told = ", ".join(f"{name} {each:.2f}" for name, each in seconds.items())
             total = marks[-1] - marks[0]
-            text = f"generation {self._number}: step {step} is done {total:.2f} s after the loss ({told}); the state came from {source}"
-            facts = {"generation": self._number, "step": step, "source": source, "seconds": round(total, 3)}
+            text = f"generation {self._number}: step {step} is done {total:.2f} s after the loss ({told}); {self._lost_steps} finished steps lost, the state came from {source}"
+            facts = {
+                "generation": self._number,
+                "step": step,
+                "lost": self._lost_steps,
+                "source": source,
+                "seconds": round(total, 3),
+            }
             self._events.append(Event("swapped", text, facts | {"phases": seconds}))
 
     def _take_leave(self, member: int, code: int, why: str) -> None:
@@ -253,7 +261,7 @@ class Rendezvous:
         if formed is None:
             return
         self._generation, replaced = formed
-        self._formed_at, self._advanced = time.monotonic(), False
+        self._formed_at, self._advanced, self._lost_steps = time.monotonic(), False, 0
         self._done.clear()
         self._awaited = {each.number for each in self._generation.members}
         reached = {guest.member: guest for guest in self._guests.values() if guest.member is not None}

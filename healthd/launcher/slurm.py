@@ -206,7 +206,7 @@ class SlurmBackend:
     def start(self, attempt: Attempt) -> Run:
         """One step, one task per rank, and one for each spare process."""
         try:
-            if attempt.spares:
+            if attempt.swap:
                 here = self._environ.get("SLURMD_NODENAME", "")
                 host = self._address(here) if here else socket.gethostname()
                 return SwappingRun(attempt, lambda meeting: self._start(attempt, meeting.environ), host)
@@ -218,7 +218,7 @@ class SlurmBackend:
         step_name = f"healthd-{attempt.number}-{secrets.token_hex(3)}"
         argv = [*self._srun((*attempt.nodes, *attempt.spares), attempt.tasks_per_node), f"--job-name={step_name}"]
         # Of a task that ends well srun tells us nothing. Where ranks are replaced, the end of one is no reason to end others.
-        argv += ["--wait=0", "--no-kill"] if attempt.spares else [f"--wait={math.ceil(attempt.patience_seconds)}"]
+        argv += ["--wait=0", "--no-kill"] if attempt.swap else [f"--wait={math.ceil(attempt.patience_seconds)}"]
         argv += ["--kill-on-bad-exit=0", sys.executable, "-m", "healthd.launcher.rank", *attempt.command]
         address, port = self._address(attempt.nodes[0]), PORT_FIRST + secrets.randbelow(PORT_COUNT)
         environ = {**self._clean(), **attempt.shared_environment(address, port), **more}

@@ -33,7 +33,7 @@ from healthd.trainer.measures import Measures
 from healthd.trainer.page import Acknowledgement, MailboxOrder, Outcome, Phase
 from healthd.trainer.place import Groups, Place
 from healthd.trainer.step import Step
-from healthd.trainer.swap import NextGeneration, NoSwap, Swap, carried_out_by_swap
+from healthd.trainer.swap import Evictions, NextGeneration, NoSwap, Swap, carried_out_by_swap
 from healthd.trainer.termination import ORDER_ID, Termination
 from vocabulary.clock import Clock, SystemClock
 
@@ -84,7 +84,7 @@ class Guard:
             termination_seconds: how long the ranks may take to agree after SIGTERM; 0 leaves the signal alone.
         """
         self._swap: Swap = NoSwap()
-        self._evicted = ""  # id of the newest order that the launcher was asked to act on
+        self._evictions = Evictions(self._swap, place.node)
         self._pid = os.getpid()
         self._place = place
         self._beacon = beacon
@@ -138,6 +138,7 @@ class Guard:
     def enable_swap(self, swap: Swap) -> None:
         """Under a launcher that replaces the ranks of condemned nodes: this rank then goes on instead of leaving with them."""
         self._swap = swap
+        self._evictions = Evictions(swap, self._place.node)
 
     def on_abort(self, snapshot: Snapshot) -> None:
         """What to save when the collective is stuck, from host memory only: gets seconds, may return a path."""
@@ -213,6 +214,7 @@ class Guard:
     def _boundary(self, step: int, order: MailboxOrder | None) -> None:
         """The slow path before a step: only while there is an order."""
         self._abort_ordered(order)
+        order = None if order is None or self._is_spared(order, evict=False) else order
         if order is not None and (
             problem := why_no_vote(order.kind, can_go_back=self.can_go_back, can_agree=self._agreement is not None)
         ):
@@ -362,17 +364,15 @@ class Guard:
     def _abort_ordered(self, order: MailboxOrder | None) -> None:
         if order is None or order.kind != ABORT or order.cancelled or order.expires_at < self._clock.wall():
             return
-        if order.condemned and self._place.node not in order.condemned and self._evict(order):
+        if self._is_spared(order, evict=True):
             return
         self._abort_unless_leaving(order, SNAPSHOT_SECONDS)
 
-    def _evict(self, order: MailboxOrder) -> bool:
-        """Have the ranks of the condemned nodes replaced instead of aborting this one; False where nobody can."""
-        if order.id != self._evicted:
-            if not self._swap.can_swap:
-                return False
-            self._evicted = order.id
-            self._swap.evict(order.condemned, order.reason)
+    def _is_spared(self, order: MailboxOrder, *, evict: bool) -> bool:
+        """Whether this rank goes on, because ranks of the condemned nodes alone are replaced, now or before."""
+        if not (self._evictions.done(order) or (evict and self._evictions.ask(order))):
+            return False
+        if order.id not in self._answers:
             self._answer(order, Outcome.LEFT, left_at=self._clock.wall(), detail=_GOES_ON)
         return True
 

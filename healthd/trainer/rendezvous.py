@@ -74,6 +74,7 @@ class Rendezvous:
         self._arrival = line_of("arrive", token=token, member=member, port=store_port)
         self.generation: Generation | None = None
         self.spares = 0
+        self.finished = -1  # the last step that this rank knows to be held by all, in whichever generation
         self._connection = connection
         self._released = False
         self._stopped = ""

@@ -27,6 +27,10 @@ class Swap(Protocol):
         """Whether this rank's generation is over: a newer one is there."""
         ...
 
+    def has_rank_on(self, nodes: Collection[str]) -> bool:
+        """Whether a rank of this generation is on one of these nodes."""
+        ...
+
     def evict(self, nodes: Collection[str], why: str) -> None:
         """These nodes are condemned: replace every rank there."""
         ...
@@ -41,11 +45,39 @@ class NoSwap:
 
     enabled = can_swap = over = False
 
+    def has_rank_on(self, nodes: Collection[str]) -> bool:  # noqa: ARG002 - as `Swap` has it
+        """Every order concerns this job."""
+        return True
+
     def evict(self, nodes: Collection[str], why: str) -> None:
         """Nobody would be replaced."""
 
     def leave(self, code: int, why: str) -> None:
         """The exit code alone tells it."""
+
+
+class Evictions:
+    """Orders for which one rank need not leave: a launcher replaces the ranks of the condemned nodes, and those alone."""
+
+    def __init__(self, swap: Swap, node: str) -> None:
+        """Args: `node`: where this rank is."""
+        self._swap, self._node = swap, node
+        self._asked = ""  # id of the newest order that the launcher was asked to act on
+
+    def done(self, order: MailboxOrder) -> bool:
+        """Whether no rank is on its nodes any more: an order comes again in the mailboxes of a new generation."""
+        return bool(order.condemned) and not self._swap.has_rank_on(order.condemned)
+
+    def ask(self, order: MailboxOrder) -> bool:
+        """Have the ranks of its nodes replaced; False where nobody can, or this rank is one of them."""
+        if not order.condemned or self._node in order.condemned:
+            return False
+        if order.id != self._asked:
+            if not self._swap.can_swap:
+                return False
+            self._asked = order.id
+            self._swap.evict(order.condemned, order.reason)
+        return True
 
 
 def carried_out_by_swap(orders: Collection[MailboxOrder], graceful: str) -> bool:

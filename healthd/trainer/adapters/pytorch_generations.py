@@ -26,7 +26,7 @@ import shutil
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 import torch
@@ -102,13 +102,16 @@ class _GenerationSwap:
 
     enabled = True
 
-    def __init__(self, rendezvous: Rendezvous, number: int) -> None:
-        self._rendezvous, self._number = rendezvous, number
+    def __init__(self, rendezvous: Rendezvous, generation: Generation) -> None:
+        self._rendezvous, self._generation = rendezvous, generation
         self.evict, self.leave = rendezvous.evict, rendezvous.leave
+
+    def has_rank_on(self, nodes: Collection[str]) -> bool:
+        return any(peer.node in nodes for peer in self._generation.peers)
 
     @property
     def over(self) -> bool:
-        return self._rendezvous.number > self._number
+        return self._rendezvous.number > self._generation.number
 
     @property
     def can_swap(self) -> bool:
@@ -176,7 +179,7 @@ class _Generations:
         shared = shared_by_group()
         self._rendezvous.send("entered", generation=generation.number)
         guard = Guard.from_env(store=shared.store, environ=shared.environ)
-        guard.enable_swap(_GenerationSwap(self._rendezvous, generation.number))
+        guard.enable_swap(_GenerationSwap(self._rendezvous, generation))
         with guard:
             return train(GuardedJob(guard, rank, world, device, shared, self._rendezvous, generation.number))
 

@@ -32,7 +32,9 @@ class StepCopies:
     def note_loaded(self, begin: int) -> None:
         """Remember where the state before step `begin` came from."""
         self._source = "the nodes' memory" if self.copies.loaded else "a checkpoint" if begin else "the beginning"
-        self._rendezvous.send("loaded", generation=self._generation)
+        self._rendezvous.send(
+            "loaded", generation=self._generation, begin=begin, finished=max(self._rendezvous.finished, begin - 1)
+        )
 
     def save(self, step: int) -> str:
         """Hold the state after step `step`; the directory that holds it.
@@ -42,6 +44,7 @@ class StepCopies:
         """
         self.copies.save(step)
         held = self.copies.wait()
+        self._rendezvous.finished = step
         if not self._advanced:
             self._advanced = True
             self._rendezvous.send("advanced", generation=self._generation, step=step, source=self._source)
