@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +21,12 @@ from healthd.centre import (
     Denied,
     Rejected,
     Unreachable,
+    enrol,
     spread,
 )
 from healthd.committer import Committer
 from healthd.config import RemediatorConfig
-from healthd.http_client import ANSWER_BYTES_MAX
+from healthd.http_client import ANSWER_BYTES_MAX, HttpClient
 from healthd.orders.store import OrderStore
 from healthd.outbox import Outbox
 from healthd.status import Status
@@ -36,7 +38,7 @@ from vocabulary.finding import Finding, Severity
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.telemetry import TelemetryPart
-from vocabulary.wire import Problem, Report, ReportReply, encode
+from vocabulary.wire import NewToken, Problem, Report, ReportReply, encode
 
 Serve = Callable[..., RemediatorConfig]
 
@@ -185,6 +187,33 @@ def test_a_centre_that_names_a_time_is_asked_again_no_sooner(serve: Serve) -> No
     assert 17 < Backoff().after(raised.value) <= 17 + BACKOFF_S_MIN
     assert Backoff().after(Denied("no")) == DENIED_S
     centre.close()
+
+
+@pytest.mark.parametrize("made_by_the_centre", ["", "ghd_made-by-a-centre-of-before"])
+def test_the_token_is_our_own_or_that_of_a_centre_of_before(tmp_path: Path, made_by_the_centre: str) -> None:
+    (tmp_path / "secret").write_text("join\n")
+    token, asked = tmp_path / "token", b""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve_one() -> None:
+            nonlocal asked
+            with listener.accept()[0] as connection:
+                while not asked.endswith(b"}"):
+                    asked += connection.recv(65536)
+                connection.sendall(http(encode(NewToken(made_by_the_centre))))
+
+        thread = threading.Thread(target=serve_one, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        client = HttpClient(url)
+        enrol(client, url, "n1", tmp_path / "secret", token)
+        thread.join(60)
+        client.close()
+    assert b"Authorization: Bearer join" in asked
+    kept = token.read_text().strip()
+    digest = hashlib.sha256(kept.encode()).hexdigest().encode()
+    assert kept == made_by_the_centre if made_by_the_centre else digest in asked
+    assert token.stat().st_mode & 0o777 == 0o600
 
 
 # -- the uplink --------------------------------------------------------------------------------------------------------
