@@ -59,8 +59,7 @@ def test_the_demo_holds_all_its_checks_and_says_so_in_json(
     tmp_path_factory: pytest.TempPathFactory, backend: str
 ) -> None:
     found = play(workdir(tmp_path_factory), f"--backend={backend}")
-    assert found["steps_lost"]["graceful"] == 0
-    assert 0 <= found["steps_lost"]["abort"] < 40, "a save may be on its way when the fault comes"
+    assert found["steps_lost"] == {"graceful": 0, "abort": 0}
     assert {"abort: fault → order in every mailbox", "graceful: fault → checkpoint complete"} <= set(
         found["latencies_ms"]
     )

@@ -117,7 +117,7 @@ def test_a_rank_killed_during_the_agreement(make_job: MakeJob, undisturbed: Refe
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_rank_killed_during_the_save(make_job: MakeJob, undisturbed: Reference, victim: int) -> None:
-    job = make_job("n0", "n1").start("--leave-seconds=5", every=4, pace=PACE)
+    job = make_job("n0", "n1").start("--leave-seconds=20", every=4, pace=PACE)
     ranks = job.ranks(world=2, step=5)
     job.order(ranks, condemned="elsewhere")
 

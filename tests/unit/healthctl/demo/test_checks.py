@@ -226,8 +226,23 @@ def test_from_a_decision_that_waits_only_a_call_follows(good: Facts, verb: str, 
     assert ("no action twice, none without a decision" in {c.name for c in run_checks(spoiled) if c.ok}) is followed
 
 
+def test_a_swap_says_itself_how_many_finished_steps_it_lost(good: Facts) -> None:
+    launches = (
+        LaunchEvent(1.0, "attempt_started", "", 1, nodes=("n1", "n2")),
+        LaunchEvent(2.0, "rank_replaced", "", 1, generation=1, before="n1"),
+        LaunchEvent(3.0, "swapped", "", 1, generation=1, lost=2),
+        LaunchEvent(4.0, "rank_replaced", "", 1, generation=2, before="n2"),
+        LaunchEvent(5.0, "swapped", "", 1, generation=2),
+    )
+    swapped = replace(good, launches=launches)
+    assert (swapped.steps_lost("n1"), swapped.steps_lost("n2")) == (2, 0)
+    found = latencies_ms(swapped, {(1, 0): 1.0, (1, 1): 12.0, (1, 2): 13.5})
+    assert found["graceful: fault → training again"] == 2000.0
+    assert found["abort: fault → training again"] == 3500.0
+
+
 def test_latencies_count_from_the_fault_to_the_slowest_node(good: Facts) -> None:
-    found = latencies_ms(good, {1: 1.0, 2: 12.0, 3: 13.5})
+    found = latencies_ms(good, {(1, 0): 1.0, (2, 0): 12.0, (3, 0): 13.5})
     assert found["graceful: fault → decision"] == 250.0
     assert found["abort: fault → node drained"] == 500.0
     assert found["abort: fault → order in every mailbox"] == 750.0

@@ -165,7 +165,17 @@ def events(*told: tuple[str, int, str]) -> list[LaunchEvent]:
     ],
 )
 def test_a_node_has_left_when_the_job_goes_on_without_it(told: list[tuple[str, int, str]], last: int | None) -> None:
-    assert left_after(events(*told), "a") == last
+    assert left_after(events(*told), "a") == (None if last is None else (last, 0))
+
+
+def test_a_node_has_left_when_a_spare_has_the_place_of_its_rank() -> None:
+    def replaced(generation: int, before: str) -> LaunchEvent:
+        return LaunchEvent(2.0, "rank_replaced", "", 1, generation=generation, before=before)
+
+    told = [*events(("start", 1, "a b")), replaced(1, "b")]
+    assert left_after(told, "a") is None
+    assert left_after([*told, replaced(2, "a")], "a") == (1, 1)
+    assert left_after([*told, replaced(2, "a")], "b") == (1, 0)
 
 
 def test_the_last_words_name_the_price_of_the_abort_and_claim_no_more() -> None:
