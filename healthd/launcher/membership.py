@@ -64,6 +64,10 @@ class Membership:
         self._present.discard(number)
         return not known
 
+    def is_gone(self, number: int) -> bool:
+        """Whether a member has left, or was taken for lost."""
+        return number in self._gone
+
     def condemn(self, nodes: Collection[str]) -> list[Member]:
         """Nothing on these nodes is used any more; the members there that are not gone yet."""
         self._condemned |= set(nodes)

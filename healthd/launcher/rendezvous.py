@@ -19,13 +19,15 @@ from typing import Any
 from healthd.launcher.backend import Event
 from healthd.launcher.membership import Generation, Member, Membership, NoSpareError, Replaced
 from healthd.trainer.exits import Exit
-from healthd.trainer.rendezvous import ADDRESS, LINE_BYTES_MAX, TOKEN, line_of, lines_of
+from healthd.trainer.rendezvous import ADDRESS, TOKEN, line_of, lines_of
 
 ENTER_SECONDS = 20.0  # for every member to enter a new generation; who does not is replaced, too
 LOOPBACK = "127.0.0.1"
 PHASES = ("decided", "met", "state", "first step")  # of a swap, after the loss was seen
 _TICK_SECONDS = 0.5
 _SEND_SECONDS = 2.0  # messages are small: whoever takes none for so long is gone
+_STRANGERS_MOST = 32  # connections that have not shown the token; of more the oldest is ended
+_ARRIVAL_BYTES_MAX = 4096
 
 
 class _Guest:
@@ -56,11 +58,14 @@ class Rendezvous:
         self._guests: dict[int, _Guest] = {}
         self._generation: Generation | None = None
         self._awaited: set[int] = set()  # members that have not entered the newest generation
+        self._entering: set[int] = set()  # those that are about to
         self._lost_steps = 0  # that some rank had finished, and that the newest generation trains once more
         self._lost_at = self._formed_at = self._met_at = self._loaded_at = 0.0
         self._advanced = False  # a step was finished in the newest generation
         self._done: set[int] = set()
+        self._released = False  # all were done
         self._stopped = ""
+        self._farewell = b""  # what all were told at the end, for those that come later
         self._condemned: list[int] = []  # members whose process the launcher is to kill
         self._events: list[Event] = []
         self._lock = threading.Lock()
@@ -82,7 +87,7 @@ class Rendezvous:
     @property
     def stopped(self) -> bool:
         """Whether no further generation will come: how the ranks end counts again."""
-        return bool(self._stopped)
+        return self._released or bool(self._stopped)
 
     def rank_of(self, member: int) -> int | None:
         """The rank that a member holds now, or held last if nobody has followed it."""
@@ -90,9 +95,16 @@ class Rendezvous:
             return self._membership.rank_of(member)
 
     def note_end(self, member: int) -> None:
-        """The process of a member has ended; of one that never came no connection tells it."""
+        """The process of a member has ended. What it has sent is still heard.
+
+        Its connection may stay open: a process that it forked has a copy. One that never came has none.
+        """
         with self._lock:
-            if not any(guest.member == member for guest in self._guests.values()):
+            own = [guest.connection for guest in self._guests.values() if guest.member == member]
+            for connection in own:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RD)
+            if not own:
                 self._leave(member, "its process has ended")
 
     def take_condemned(self) -> list[int]:
@@ -115,54 +127,65 @@ class Rendezvous:
     def close(self) -> None:
         """End all connections."""
         self._closing = True
-        self._waker.send(b"x")
+        with contextlib.suppress(OSError):  # it has failed, and is closed
+            self._waker.send(b"x")
         self._thread.join(2 * _SEND_SECONDS)
 
     def _serve(self) -> None:
-        while not self._closing:
-            for key, _ in self._selector.select(_TICK_SECONDS):
-                if key.fileobj is self._listener:
-                    self._accept()
-                elif key.fileobj is not self._wake:
-                    self._hear(key.data)
+        try:
+            while not self._closing:
+                self._serve_once()
+        except Exception as error:  # noqa: BLE001 - whatever it is: the ranks' ends must count again
             with self._lock:
-                if self._awaited and time.monotonic() - self._formed_at > ENTER_SECONDS:
-                    for member in sorted(self._awaited):
-                        self._condemned.append(member)
-                        self._leave(member, f"it did not enter generation {self._number} within {ENTER_SECONDS:g} s")
+                self._stop(f"the rendezvous has failed: {type(error).__name__}: {error}")
         for guest in self._guests.values():
             guest.connection.close()
         for each in (self._listener, self._wake, self._waker):
             each.close()
         self._selector.close()
 
+    def _serve_once(self) -> None:
+        for key, _ in self._selector.select(_TICK_SECONDS):
+            if key.fileobj is self._listener:
+                self._accept()
+            elif key.fileobj is not self._wake:
+                self._hear(key.data)
+        with self._lock:
+            if self._awaited and time.monotonic() - self._formed_at > ENTER_SECONDS:
+                # a rank that is about to enter may wait for another one that is not
+                for member in sorted(self._awaited - self._entering or self._awaited):
+                    self._condemned.append(member)
+                    self._leave(member, f"it did not enter generation {self._number} within {ENTER_SECONDS:g} s")
+
     @property
     def _number(self) -> int:
         return self._generation.number if self._generation else -1
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), self._lock:
             connection, address = self._listener.accept()
             connection.settimeout(_SEND_SECONDS)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             guest = _Guest(connection, address[0])
             self._guests[connection.fileno()] = guest
             self._selector.register(connection, selectors.EVENT_READ, guest)
+            strangers = [each for each in self._guests.values() if each.member is None]
+            for each in strangers[:-_STRANGERS_MOST]:
+                self._drop(each)
 
     def _hear(self, guest: _Guest) -> None:
         try:
             data = guest.connection.recv(1 << 16)
             guest.buffer += data
-            if guest.member is None and len(guest.buffer) > LINE_BYTES_MAX:
-                data = b""
-            messages = lines_of(guest.buffer)
-        except (OSError, ValueError):
+            too_long = guest.member is None and len(guest.buffer) > _ARRIVAL_BYTES_MAX
+            data, messages = (b"", []) if too_long else (data, lines_of(guest.buffer))
+        except (OSError, ValueError, RecursionError):
             data, messages = b"", []
         with self._lock:
             try:
                 for message in messages:
                     self._take(guest, message)
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, OverflowError):
                 data = b""
             if not data:
                 self._drop(guest)
@@ -178,13 +201,11 @@ class Rendezvous:
     def _take(self, guest: _Guest, message: dict[str, Any]) -> None:
         kind = message["type"]
         if guest.member is None:
-            known = kind == "arrive" and hmac.compare_digest(str(message["token"]).encode(), self._token.encode())
-            if not known or message["member"] not in self._nodes:
-                raise ValueError("not a member of this job")
-            guest.member, guest.port = int(message["member"]), int(message["port"])
-            self._membership.arrive(guest.member)
-            self._tell_spares()
-            self._form()
+            self._welcome(guest, message)
+        elif self._membership.is_gone(guest.member):
+            return  # it was replaced, and whatever befalls it now is its own affair
+        elif kind == "entering" and message["generation"] == self._number:
+            self._entering.add(guest.member)
         elif kind == "entered" and message["generation"] == self._number:
             self._awaited.discard(guest.member)
             self._met_at = time.monotonic()
@@ -196,11 +217,30 @@ class Rendezvous:
         elif kind == "done" and message["generation"] == self._number:
             self._done.add(guest.member)
             if self._generation and all(each.number in self._done for each in self._generation.members):
-                self._send_all(line_of("release"))
+                self._released = True
+                self._say_farewell(line_of("release"))
         elif kind == "evict":
             self._evict([str(node) for node in message["nodes"]], str(message["why"]))
         elif kind == "leaving":
-            self._take_leave(guest.member, int(message["code"]), str(message.get("why", "")))
+            why = str(message.get("why", ""))
+            self._take_leave(guest.member, int(message["code"]), why, replace=bool(message.get("replace")))
+
+    def _welcome(self, guest: _Guest, message: dict[str, Any]) -> None:
+        """Raises ValueError: it is no member of this job, or one that has come before."""
+        known = message["type"] == "arrive" and hmac.compare_digest(
+            str(message["token"]).encode(), self._token.encode()
+        )
+        if not known or message["member"] not in self._nodes:
+            raise ValueError("not a member of this job")
+        member, port = int(message["member"]), int(message["port"])
+        if self._membership.is_gone(member) or any(each.member == member for each in self._guests.values()):
+            raise ValueError("this member has come before")
+        guest.member, guest.port = member, port
+        if self._farewell:
+            self._send(guest, self._farewell)
+        self._membership.arrive(member)
+        self._tell_spares()
+        self._form()
 
     def _advance(self, member: int, message: dict[str, Any]) -> None:
         if self._advanced or self._membership.rank_of(member) != 0:
@@ -222,14 +262,14 @@ class Rendezvous:
             }
             self._events.append(Event("swapped", text, facts | {"phases": seconds}))
 
-    def _take_leave(self, member: int, code: int, why: str) -> None:
-        """A member is about to end with `code`. A condemned one is replaced; one that failed before any step is not."""
-        if code == Exit.CONDEMNED:  # it ends by itself, and may take the time that it needs
+    def _take_leave(self, member: int, code: int, why: str, *, replace: bool) -> None:
+        """A member is about to end with `code`. One that failed before any step is not replaced: its successor would fail, too."""
+        if code == Exit.CONDEMNED and replace:  # it ends by itself, and may take the time that it needs
             for each in self._membership.condemn([self._nodes[member]]):
                 self._leave(each.number, f"{each.node} is condemned, and its ranks leave on an order")
-        elif code in (Exit.RELAUNCH, Exit.ABORTED, Exit.NEVER_AGAIN):
+        elif code in set(Exit):
             self._stop(f"member {member} leaves with {code}")
-        elif code != Exit.DONE and not self._advanced:
+        elif not self._advanced:
             self._stop(f"member {member} failed before a step of generation {self._number} was done: {why}")
 
     def _evict(self, nodes: Collection[str], why: str) -> None:
@@ -238,7 +278,7 @@ class Rendezvous:
             self._leave(member.number, f"{member.node} is condemned: {why}")
 
     def _leave(self, member: int, why: str) -> None:
-        if self._stopped or member in self._done or not self._membership.leave(member):
+        if self.stopped or not self._membership.leave(member):
             return
         self._awaited.discard(member)
         rank = self._membership.rank_of(member)
@@ -251,18 +291,19 @@ class Rendezvous:
 
     def _form(self) -> None:
         """The next generation, if one is needed and all have come."""
-        if self._stopped:
+        if self.stopped:
             return
         try:
             formed = self._membership.next_generation()
         except NoSpareError as error:
-            self._stop(str(error))
+            self._stop(str(error), broken=True)
             return
         if formed is None:
             return
         self._generation, replaced = formed
         self._formed_at, self._advanced, self._lost_steps = time.monotonic(), False, 0
         self._done.clear()
+        self._entering.clear()
         self._awaited = {each.number for each in self._generation.members}
         reached = {guest.member: guest for guest in self._guests.values() if guest.member is not None}
         peers = [
@@ -273,11 +314,16 @@ class Rendezvous:
         self._send_all(line_of("generation", number=self._number, peers=peers, spares=spares))
         self._events += [_replacement(self._number, each) for each in replaced]
 
-    def _stop(self, why: str) -> None:
-        if not self._stopped:
+    def _stop(self, why: str, *, broken: bool = False) -> None:
+        """Args: `broken`: the newest generation lacks a rank, so that no collective of it can complete."""
+        if not self.stopped:
             self._stopped = why
             self._events.append(Event("swap_impossible", f"no rank is replaced any more: {why}", {}))
-            self._send_all(line_of("stop", why=why))
+            self._say_farewell(line_of("stop", why=why, broken=broken))
+
+    def _say_farewell(self, line: bytes) -> None:
+        self._farewell = line
+        self._send_all(line)
 
     def _tell_spares(self) -> None:
         self._send_all(line_of("spares", spares=len(self._membership.spares)))
@@ -285,8 +331,14 @@ class Rendezvous:
     def _send_all(self, line: bytes) -> None:
         for guest in list(self._guests.values()):
             if guest.member is not None:
-                with contextlib.suppress(OSError):  # its connection's end is heard, and tells that it is gone
-                    guest.connection.sendall(line)
+                self._send(guest, line)
+
+    def _send(self, guest: _Guest, line: bytes) -> None:
+        try:
+            guest.connection.sendall(line)
+        except OSError:  # part of the line may be out; the connection's end is heard, and tells that it is gone
+            with contextlib.suppress(OSError):
+                guest.connection.shutdown(socket.SHUT_RDWR)
 
 
 def _replacement(generation: int, each: Replaced) -> Event:

@@ -65,7 +65,11 @@ class SwappingRun:
             raise
 
     def ended(self) -> Sequence[RankEnd]:
-        """The ranks that have ended. While a lost one can be replaced, only those that are done."""
+        """The ranks that have ended. While a lost one can be replaced, only those that are done.
+
+        Also after all were done: what the program does then may fail.
+        """
+        over = self._processes.over()  # first: then all of them are among the ends
         ends = self._processes.ended()
         self._end_condemned({end.rank for end in ends})
         found = []
@@ -73,7 +77,7 @@ class SwappingRun:
             if end.code != Exit.DONE:
                 self._rendezvous.note_end(end.rank)
             rank = self._rendezvous.rank_of(end.rank)
-            if rank is not None and (end.code == Exit.DONE or self._rendezvous.stopped):
+            if rank is not None and (end.code == Exit.DONE or over or self._rendezvous.stopped):
                 found.append(RankEnd(rank, end.node, end.code, end.killed))
         return found
 

@@ -68,46 +68,57 @@ def line_of(kind: str, **fields: object) -> bytes:
 class Rendezvous:
     """The connection, and what came over it. A thread of its own reads it."""
 
-    def __init__(self, connection: socket.socket, member: int, token: str, store_port: int) -> None:
-        """Prefer `from_env`. Args: `connection`: to the launcher; `member`: the number that the launcher gave this process."""
+    def __init__(self, address: tuple[str, int], member: int, token: str, store_port: int) -> None:
+        """Prefer `from_env`. Args: `address`: of the launcher; `member`: the number that the launcher gave this process."""
         self.member = member
+        self._address = address
         self._arrival = line_of("arrive", token=token, member=member, port=store_port)
         self.generation: Generation | None = None
         self.spares = 0
         self.finished = -1  # the last step that this rank knows to be held by all, in whichever generation
-        self._connection = connection
+        self._connection: socket.socket | None = None
         self._released = False
         self._stopped = ""
+        self.broken = False  # this process' newest generation lacks a rank, or is another process' by now
         self._changed = threading.Condition()
         self._on_change: Callable[[], None] = lambda: None
 
     @classmethod
     def from_env(cls, store_port: int, environ: Mapping[str, str] | None = None) -> Rendezvous | None:
-        """Connect to the launcher; None where there is none.
+        """The launcher's, as the environment names it; None where there is none. `arrive` connects to it.
 
         Args:
             store_port: of the store that this process serves if it becomes rank 0.
             environ: for tests.
 
         Raises:
-            RendezvousError: the launcher cannot be reached.
+            RendezvousError: a variable that cannot be.
         """
         environ = os.environ if environ is None else environ
         if not environ.get(ADDRESS):
             return None
         host, _, port = environ[ADDRESS].rpartition(":")
         try:
-            connection = socket.create_connection((host, int(port)), CONNECT_SECONDS)
-        except (OSError, ValueError) as error:
-            raise RendezvousError(f"{ADDRESS}={environ[ADDRESS]}: the launcher cannot be reached: {error}") from error
-        connection.settimeout(None)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return cls(connection, int(environ[MEMBER]), environ.get(TOKEN, ""), store_port)
+            return cls((host, int(port)), int(environ.get(MEMBER, "")), environ.get(TOKEN, ""), store_port)
+        except ValueError as error:
+            raise RendezvousError(f"{ADDRESS}, {MEMBER}: {error}; start this job with healthctl launch") from error
 
     def arrive(self) -> None:
-        """Come to the rendezvous: from now on this process may be given a rank."""
-        self._connection.sendall(self._arrival)
-        threading.Thread(target=self._read, name="healthd-rendezvous", daemon=True).start()
+        """Come to the rendezvous: from now on this process may be given a rank.
+
+        Raises:
+            RendezvousError: the launcher cannot be reached.
+        """
+        try:
+            connection = socket.create_connection(self._address, CONNECT_SECONDS)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.sendall(self._arrival)
+        except OSError as error:
+            where = f"{self._address[0]}:{self._address[1]}"
+            raise RendezvousError(f"{ADDRESS}={where}: the launcher cannot be reached: {error}") from error
+        connection.settimeout(None)
+        self._connection = connection
+        threading.Thread(target=self._read, args=(connection,), name="healthd-rendezvous", daemon=True).start()
 
     @property
     def number(self) -> int:
@@ -130,16 +141,17 @@ class Rendezvous:
 
     def send(self, kind: str, **fields: object) -> None:
         """Tell the launcher; one that is gone misses it."""
-        with contextlib.suppress(OSError):
-            self._connection.sendall(line_of(kind, **fields))
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.sendall(line_of(kind, **fields))
 
     def evict(self, nodes: Collection[str], why: str) -> None:
         """These nodes are condemned: the launcher replaces every rank there."""
         self.send("evict", nodes=sorted(nodes), why=why)
 
-    def leave(self, code: int, why: str) -> None:
-        """This process is about to end with `code`."""
-        self.send("leaving", code=code, why=why)
+    def leave(self, code: int, why: str, *, replace: bool = False) -> None:
+        """This process is about to end with `code`; `replace`: its node is condemned, and the others go on with a spare."""
+        self.send("leaving", code=code, why=why, replace=replace)
 
     def wait_newer(self, than: int, seconds: float | None = None) -> Generation | None:
         """The newest generation once it is newer than number `than` and this process is in it; None: all ranks are done.
@@ -157,19 +169,21 @@ class Rendezvous:
 
     def close(self) -> None:
         """End the connection: for the launcher this process is gone."""
-        with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)
 
-    def _read(self) -> None:
+    def _read(self, connection: socket.socket) -> None:
         buffer = bytearray()
         try:
-            while data := self._connection.recv(1 << 16):
-                buffer += data
-                for message in lines_of(buffer):
-                    self._take(message)
+            with connection:
+                while data := connection.recv(1 << 16):
+                    buffer += data
+                    for message in lines_of(buffer):
+                        self._take(message)
         except (OSError, ValueError, KeyError, TypeError) as error:
             _log.warning("the launcher's rendezvous: %s", error)
-        self._take({"type": "stop", "why": "the launcher is gone"})
+        self._take({"type": "stop", "why": "the launcher is gone", "broken": False})
 
     def _take(self, message: dict[str, Any]) -> None:
         with self._changed:
@@ -180,7 +194,7 @@ class Rendezvous:
             elif kind == "release":
                 self._released = True
             elif kind == "stop" and not self._stopped:
-                self._stopped = message["why"]
+                self._stopped, self.broken = message["why"], bool(message["broken"])
             elif kind == "spares":
                 self.spares = message["spares"]
             self._changed.notify_all()
@@ -193,3 +207,4 @@ class Rendezvous:
             self.generation = generation
         elif self.generation is not None:
             self._stopped = self._stopped or "another process has taken this rank"
+            self.broken = True

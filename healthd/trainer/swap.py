@@ -36,7 +36,7 @@ class Swap(Protocol):
         ...
 
     def leave(self, code: int, why: str) -> None:
-        """This rank is about to end with `code`."""
+        """This rank is about to end with `code`; its node is condemned, so replace it."""
         ...
 
 

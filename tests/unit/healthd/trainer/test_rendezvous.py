@@ -1,0 +1,143 @@
+"""A member's side of the rendezvous, against the launcher's real server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from healthd.launcher.membership import Member
+from healthd.launcher.rendezvous import Rendezvous as Server
+from healthd.trainer.exits import Exit
+from healthd.trainer.rendezvous import ADDRESS, MEMBER, Rendezvous, RendezvousError
+
+DEADLINE_S = 10.0
+Join = Callable[[int], Rendezvous]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server([Member(number, f"n{number}") for number in range(3)], world=2)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def join(server: Server) -> Iterator[Join]:
+    made = []
+
+    def join(number: int) -> Rendezvous:
+        member = Rendezvous.from_env(1000 + number, server.environ(number))
+        assert member is not None
+        made.append(member)
+        member.arrive()
+        return member
+
+    yield join
+    for member in made:
+        member.close()
+    for thread in threading.enumerate():
+        if thread.name == "healthd-rendezvous":
+            thread.join(DEADLINE_S)
+
+
+def test_without_a_launcher_there_is_none() -> None:
+    assert Rendezvous.from_env(1, {}) is None
+
+
+@pytest.mark.parametrize(
+    "changes", [{ADDRESS: "nowhere"}, {ADDRESS: "127.0.0.1:x"}, {MEMBER: "x"}, {MEMBER: ""}], ids=str
+)
+def test_variables_that_cannot_be_are_named(server: Server, changes: dict[str, str]) -> None:
+    with pytest.raises(RendezvousError, match=ADDRESS):
+        Rendezvous.from_env(1, server.environ(0) | changes)
+
+
+def test_a_launcher_that_is_not_there_is_named(server: Server) -> None:
+    member = Rendezvous.from_env(1, server.environ(0) | {ADDRESS: "127.0.0.1:1"})
+    assert member is not None
+    with pytest.raises(RendezvousError, match=f"{ADDRESS}=127.0.0.1:1"):
+        member.arrive()
+
+
+def test_members_hear_who_holds_which_rank_and_who_follows_a_lost_one(join: Join) -> None:
+    first, second, spare = (join(number) for number in range(3))
+    for member in (first, second):
+        generation = member.wait_newer(-1, DEADLINE_S)
+        assert generation is not None
+        assert [(peer.member, peer.node, peer.port) for peer in generation.peers] == [(0, "n0", 1000), (1, "n1", 1001)]
+    second.close()
+    for member in (first, spare):
+        generation = member.wait_newer(0, DEADLINE_S)
+        assert generation is not None
+        assert [peer.member for peer in generation.peers] == [0, 2]
+    assert not first.can_swap
+    assert not first.broken
+
+
+def test_a_stop_leaves_the_group_of_a_member_alone(server: Server, join: Join) -> None:
+    first, _ = join(0), join(1)
+    first.wait_newer(-1, DEADLINE_S)
+    server.stop("the job was told to stop")
+    with pytest.raises(RendezvousError, match="told to stop"):
+        first.wait_newer(0, DEADLINE_S)
+    assert first.stopped
+    assert not first.broken
+
+
+def test_a_lost_rank_that_nobody_can_follow_breaks_the_group(join: Join) -> None:
+    first, second, spare = (join(number) for number in range(3))
+    for member in (first, second):
+        member.wait_newer(-1, DEADLINE_S)
+    spare.close()
+    second.close()
+    with pytest.raises(RendezvousError, match="0 spare processes are left for rank 1"):
+        first.wait_newer(0, DEADLINE_S)
+    assert first.broken
+
+
+def test_the_group_of_an_evicted_member_is_broken(join: Join) -> None:
+    first, second, _ = (join(number) for number in range(3))
+    for member in (first, second):
+        member.wait_newer(-1, DEADLINE_S)
+    first.evict(["n1"], "an order")
+    with pytest.raises(RendezvousError, match="another process has taken this rank"):
+        second.wait_newer(0, DEADLINE_S)
+    assert second.broken
+    assert first.wait_newer(0, DEADLINE_S) is not None
+
+
+def test_a_member_that_ends_by_itself_is_not_replaced(join: Join) -> None:
+    first, second, _ = (join(number) for number in range(3))
+    for member in (first, second):
+        member.wait_newer(-1, DEADLINE_S)
+    second.leave(Exit.CONDEMNED, "on an order to go back")
+    with pytest.raises(RendezvousError, match="member 1 leaves with 90"):
+        first.wait_newer(0, DEADLINE_S)
+
+
+def test_all_are_released_once_all_are_done_however_late_they_ask(join: Join) -> None:
+    first, second = join(0), join(1)
+    for member in (first, second):
+        member.wait_newer(-1, DEADLINE_S)
+        member.send("done", generation=0)
+    assert first.wait_newer(0, DEADLINE_S) is None
+    assert join(2).wait_newer(-1, DEADLINE_S) is None
+
+
+def test_a_change_is_told_in_the_reading_thread(join: Join) -> None:
+    changed = threading.Event()
+    first = join(0)
+    first.on_change(changed.set)
+    join(1)
+    assert changed.wait(DEADLINE_S)
+
+
+def test_the_end_of_the_launcher_is_a_stop(server: Server, join: Join) -> None:
+    first, _ = join(0), join(1)
+    first.wait_newer(-1, DEADLINE_S)
+    server.close()
+    with pytest.raises(RendezvousError, match="the launcher is gone"):
+        first.wait_newer(0, DEADLINE_S)
+    assert not first.broken
