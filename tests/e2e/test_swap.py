@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from trainer_job import DEADLINE_S, TrainingJob
 
 from healthd.trainer.beacon import read_all
+from healthd.trainer.exits import Exit
 from healthd.trainer.pages import BeaconView, prepare_directory
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
@@ -115,7 +118,7 @@ def test_killed_frozen_and_ejected_ranks_are_replaced_one_after_the_other(
 
 def test_all_ranks_of_the_node_with_rank_0_are_replaced_together(make_job: MakeJob) -> None:
     job = make_job(nodes=2, spares=1, per_node=2)
-    for view in job.ranks(world=4, step=STRIKE):
+    for view in reversed(job.ranks(world=4, step=STRIKE)):  # rank 0 last: a generation waits for its store by then
         if view.identity.node == "n0":
             os.kill(view.identity.pid, signal.SIGKILL)
     assert job.finish() == 0, job.log()
@@ -162,3 +165,54 @@ def children(job: SwapJob) -> list[int]:
 def environment(pid: int) -> bytes:
     """Of a process."""
     return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def test_told_to_stop_the_ranks_save_at_one_step_and_leave_in_good_order(
+    make_job: MakeJob, undisturbed: dict[int, str]
+) -> None:
+    job = make_job()
+    job.ranks(world=2, step=STRIKE)
+    job.terminate()
+    assert job.finish() == 128 + signal.SIGTERM, job.log()
+    assert job.codes(1) == [Exit.RELAUNCH, Exit.RELAUNCH], job.log()
+    assert not job.events("rank_lost"), job.log()
+    stopped = max(job.steps())
+    job.start("--nodes=2", "--spares=1", "--swap", steps=STEPS, every=1000)
+    assert job.finish() == 0, job.log()
+    assert job.steps() == list(range(STEPS)), f"stopped after step {stopped}"
+    assert job.losses() == undisturbed
+
+
+SCRIPT = """
+import os, sys, time
+from pathlib import Path
+if os.environ.get("HEALTHD_SPARE"):
+    while not Path("go").exists():
+        time.sleep(0.01)
+from healthd.trainer.adapters.pytorch_generations import run_guarded_job
+def train(job):
+    job.shared.store.set(f"here-{job.rank}", "")
+    job.shared.store.wait(["here-0", "here-1"])
+    if os.environ["EXIT"] == "in train":
+        sys.exit(0)
+run_guarded_job(train)
+if os.environ.get("RANK") == "0":
+    Path("go").touch()
+if os.environ["EXIT"] == "after train" and not os.environ.get("HEALTHD_SPARE"):
+    sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize(("where", "code"), [("nowhere", 0), ("in train", 0), ("after train", 7)])
+def test_how_the_program_ends_counts_as_it_does_without_spares(tmp_path: Path, where: str, code: int) -> None:
+    (tmp_path / "job.py").write_text(SCRIPT + ('Path("go").touch()\n' if where != "in train" else ""))
+    options = ["--backend=local", "--node-names=n0,n1,n2", "--nodes=2", "--spares=1", "--swap", "--gate=off"]
+    environ = {**os.environ, "EXIT": where, "HEALTHD_BEACON_DIR": str(tmp_path), "HEALTHD_JOB": "ends"}
+    if where == "in train":
+        (tmp_path / "go").touch()
+    argv = [sys.executable, "-m", "healthctl.main", "launch", *options, "--", sys.executable, "job.py"]
+    done = subprocess.run(
+        argv, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert "is gone" not in done.stderr

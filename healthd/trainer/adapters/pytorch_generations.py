@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import logging
 import os
 import shutil
@@ -38,13 +39,14 @@ from healthd.trainer.adapters.pytorch import PyTorch
 from healthd.trainer.adapters.pytorch_job import GuardedJob, device_of_this_rank, guarded_job, job_folder
 from healthd.trainer.checkpoint_files import CheckpointError
 from healthd.trainer.environment import read_environment
-from healthd.trainer.exits import Leave
+from healthd.trainer.exits import Exit, Leave
 from healthd.trainer.guard import Guard
 from healthd.trainer.leaving import within
 from healthd.trainer.rendezvous import SPARE, Generation, Rendezvous, RendezvousError
 from healthd.trainer.swap import NextGeneration
 
 JOIN_SECONDS = 20.0  # for the members of a generation to connect
+_CONNECT_SECONDS = 2.0  # between two looks whether a newer one is there: torch tries for as long as it may
 NOTICE_SECONDS = 30.0  # after a collective has failed, for the launcher to see why
 TEARDOWN_SECONDS = 5.0
 _FREE_EVERY_SECONDS = 0.02
@@ -104,7 +106,8 @@ class _GenerationSwap:
 
     def __init__(self, rendezvous: Rendezvous, generation: Generation) -> None:
         self._rendezvous, self._generation = rendezvous, generation
-        self.evict, self.leave = rendezvous.evict, rendezvous.leave
+        self.evict = rendezvous.evict
+        self.leave = functools.partial(rendezvous.leave, replace=True)
 
     def has_rank_on(self, nodes: Collection[str]) -> bool:
         return any(peer.node in nodes for peer in self._generation.peers)
@@ -130,16 +133,17 @@ class _Generations:
 
     def run(self, train: Callable[[GuardedJob], T]) -> T | None:
         """To the end of the job."""
-        number, result = -1, None
-        while (generation := self._next(number)) is not None:
-            number = generation.number
+        number, result, done = -1, None, False
+        while (generation := self._next(number, done=done)) is not None:
+            number, done = generation.number, False
             try:
                 result = self._enter(generation, train)
                 self._rendezvous.send("done", generation=number)
+                done = True
             except NextGeneration:
-                self._must_go_on(number, RendezvousError("no rank was replaced"))
-            except Leave as leave:
-                self._rendezvous.leave(int(leave.code or 0), "on an order")
+                self._must_go_on(number, Leave(Exit.RELAUNCH))  # its state is in the nodes' memory
+            except SystemExit as leave:  # all ranks do, or the program has its own reasons
+                self._rendezvous.leave(_exit_code(leave), "it ends by itself")
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is: the launcher knows whether a lost peer is why
                 self._must_go_on(number, error)
@@ -147,29 +151,30 @@ class _Generations:
                 traceback.clear_frames(error.__traceback__)  # they hold the model of the old process group
             finally:
                 self._end_group()
-        if number >= 0:  # all ranks are done: nobody needs the copies now
+        if done and not self._rendezvous.stopped:  # all ranks are done: nobody needs the copies now
             for mine in job_folder(os.environ).glob(f"*/{read_environment(os.environ).place.node}"):
                 shutil.rmtree(mine, ignore_errors=True)
         return result
 
-    def _next(self, number: int) -> Generation | None:
+    def _next(self, number: int, *, done: bool) -> Generation | None:
         try:
             return self._rendezvous.wait_newer(number)
         except RendezvousError as why:
-            if number >= 0:
-                raise
-            _log.info("this spare is not needed: %s", why)
+            if not done and not os.environ.get(SPARE):
+                _log.warning("this rank has not begun: %s", why)
+                raise Leave(Exit.RELAUNCH) from why
+            _log.info("this process is not needed any more: %s", why)
             return None
 
     def _enter(self, generation: Generation, train: Callable[[GuardedJob], T]) -> T:
         rank = next(at for at, peer in enumerate(generation.peers) if peer.member == self._rendezvous.member)
-        world, first = len(generation.peers), generation.peers[0]
+        world = len(generation.peers)
         with self._lock:
             self._entered = (generation, frozenset(open_sockets()))
+        self._rendezvous.send("entering", generation=generation.number)
         os.environ.update({"RANK": str(rank), "WORLD_SIZE": str(world)})
         device = device_of_this_rank()
-        deadline = dt.timedelta(seconds=JOIN_SECONDS)
-        store = dist.TCPStore(first.host, first.port, is_master=False, timeout=deadline)
+        store = self._connect_store(generation)
         dist.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
             store=dist.PrefixStore(f"generation-{generation.number}", store),
@@ -183,16 +188,32 @@ class _Generations:
         with guard:
             return train(GuardedJob(guard, rank, world, device, shared, self._rendezvous, generation.number))
 
-    def _must_go_on(self, number: int, error: Exception) -> None:
+    def _connect_store(self, generation: Generation) -> dist.TCPStore:
+        """The store of rank 0, which may be gone already, or lost next."""
+        first, give_up_at = generation.peers[0], time.monotonic() + JOIN_SECONDS
+        brief = dt.timedelta(seconds=_CONNECT_SECONDS)
+        while True:
+            try:
+                store = dist.TCPStore(first.host, first.port, is_master=False, timeout=brief)
+            except dist.DistError:
+                over = self._rendezvous.number > generation.number or self._rendezvous.stopped
+                if over or time.monotonic() > give_up_at:
+                    raise
+            else:
+                store.set_timeout(dt.timedelta(seconds=JOIN_SECONDS))
+                return store
+
+    def _must_go_on(self, number: int, error: Exception | Leave) -> None:
         """Return once there is a newer generation; raise `error` where there will be none."""
-        ours = not _is_communication(error)
+        ours = not isinstance(error, Leave) and not _is_communication(error)
         if ours and self._rendezvous.number <= number:
             self._rendezvous.leave(1, _first_line(error))
             raise error
         try:
             self._rendezvous.wait_newer(number, NOTICE_SECONDS)
         except RendezvousError as why:
-            self._rendezvous.leave(1, f"{_first_line(error)} ({why})")
+            code = _exit_code(error) if isinstance(error, Leave) else 1
+            self._rendezvous.leave(code, f"{_first_line(error)} ({why})")
             raise error from why
 
     def _free(self) -> None:
@@ -202,7 +223,7 @@ class _Generations:
                 if self._entered is None:
                     return
                 generation, before = self._entered
-                if generation.number >= self._rendezvous.number and not self._rendezvous.stopped:
+                if generation.number >= self._rendezvous.number and not self._rendezvous.broken:
                     return
                 hosts = {peer.host for peer in generation.peers}
                 shut_down(but=before, served_port=self._served_port, hosts=hosts)
@@ -233,6 +254,11 @@ def _is_communication(error: Exception) -> bool:
         return True
     text = str(error).lower()
     return isinstance(error, RuntimeError) and any(word in text for word in _COMMUNICATION)
+
+
+def _exit_code(leave: SystemExit) -> int:
+    """With which code the process will end."""
+    return leave.code if isinstance(leave.code, int) else int(leave.code is not None)
 
 
 def _first_line(error: BaseException) -> str:
