@@ -24,6 +24,7 @@ from healthd.trainer.rendezvous import ADDRESS, TOKEN, line_of, lines_of
 ENTER_SECONDS = 20.0  # for every member to enter a new generation; who does not is replaced, too
 LOOPBACK = "127.0.0.1"
 PHASES = ("decided", "met", "state", "first step")  # of a swap, after the loss was seen
+_OF_A_GENERATION = frozenset({"entering", "entered", "loaded", "advanced", "done"})  # messages that name it
 _TICK_SECONDS = 0.5
 _SEND_SECONDS = 2.0  # messages are small: whoever takes none for so long is gone
 _STRANGERS_MOST = 32  # connections that have not shown the token; of more the oldest is ended
@@ -204,26 +205,33 @@ class Rendezvous:
             self._welcome(guest, message)
         elif self._membership.is_gone(guest.member):
             return  # it was replaced, and whatever befalls it now is its own affair
-        elif kind == "entering" and message["generation"] == self._number:
-            self._entering.add(guest.member)
-        elif kind == "entered" and message["generation"] == self._number:
-            self._awaited.discard(guest.member)
-            self._met_at = time.monotonic()
-        elif kind == "loaded" and message["generation"] == self._number:
-            self._loaded_at = time.monotonic()
-            self._lost_steps = max(self._lost_steps, int(message["finished"]) + 1 - int(message["begin"]))
-        elif kind == "advanced" and message["generation"] == self._number:
-            self._advance(guest.member, message)
-        elif kind == "done" and message["generation"] == self._number:
-            self._done.add(guest.member)
-            if self._generation and all(each.number in self._done for each in self._generation.members):
-                self._released = True
-                self._say_farewell(line_of("release"))
+        elif kind in _OF_A_GENERATION:
+            if message["generation"] == self._number:
+                self._take_progress(guest.member, message)
         elif kind == "evict":
             self._evict([str(node) for node in message["nodes"]], str(message["why"]))
         elif kind == "leaving":
             why = str(message.get("why", ""))
             self._take_leave(guest.member, int(message["code"]), why, replace=bool(message.get("replace")))
+
+    def _take_progress(self, member: int, message: dict[str, Any]) -> None:
+        """How far a member is in the newest generation."""
+        kind = message["type"]
+        if kind == "entering":
+            self._entering.add(member)
+        elif kind == "entered":
+            self._awaited.discard(member)
+            self._met_at = time.monotonic()
+        elif kind == "loaded":
+            self._loaded_at = time.monotonic()
+            self._lost_steps = max(self._lost_steps, int(message["finished"]) + 1 - int(message["begin"]))
+        elif kind == "advanced":
+            self._advance(member, message)
+        elif kind == "done":
+            self._done.add(member)
+            if self._generation and all(each.number in self._done for each in self._generation.members):
+                self._released = True
+                self._say_farewell(line_of("release"))
 
     def _welcome(self, guest: _Guest, message: dict[str, Any]) -> None:
         """Raises ValueError: it is no member of this job, or one that has come before."""
