@@ -107,11 +107,15 @@ def test_killed_frozen_and_ejected_ranks_are_replaced_one_after_the_other(
     ejected = job.ranks_with("n3", step=STRIKE + 10)
     job.order(ejected, condemned="n3")
     last = job.ranks_with("n4", step=STRIKE + 13)
+    another = Path(f"/dev/shm/gpu-healthd-copies-{os.getuid()}/job/{job.place.name}-another-run/n0")
+    another.mkdir(parents=True)
     assert {views[0].identity.pid for views in (first, frozen, ejected, last)} == {first[0].identity.pid}
 
     assert_went_on(job, undisturbed, swaps=3)
     assert [event["after"] for event in job.events("rank_replaced")] == ["n2", "n3", "n4"]
     run = (job.checkpoints / "run-id").read_text()
+    another.rmdir()  # what another run of a job of this name holds is still there
+    another.parent.rmdir()
     left = Path(f"/dev/shm/gpu-healthd-copies-{os.getuid()}/job/{run}")
     assert sorted(path.name for path in left.iterdir()) == ["n1", "n2", "n3"]  # those that were lost
 

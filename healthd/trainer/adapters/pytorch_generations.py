@@ -28,6 +28,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -36,9 +37,8 @@ import torch.distributed as dist
 from healthd.trainer.adapters.group_sockets import open_sockets, shut_down
 from healthd.trainer.adapters.process_group import shared_by_group
 from healthd.trainer.adapters.pytorch import PyTorch
-from healthd.trainer.adapters.pytorch_job import GuardedJob, device_of_this_rank, guarded_job, job_folder
+from healthd.trainer.adapters.pytorch_job import GuardedJob, device_of_this_rank, guarded_job
 from healthd.trainer.checkpoint_files import CheckpointError
-from healthd.trainer.environment import read_environment
 from healthd.trainer.exits import Exit, Leave
 from healthd.trainer.guard import Guard
 from healthd.trainer.leaving import within
@@ -128,6 +128,7 @@ class _Generations:
         self._rendezvous = rendezvous
         self._served_port = served_port
         self._entered: tuple[Generation, frozenset[int]] | None = None  # and the sockets that were there before
+        self._copies_used: set[Path] = set()
         self._lock = threading.Lock()
         rendezvous.on_change(self._free)
 
@@ -152,7 +153,7 @@ class _Generations:
             finally:
                 self._end_group()
         if done and not self._rendezvous.stopped:  # all ranks are done: nobody needs the copies now
-            for mine in job_folder(os.environ).glob(f"*/{read_environment(os.environ).place.node}"):
+            for mine in self._copies_used:
                 shutil.rmtree(mine, ignore_errors=True)
         return result
 
@@ -186,7 +187,8 @@ class _Generations:
         guard = Guard.from_env(store=shared.store, environ=shared.environ)
         guard.enable_swap(_GenerationSwap(self._rendezvous, generation))
         with guard:
-            return train(GuardedJob(guard, rank, world, device, shared, self._rendezvous, generation.number))
+            swap = (self._rendezvous, generation.number, self._copies_used)
+            return train(GuardedJob(guard, rank, world, device, shared, *swap))
 
     def _connect_store(self, generation: Generation) -> dist.TCPStore:
         """The store of rank 0, which may be gone already, or lost next."""

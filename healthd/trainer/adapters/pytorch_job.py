@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 
 from healthd.trainer.adapters.process_group import Shared, on_every_rank, shared_by_group
-from healthd.trainer.adapters.pytorch_paced import PacedCheckpoints, StepCopies
+from healthd.trainer.adapters.pytorch_paced import RUN_ID, PacedCheckpoints, StepCopies
 from healthd.trainer.adapters.pytorch_peers import PeerCopies
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.environment import read_environment
@@ -49,6 +49,7 @@ class GuardedJob(NamedTuple):
     shared: Shared
     rendezvous: Rendezvous | None = None  # with a launcher that replaces ranks
     generation: int = 0  # of the process group
+    copies_used: set[Path] | None = None  # folders of copies in memory that this process has used
 
     def checkpoints(
         self,
@@ -83,6 +84,8 @@ class GuardedJob(NamedTuple):
             return run_id(root) if self.rank == 0 else ""
 
         folder = job_folder(environ) / on_every_rank(prepare)[0] / read_environment(environ).place.node
+        if self.copies_used is not None:
+            self.copies_used.add(folder)
         copies = PeerCopies(folder, state, distance=per_node)
         return StepCopies(copies, self.rendezvous, self.generation)
 
@@ -118,7 +121,7 @@ def run_id(root: Path) -> str:
     Raises:
         OSError: the file system says no.
     """
-    file = root / "run-id"
+    file = root / RUN_ID
     root.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError), file.open("x") as new:
         new.write(secrets.token_hex(8))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
+from pathlib import Path
 
 from healthd.trainer.adapters.pytorch_checkpoint import TrainingCheckpoints
 from healthd.trainer.adapters.pytorch_peers import PeerCopies
@@ -13,6 +15,7 @@ from healthd.trainer.guard import Guard, Step
 from healthd.trainer.interval import CheckpointInterval
 from healthd.trainer.rendezvous import Rendezvous
 
+RUN_ID = "run-id"  # beside the checkpoints: the name of the run to which copies in memory belong
 _log = logging.getLogger("healthd.trainer")
 
 
@@ -69,6 +72,7 @@ class PacedCheckpoints(TrainingCheckpoints):
     ) -> None:
         """All ranks together. Args: `root`, `state`, `keep`: as `TrainingCheckpoints` has them; `copies`: in memory, after each step."""
         super().__init__(root, state, keep=keep)
+        self._run_id = Path(root) / RUN_ID
         self._interval = interval
         self._step_copies = copies
         guard.on_abort(self.flush)
@@ -101,6 +105,14 @@ class PacedCheckpoints(TrainingCheckpoints):
                 s.saved(self.save(step))
             else:
                 self._begin(step)
+
+    def go_back(self, before_step: int) -> None:
+        """As `TrainingCheckpoints.go_back`. It is another run from then on: a spare node may hold copies of this one, too."""
+        super().go_back(before_step)
+        if self._step_copies is not None:
+            if self._ranks.rank == 0:
+                self._run_id.unlink(missing_ok=True)
+            shutil.rmtree(self._step_copies.copies.directory, ignore_errors=True)
 
     def load_latest(self, copies: PeerCopies | None = None) -> int:
         """As `TrainingCheckpoints.load_latest`; the copies in memory that belong to these are used without being named."""

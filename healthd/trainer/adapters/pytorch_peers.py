@@ -88,6 +88,11 @@ class PeerCopies:
         self.last = self._flight.wait() or self.last
         return self.last.path if self.last else ""
 
+    @property
+    def directory(self) -> Path:
+        """Where this node's are."""
+        return self._copies.directory
+
     def close(self) -> None:
         """Wait for the save under way; the copies stay."""
         try:

@@ -28,7 +28,7 @@ class Client:
     made: ClassVar[list[Client]] = []
 
     def __init__(self, server: Rendezvous, member: int, *, arrives: bool = True) -> None:
-        environ = server.environ(member)
+        environ = server.environ
         host, _, port = environ[ADDRESS].rpartition(":")
         self.member, self.token = member, environ[TOKEN]
         self.connection = socket.create_connection((host, int(port)), DEADLINE_S)

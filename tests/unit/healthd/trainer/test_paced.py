@@ -11,8 +11,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from healthd.trainer.adapters.pytorch_job import guarded_job
-from healthd.trainer.adapters.pytorch_paced import PacedCheckpoints
+from healthd.trainer.adapters.pytorch_job import guarded_job, run_id
+from healthd.trainer.adapters.pytorch_paced import PacedCheckpoints, StepCopies
+from healthd.trainer.adapters.pytorch_peers import PeerCopies
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.agreement import LocalStore
 from healthd.trainer.beacon import Beacon, Place, read
@@ -23,6 +24,7 @@ from healthd.trainer.guard import GRACEFUL, Guard
 from healthd.trainer.interval import CheckpointInterval
 from healthd.trainer.page import MailboxOrder
 from healthd.trainer.pages import post_order, prepare_directory
+from healthd.trainer.rendezvous import ADDRESS, MEMBER, Rendezvous
 
 pytestmark = pytest.mark.torch
 PLACE = Place("job", 0, 0, 1, node="here")
@@ -112,6 +114,28 @@ def test_an_abort_brings_the_save_under_way_to_its_end(beacon: Beacon, tmp_path:
         checkpoints.save_async(0)
         assert guard.snapshot(DEADLINE_S) == str(tmp_path / "saved" / "step-000000000")
         assert checkpoints.wait() == str(tmp_path / "saved" / "step-000000000")  # nothing was taken from the loop
+
+
+@pytest.mark.usefixtures("group")
+def test_after_going_back_no_copy_of_before_is_loaded_wherever_it_lies(beacon: Beacon, tmp_path: Path) -> None:
+    root = tmp_path / "saved"
+    before = run_id(root)
+    folder = tmp_path / before / "here"
+    rendezvous = Rendezvous.from_env(1, {ADDRESS: "127.0.0.1:1", MEMBER: "0"})
+    assert rendezvous is not None
+    model = nn.Linear(4, 4)
+    state = TrainingState(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    interval = CheckpointInterval.from_env(environ={"HEALTHD_CHECKPOINT_STEPS": "2"})
+    copies = StepCopies(PeerCopies(folder, state), rendezvous, 0)
+    with guard_of(beacon) as guard, PacedCheckpoints(guard, interval, root, state, copies=copies) as checkpoints:
+        for step in range(6):
+            with guard.step(step) as s:
+                checkpoints.save_if_due(step, s)
+        assert list(folder.iterdir())
+        checkpoints.wait()
+        checkpoints.go_back(4)
+    assert run_id(root) != before  # a node that is a spare by now may hold copies, too
+    assert not folder.exists()
 
 
 def test_a_job_of_one_rank_needs_no_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
