@@ -91,6 +91,11 @@ class Event(NamedTuple):
 class Run(Protocol):
     """The ranks of an attempt, while they run and after."""
 
+    @property
+    def condemned(self) -> Collection[str]:
+        """Nodes that it has lost for good, beside those that the ranks' ends tell of: their ranks were replaced."""
+        ...
+
     def ended(self) -> Sequence[RankEnd]:
         """The ranks known to have ended, so far. Does not wait."""
         ...

@@ -57,7 +57,7 @@ class Inquiry:
     def pages(self, attempt: Attempt, since: float) -> list[RankPage]:
         """What an attempt's ranks left in their pages; those of nodes that do not answer are missing."""
         question = Question("pages", (attempt.job, str(attempt.number), str(since)), PAGES_SECONDS)
-        return pages_of(self._backend.ask(attempt.nodes, question, self._stopped))
+        return pages_of(self._backend.ask((*attempt.nodes, *attempt.spares), question, self._stopped))
 
     def _ask(self, topic: str, nodes: Sequence[str], question: Question) -> list[NodeVerdict]:
         """A verdict of each node: who does not answer is unknown."""

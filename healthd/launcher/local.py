@@ -29,6 +29,8 @@ _TOPICS: dict[str, Answer] = {"gate": gate.answer, "pages": pages.answer, "prefl
 class LocalRun:
     """Child processes, one per rank, each the leader of a session."""
 
+    condemned: Collection[str] = ()  # no rank is replaced
+
     def __init__(
         self, attempt: Attempt, environ: dict[str, str], *, first_rank: int = 0, rendezvous: Rendezvous | None = None
     ) -> None:

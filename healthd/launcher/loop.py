@@ -133,9 +133,10 @@ class Launcher:
         began, since, mark = self._clock.monotonic(), self._clock.wall(), _changed_at(self._job.progress_file)
         look = self._second_look(attempt, began, since, mark)
         ends: Sequence[RankEnd] = []
-        progress = NO_PROGRESS
+        progress, run = NO_PROGRESS, None
         try:
-            ends = self._watch.ends(self._backend.start(attempt), attempt, look)
+            run = self._backend.start(attempt)
+            ends = self._watch.ends(run, attempt, look)
             result = judge(ends)
         except BackendError as error:
             result = Result(Outcome.CRASHED, frozenset(), 1, str(error))
@@ -152,6 +153,7 @@ class Launcher:
                 result = self._blamed(result, ends, attempt, verdicts)
         if look.found:
             result = Result(Outcome.LOST, frozenset(), REQUEUE_EXIT, f"{_told(look.found)}; nothing was trained yet")
+        result = result._replace(condemned=result.condemned.union(run.condemned if run else ()))
         self._journal.write(
             "attempt_ended",
             f"attempt {attempt.number}: {result.outcome.value} after {seconds:.1f} s: {result.why}",

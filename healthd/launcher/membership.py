@@ -52,6 +52,11 @@ class Membership:
         """Spares that are not gone, whether or not they have come."""
         return tuple(each for each in self._spares if self._usable(each))
 
+    @property
+    def condemned(self) -> frozenset[str]:
+        """Nodes on which nothing is used any more."""
+        return frozenset(self._condemned)
+
     def arrive(self, number: int) -> None:
         """A member has come to the rendezvous."""
         if number not in self._gone:

@@ -90,6 +90,12 @@ class Rendezvous:
         """Whether no further generation will come: how the ranks end counts again."""
         return self._released or bool(self._stopped)
 
+    @property
+    def condemned_nodes(self) -> frozenset[str]:
+        """Nodes that an order condemned."""
+        with self._lock:
+            return self._membership.condemned
+
     def rank_of(self, member: int) -> int | None:
         """The rank that a member holds now, or held last if nobody has followed it."""
         with self._lock:

@@ -89,6 +89,8 @@ def read_answers(text: str, nodes: Sequence[str]) -> dict[str, dict[str, Any]]:
 class SlurmRun:
     """One step."""
 
+    condemned: Collection[str] = ()  # no rank is replaced
+
     def __init__(
         self,
         attempt: Attempt,

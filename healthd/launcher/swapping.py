@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from healthd.launcher.backend import Attempt, Event
@@ -80,6 +80,11 @@ class SwappingRun:
             if rank is not None and (end.code == Exit.DONE or over or self._rendezvous.stopped):
                 found.append(RankEnd(rank, end.node, end.code, end.killed))
         return found
+
+    @property
+    def condemned(self) -> Collection[str]:
+        """Nodes that an order condemned; their ranks went to spares."""
+        return self._rendezvous.condemned_nodes
 
     def over(self) -> bool:
         """Whether every process has ended."""

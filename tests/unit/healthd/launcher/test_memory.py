@@ -100,6 +100,8 @@ class CrashesThenTooFew:
         self.left = []
         return self
 
+    condemned = ()
+
     def ended(self) -> list[RankEnd]:
         return [RankEnd(0, "n0", -11)]
 

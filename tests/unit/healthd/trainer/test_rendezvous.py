@@ -28,7 +28,7 @@ def join(server: Server) -> Iterator[Join]:
     made = []
 
     def join(number: int) -> Rendezvous:
-        member = Rendezvous.from_env(1000 + number, server.environ(number))
+        member = Rendezvous.from_env(1000 + number, server.environ | {MEMBER: str(number)})
         assert member is not None
         made.append(member)
         member.arrive()
@@ -51,11 +51,11 @@ def test_without_a_launcher_there_is_none() -> None:
 )
 def test_variables_that_cannot_be_are_named(server: Server, changes: dict[str, str]) -> None:
     with pytest.raises(RendezvousError, match=ADDRESS):
-        Rendezvous.from_env(1, server.environ(0) | changes)
+        Rendezvous.from_env(1, server.environ | {MEMBER: "0"} | changes)
 
 
 def test_a_launcher_that_is_not_there_is_named(server: Server) -> None:
-    member = Rendezvous.from_env(1, server.environ(0) | {ADDRESS: "127.0.0.1:1"})
+    member = Rendezvous.from_env(1, server.environ | {MEMBER: "0"} | {ADDRESS: "127.0.0.1:1"})
     assert member is not None
     with pytest.raises(RendezvousError, match=f"{ADDRESS}=127.0.0.1:1"):
         member.arrive()

@@ -1,0 +1,26 @@
+"""A rank of which nothing is left but its conversation with the launcher: rank 1's node is condemned, then all fail."""
+
+from __future__ import annotations
+
+import sys
+
+from healthd.trainer.exits import Exit
+from healthd.trainer.rendezvous import Rendezvous, RendezvousError
+
+DEADLINE_S = 60.0
+
+rendezvous = Rendezvous.from_env(1)
+if rendezvous is None:  # a later attempt, for which no spare is left
+    sys.exit(0)
+rendezvous.arrive()
+generation = rendezvous.wait_newer(-1, DEADLINE_S)
+if generation is not None and rendezvous.member == 1:
+    rendezvous.leave(Exit.CONDEMNED, "a test", replace=True)
+    sys.exit(Exit.CONDEMNED)
+if rendezvous.member == 0:
+    try:
+        rendezvous.wait_newer(0, DEADLINE_S)
+    except RendezvousError:
+        sys.exit(5)
+    sys.exit(3)
+sys.exit(4)
