@@ -21,7 +21,7 @@ from healthd.launcher.membership import Generation, Member, Membership, NoSpareE
 from healthd.trainer.exits import Exit
 from healthd.trainer.rendezvous import ADDRESS, TOKEN, line_of, lines_of
 
-ENTER_SECONDS = 20.0  # for every member to enter a new generation; who does not is replaced, too
+ENTER_SECONDS = 20.0  # for every member to enter a generation after the first; who does not is replaced, too
 LOOPBACK = "127.0.0.1"
 PHASES = ("decided", "met", "state", "first step")  # of a swap, after the loss was seen
 _OF_A_GENERATION = frozenset({"entering", "entered", "loaded", "advanced", "done"})  # messages that name it
@@ -158,7 +158,7 @@ class Rendezvous:
             elif key.fileobj is not self._wake:
                 self._hear(key.data)
         with self._lock:
-            if self._awaited and time.monotonic() - self._formed_at > ENTER_SECONDS:
+            if self._number > 0 and self._awaited and time.monotonic() - self._formed_at > ENTER_SECONDS:
                 # a rank that is about to enter may wait for another one that is not
                 for member in sorted(self._awaited - self._entering or self._awaited):
                     self._condemned.append(member)

@@ -142,6 +142,7 @@ def test_a_second_failure_during_the_swap_takes_the_second_spare(
     os.kill(spare, signal.SIGKILL)  # as it joins
     assert job.finish() == 0, job.log()
     assert [event["after"] for event in job.events("rank_replaced")] == ["n2", "n3"]
+    assert len(job.events("attempt_started")) == 1, job.log()
     assert job.losses() == undisturbed
 
 
@@ -167,8 +168,11 @@ def children(job: SwapJob) -> list[int]:
 
 
 def environment(pid: int) -> bytes:
-    """Of a process."""
-    return Path(f"/proc/{pid}/environ").read_bytes()
+    """Of a process; empty for one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
 
 
 def test_told_to_stop_the_ranks_save_at_one_step_and_leave_in_good_order(

@@ -33,6 +33,7 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 
 from healthd.trainer.adapters.group_sockets import open_sockets, shut_down
 from healthd.trainer.adapters.process_group import shared_by_group
@@ -45,7 +46,9 @@ from healthd.trainer.leaving import within
 from healthd.trainer.rendezvous import SPARE, Generation, Rendezvous, RendezvousError
 from healthd.trainer.swap import NextGeneration
 
-JOIN_SECONDS = 20.0  # for the members of a generation to connect
+# For the members of a new generation to connect. No shut-down frees who waits for a member that died before it could
+# connect, so this is well below the time that the launcher gives a generation to form.
+JOIN_SECONDS = 6.0
 _CONNECT_SECONDS = 2.0  # between two looks whether a newer one is there: torch tries for as long as it may
 NOTICE_SECONDS = 30.0  # after a collective has failed, for the launcher to see why
 TEARDOWN_SECONDS = 5.0
@@ -176,13 +179,16 @@ class _Generations:
         os.environ.update({"RANK": str(rank), "WORLD_SIZE": str(world)})
         device = device_of_this_rank()
         store = self._connect_store(generation)
+        usual = default_pg_nccl_timeout if device.type == "cuda" else default_pg_timeout
         dist.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
             store=dist.PrefixStore(f"generation-{generation.number}", store),
             rank=rank,
             world_size=world,
+            timeout=dt.timedelta(seconds=JOIN_SECONDS) if generation.number else usual,
         )
         shared = shared_by_group()
+        dist.distributed_c10d._set_pg_timeout(usual or default_pg_timeout)  # noqa: SLF001 - torch has no public name for it
         self._rendezvous.send("entered", generation=generation.number)
         guard = Guard.from_env(store=shared.store, environ=shared.environ)
         guard.enable_swap(_GenerationSwap(self._rendezvous, generation))

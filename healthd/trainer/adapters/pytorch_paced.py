@@ -92,8 +92,7 @@ class PacedCheckpoints(TrainingCheckpoints):
             CheckpointError: the save that an order wants could not be completed; let it pass, the guard knows what to do.
         """
         if self._step_copies is not None:
-            with s.section("checkpoint"):
-                held = self._step_copies.save(step)
+            held = self._hold(step, s)
             if s.checkpoint_due and s.swap:
                 s.saved(held)
                 return
@@ -113,6 +112,18 @@ class PacedCheckpoints(TrainingCheckpoints):
             if self._ranks.rank == 0:
                 self._run_id.unlink(missing_ok=True)
             shutil.rmtree(self._step_copies.copies.directory, ignore_errors=True)
+
+    def _hold(self, step: int, s: Step) -> str:
+        """Copy the state to the nodes' memory. A failure ends nothing: where a rank is gone, training's own collective says so."""
+        assert self._step_copies is not None  # noqa: S101 - the caller has looked
+        try:
+            with s.section("checkpoint"):
+                return self._step_copies.save(step)
+        except CheckpointError as error:
+            if s.checkpoint_due and s.swap:
+                raise
+            _log.error("%s; training goes on", error)
+            return ""
 
     def load_latest(self, copies: PeerCopies | None = None) -> int:
         """As `TrainingCheckpoints.load_latest`; the copies in memory that belong to these are used without being named."""

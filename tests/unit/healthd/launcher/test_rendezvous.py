@@ -280,16 +280,18 @@ def test_of_a_generation_that_does_not_form_only_those_are_lost_that_do_not_come
     make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("healthd.launcher.rendezvous.ENTER_SECONDS", 0.5)
-    server = make_server(spares=1)
-    first, second, spare = [Client(server, member) for member in range(3)]
-    first.members(0)
-    first.send("entering", generation=0)  # and waits there for the other one, which is frozen
-    assert first.members(1) == spare.members(1) == [0, 2]
-    for each in (first, spare):
-        each.send("entered", generation=1)
-    assert server.take_condemned() == [1]
-    assert not server.stopped
+    server = make_server(spares=2)
+    first, second, frozen, spare = [Client(server, member) for member in range(4)]
+    first.members(0)  # which has all the time that it needs: a job's first start is slow
     second.die()
+    assert first.members(1) == [0, 2]
+    first.send("entering", generation=1)  # and waits there for the other one
+    assert first.members(2) == spare.members(2) == [0, 3]
+    for each in (first, spare):
+        each.send("entered", generation=2)
+    assert server.take_condemned() == [2]
+    assert not server.stopped
+    frozen.die()
 
 
 def test_a_server_that_fails_replaces_nobody_and_hangs_up(make_server: MakeServer) -> None:
