@@ -21,7 +21,7 @@ from healthd.launcher.membership import Generation, Member, Membership, NoSpareE
 from healthd.trainer.exits import Exit
 from healthd.trainer.rendezvous import ADDRESS, TOKEN, line_of, lines_of
 
-ENTER_SECONDS = 20.0  # for every member to enter a generation after the first; who does not is replaced, too
+ENTER_SECONDS = 45.0  # for every member to enter a generation after the first; who does not is replaced, too
 LOOPBACK = "127.0.0.1"
 PHASES = ("decided", "met", "state", "first step")  # of a swap, after the loss was seen
 _OF_A_GENERATION = frozenset({"entering", "entered", "loaded", "advanced", "done"})  # messages that name it

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,13 @@ from remediator.main import main
 START_DEADLINE_S = 90.0
 
 
+_ISSUING = threading.Lock()
+
+
 def issue_token(config: Path, kind: str, name: str) -> str:
     """A new token, by `remediator token issue` in this process: one of its own takes most of a second to import."""
-    done = CliRunner().invoke(main, ["token", "issue", kind, name, "--config", str(config)])
+    with _ISSUING:  # the runner takes this process' standard output, and nodes are made in threads
+        done = CliRunner().invoke(main, ["token", "issue", kind, name, "--config", str(config)])
     assert done.exit_code == 0, done.output
     return done.stdout.strip()
 

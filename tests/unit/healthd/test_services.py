@@ -73,8 +73,8 @@ class Node:
 
     def reports_now(self) -> bool:
         """Whether the uplink was woken since this was last asked."""
-        woken = self.services.uplink._news.is_set()
-        self.services.uplink._news.clear()
+        woken = self.services._uplink._news.is_set()
+        self.services._uplink._news.clear()
         return woken
 
     def unsent(self) -> list[OrderState]:
