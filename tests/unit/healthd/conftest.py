@@ -1,13 +1,18 @@
-"""What tests of the NVML child and its collectors share: a fake driver library that reads a scenario."""
+"""What tests of the node daemon share: a fake driver library that reads a scenario, a local door, a node that records."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from healthd.http_responder import Limits
+from tests.unit.healthd.http_door import FOREVER, Door
+from tests.unit.healthd.recording_node import LONG_S, Node
 
 BUILD = Path(__file__).parents[2] / "nodes" / "fake_nvml" / "build.py"
 
@@ -40,3 +45,26 @@ def gpus(fake_nvml: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     write("gpus 2")
     return write
+
+
+@pytest.fixture
+def make_door(tmp_path: Path) -> Iterator[Callable[..., Door]]:
+    """Local doors, closed at the end of the test."""
+    with contextlib.ExitStack() as made:
+
+        def make(limits: Limits = FOREVER, place: Path = tmp_path) -> Door:
+            door = Door(place, limits)
+            made.callback(door.server.close)
+            return door
+
+        yield make
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    """A node with a database, and nothing waiting for the disk."""
+    node = Node(tmp_path / "healthd.db")
+    node.settle_all()
+    yield node
+    node.let_go()
+    assert node.committer.close(LONG_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -18,15 +18,6 @@ from healthd.samples.kernel import Cursor
 from tests.unit.healthd.recording_node import LONG_S, NOW, Node, finding
 from vocabulary.finding import Severity
 from vocabulary.order import Order, OrderKind, OrderState
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path / "healthd.db")
-    node.settle_all()
-    yield node
-    node.let_go()
-    assert node.committer.close(LONG_S)
 
 
 def order(kind: OrderKind, name: str = "o1") -> Order:

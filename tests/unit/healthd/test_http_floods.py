@@ -9,12 +9,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from healthd.http_responder import Limits
 from tests.unit.healthd.http_door import FOREVER, Door, all_of, ask, statuses, until
 
 A_STRANGER = (
@@ -33,18 +32,6 @@ for each in held:
 print("held", flush=True)
 sys.stdin.read()
 """
-
-
-@pytest.fixture
-def make_door(tmp_path: Path) -> Iterator[Callable[..., Door]]:
-    with contextlib.ExitStack() as made:
-
-        def make(limits: Limits = FOREVER, place: Path = tmp_path) -> Door:
-            door = Door(place, limits)
-            made.callback(door.server.close)
-            return door
-
-        yield make
 
 
 def test_a_flood_over_tcp_keeps_nobody_out(make_door: Callable[..., Door]) -> None:

@@ -8,12 +8,12 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from healthd.http_responder import Limits, Peer
+from healthd.http_responder import Peer
 from healthd.http_status import PATTERNS_MAX
 from healthd.http_worker import LONG_ANSWERS_WAITING_MAX, Worker
 from healthd.preflight_door import BODY_BYTES_MAX
@@ -22,18 +22,6 @@ from tests.unit.healthd.test_shortages import descriptors_left
 from vocabulary.evidence import EvidenceBundle
 
 SHORT = FOREVER._replace(request_s=0.2, answer_s=0.2, drain_s=0.2)
-
-
-@pytest.fixture
-def make_door(tmp_path: Path) -> Iterator[Callable[..., Door]]:
-    with contextlib.ExitStack() as made:
-
-        def make(limits: Limits = FOREVER, place: Path = tmp_path) -> Door:
-            door = Door(place, limits)
-            made.callback(door.server.close)
-            return door
-
-        yield make
 
 
 @pytest.mark.parametrize(

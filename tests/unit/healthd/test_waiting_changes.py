@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,15 +11,6 @@ import pytest
 from healthd.outbox import Outbox, Stored
 from healthd.waiting_changes import HELD_MAX, WaitingChanges
 from tests.unit.healthd.recording_node import LONG_S, NOW, Node, finding
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path / "healthd.db")
-    node.settle_all()
-    yield node
-    node.let_go()
-    assert node.committer.close(LONG_S)
 
 
 def test_what_the_centre_has_leaves_at_once_and_the_disk_forgets_it_later(node: Node) -> None:
