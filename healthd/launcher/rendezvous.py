@@ -53,7 +53,6 @@ class Rendezvous:
             host: the address at which the members reach this machine.
         """
         self._nodes = {each.number: each.node for each in members}
-        self._world = world
         self._membership = Membership(members, world)
         self._token = secrets.token_urlsafe(24)
         self._guests: dict[int, _Guest] = {}
